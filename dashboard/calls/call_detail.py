@@ -97,9 +97,10 @@ class CallAttempt:
 
 @dataclass(frozen=True, kw_only=True)
 class CallNavigation:
-    """`position` counts from 1; 0 when the call is not in the filtered list."""
+    """`position` counts from 1; 0 when the call is not in the filtered list. `line` is the call's in this run."""
 
     run: Run
+    line: int
     position: int
     total: int
     before: str
@@ -361,6 +362,7 @@ def load_navigation(project: Project, call: Call, query: QueryDict) -> CallNavig
         params.pop(key, None)
     return CallNavigation(
         run=run,
+        line=own[0],
         position=position,
         total=counts["total"],
         before=_call_url(before, params),

@@ -6,7 +6,7 @@ A page costs a fixed number of queries: for its items, for the number of items i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -24,7 +24,15 @@ from dashboard.evidence.fidelity import describe_seen_lines, receipt_fidelity
 from dashboard.evidence.hook_outputs import load_hook_outputs
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.models.runs import Outcome
-from dashboard.runs.context_gauge import ContextGauge, ContextWeight, PresenceAtEnd
+from dashboard.runs.context_gauge import ContextGauge, ContextWeight
+from dashboard.runs.receipt_presence import (
+    COMPACTED_AWAY,
+    NOT_IN_NEW,
+    ContextState,
+    ContextStep,
+    describe_compaction,
+    find_step,
+)
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
 from dashboard.runs.run_marks import (
     DELIVERY_NOTES,
@@ -64,9 +72,6 @@ from dashboard.text.text_markup import NEXT_CHARS, chunk_end, escape
 
 MAX_ITEMS = 40  # on a page
 PAGE_CHARS = 600_000  # of markup; a page that reaches it ends early and links to the rest
-COMPACTED_AWAY = "compacted away later"
-NOT_IN_NEW = "not in the new conversation"
-PARTLY_COMPACTED = "compacted later, perhaps kept"
 HOOK_NOTE = EntryNote("warn", "a hook returned an output", "The page of the call compares it with this text.")
 NO_PAYLOAD = Payload(b'""', 2)
 
@@ -118,6 +123,7 @@ class HistoryPage:
     last: str
     has_lost_cursor: bool = False
     branch: Branch | None = None
+    step: ContextStep | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,7 @@ class _Payloads:
     receipts: Mapping[UUID, Payload]
     replayed: Mapping[UUID, ReplayedReceipt]
     hooked: Container[UUID]  # calls for which a hook returned an output
+    state: ContextState | None  # of the context at the step in view, or at the end of the run
 
 
 def load_history(
@@ -136,15 +143,17 @@ def load_history(
     before: str = "",
     at_end: bool = False,
     branch_start: int | None = None,
+    step: int | None = None,
     replayed: ReplayedReceipts | None = None,
     page_chars: int = PAGE_CHARS,
 ) -> HistoryPage:
-    """The page behind the cursor `after`, in front of `before`, or the last one."""
+    """The page behind the cursor `after`, in front of `before`, or the last one; of the context at `step`, a line."""
     behind, ahead = HistoryCursor.parse(after), HistoryCursor.parse(before)
-    backwards = at_end or ahead is not None
+    until = None if step is None else find_step(run, step)
+    backwards = at_end or ahead is not None or (until is not None and behind is None)
     branches = [] if branch_start is None else load_branches(run)
     branch = next((branch for branch in branches if branch.start == branch_start), None)
-    timeline = Timeline(run, replayed, branch)
+    timeline = Timeline(run, replayed, branch, until)
     items = timeline.before(ahead, MAX_ITEMS) if backwards else timeline.after(behind, MAX_ITEMS)
     start = items[0].cursor if items and (backwards or behind) else None
     since = max((event.line for event in timeline.compactions if start and event.line < start.line), default=-1)
@@ -152,7 +161,9 @@ def load_history(
     if branch and since < 0:
         counts = replace(counts, tokens=counts.tokens + _tokens_before(run, branch))
     gauge = None if replayed else ContextGauge(run, timeline, start)
-    entries = _build_entries(run, items, counts, timeline.compactions, _load_payloads(run, items, replayed), gauge)
+    state = ContextState.build(timeline, gauge, until) if gauge else None
+    payloads = _load_payloads(run, items, replayed, state)
+    entries = _build_entries(run, items, counts, timeline.compactions, payloads, gauge)
     fitting = _fitting(entries, page_chars, backwards=backwards)
     return HistoryPage(
         entries=tuple(entries[fitting.start : fitting.stop]),
@@ -162,6 +173,7 @@ def load_history(
         last=str(items[fitting.stop - 1].cursor) if items else "",
         has_lost_cursor=bool((after and behind is None) or (before and ahead is None)),
         branch=branch,
+        step=ContextStep.build(run, timeline, state) if state and until is not None else None,
     )
 
 
@@ -172,7 +184,9 @@ def _tokens_before(run: Run, branch: Branch) -> int:
     return timeline.counts(HistoryCursor(branch.start, 0), since=since).tokens
 
 
-def _load_payloads(run: Run, items: Sequence[HistoryItem], replayed: ReplayedReceipts | None) -> _Payloads:
+def _load_payloads(
+    run: Run, items: Sequence[HistoryItem], replayed: ReplayedReceipts | None, state: ContextState | None
+) -> _Payloads:
     keys: dict[str, list[UUID]] = {"message": [], "call": [], "receipt": []}
     observations = []
     for item in items:
@@ -186,6 +200,7 @@ def _load_payloads(run: Run, items: Sequence[HistoryItem], replayed: ReplayedRec
         receipts=load_observation_payloads(observations),
         replayed=replayed.write(keys["receipt"]) if replayed else {},
         hooked=load_hook_outputs(run.pk, tools),
+        state=state,
     )
 
 
@@ -199,14 +214,14 @@ def _build_entries(
 ) -> list[HistoryEntry]:
     entries: list[HistoryEntry] = []
     running = counts.tokens
-    presence = gauge.presence() if gauge else None
     lines = [compaction.line for compaction in compactions]
     for item in items:
         before, running = running, 0 if item.kind == "compaction" else max(0, running + item.tokens)
         weight = gauge.weigh(item, before, running) if gauge else ContextWeight(running)
         bisect = bisect_right if item.kind == "compaction" else bisect_left
         next_compaction = compactions[bisect(lines, item.cursor.line) :][:1]
-        notes = [*_presence_notes(item, presence), *map(_compaction_note, next_compaction)]
+        presence = payloads.state.notes(item) if payloads.state else ()
+        notes = [*presence, *map(describe_compaction, next_compaction)]
         line = item.row.line if isinstance(item.row, ContextDrop) else item.cursor.line
         is_event = not isinstance(item.row, Message | RunCall | RecordedReceipt)
         anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
@@ -240,26 +255,6 @@ def _fitting(entries: Sequence[HistoryEntry], page_chars: int, *, backwards: boo
             break
         fitting += 1
     return range(len(entries) - fitting, len(entries)) if backwards else range(fitting)
-
-
-def _presence_notes(item: HistoryItem, presence: PresenceAtEnd | None) -> Iterator[EntryNote]:
-    """Yields what speaks against that the item is still in the context, where no recorded removal does."""
-    if presence and isinstance(item.row, Message | RunCall | RecordedReceipt):
-        is_receipt = isinstance(item.row, RecordedReceipt)
-        superseded = item.row.superseded_line if isinstance(item.row, RecordedReceipt) else None
-        if badge := presence.badge(item.cursor.line, superseded, is_receipt=is_receipt):
-            yield EntryNote(*badge)
-
-
-def _compaction_note(compaction: Compaction) -> EntryNote:
-    when = f" ({compaction.at:%Y-%m-%d %H:%M:%S} UTC)" if compaction.at else ""
-    unless = f", unless it is in a message that stayed ({compaction.message})" if compaction.is_partial else ""
-    text = PARTLY_COMPACTED if compaction.is_partial else COMPACTED_AWAY
-    if compaction.is_new_conversation:
-        sentence = f"A conversation began anew behind line {compaction.line}{when}; the model did not see this in it."
-        return EntryNote("", NOT_IN_NEW, sentence)
-    sentence = f"The history was compacted at line {compaction.line}{when}; after that the model no longer saw this"
-    return EntryNote("", text, f"{sentence}{unless}.")
 
 
 def _message_entry(
@@ -301,7 +296,7 @@ def _receipt_entry(
     return new_entry(
         heading=receipt.call.tool,
         texts=texts,
-        notes=(*_receipt_notes(receipt, texts), *([HOOK_NOTE] if receipt.call_id in payloads.hooked else []), *notes),
+        notes=(*_receipt_notes(receipt, texts, payloads), *notes),
         url=_call_url(run, receipt.call, receipt),
         url_text="both halves",
         raw_url=reverse("call-raw", args=[receipt.call_id, "receipt"]) + _receipt_query(run, receipt.call, receipt),
@@ -320,9 +315,8 @@ def _receipt_query(run: Run, call: Call, receipt: RecordedReceipt | None) -> str
     return f"?{urlencode(query)}" if query else ""
 
 
-def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText]) -> Iterable[EntryNote]:
-    fidelity = receipt_fidelity(receipt.fidelity)
-    call = receipt.call
+def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText], payloads: _Payloads) -> Iterable[EntryNote]:
+    fidelity, call = receipt_fidelity(receipt.fidelity), receipt.call
     receipt.show_in(call)
     yield EntryNote(fidelity.tone, fidelity.badge, fidelity.means)
     if call.outcome != Outcome.SUCCEEDED:
@@ -332,9 +326,14 @@ def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText]) -> It
     if receipt.is_cut:
         lines = describe_seen_lines(call)
         yield EntryNote("warn", f"cut before the model{f': {lines}' if lines else ''}")
+    if receipt.call_id in payloads.hooked:
+        yield HOOK_NOTE
     if receipt.superseded_line is not None:
         reason = receipt.superseded_reason or "replaced"
-        yield EntryNote("warn", f"cleared from the context at line {receipt.superseded_line}: {reason}")
+        step = payloads.state.step if payloads.state else None
+        is_later = step is not None and receipt.superseded_line >= step
+        when = "cleared after this step," if is_later else "cleared from the context"
+        yield EntryNote("" if is_later else "warn", f"{when} at line {receipt.superseded_line}: {reason}")
 
 
 def _replayed_entry(

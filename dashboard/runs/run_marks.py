@@ -175,10 +175,11 @@ class Branch(NamedTuple):
         return f"{reverse('run-model', args=[run.pk])}?branch={self.start}"
 
 
-def load_branches(run: Run) -> list[Branch]:
-    """The branches that the conversation did not return to, in order; one may lie in another."""
+def load_branches(run: Run, until: int | None = None) -> list[Branch]:
+    """The branches that the conversation did not return to, up to a line, in order; one may lie in another."""
     branches: dict[tuple[int, int], Branch] = {}
-    rewinds = list(Event.objects.filter(run=run, kind=REWIND).order_by("line", "id"))
+    lines = Q() if until is None else Q(line__lt=until)
+    rewinds = list(Event.objects.filter(lines, run=run, kind=REWIND).order_by("line", "id"))
     load_slices(rewinds)
     for event in rewinds:
         rewind = _read_rewind(event.data)

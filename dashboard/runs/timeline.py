@@ -172,34 +172,48 @@ class _Mark(NamedTuple):
 class Timeline:
     """One run's items, or those of `branch`, which a rewind left. A fixed number of queries, whatever is asked for.
 
-    A branch that was left is one item.
+    A branch that was left is one item. `until` is the line of a request: the items are those before it, as they stood
+    then.
     """
 
-    def __init__(self, run: Run, replayed: ReplayedReceipts | None = None, branch: Branch | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        replayed: ReplayedReceipts | None = None,
+        branch: Branch | None = None,
+        until: int | None = None,
+    ) -> None:
         self._run = run
         self._replayed = replayed
         self._branch = branch
-        branches = [other for other in load_branches(run) if other != branch]
+        self._until = until
+        branches = [other for other in load_branches(run, until) if other != branch]
         if branch:
             branches = [other for other in branches if branch.has(other.start) and branch.has(other.end - 1)]
         self.left = outermost(branches)
-        self.drops = [drop for drop in load_drops(run) if self.has(drop.line)]
+        self.drops = [drop for drop in load_drops(run) if self.has(drop.line, is_request=True)]
         self.compactions = [event for event in load_compactions(run) if self.has(event.line)]
         receipts = replayed.replace_marks(_load_receipt_marks(run)) if replayed else _load_receipt_marks(run)
-        receipts = [receipt for receipt in receipts if self.has(receipt.line)]
+        self.receipts = [self._as_then(receipt) for receipt in receipts if self.has(receipt.line)]
         rank = RANKS["removal"]
         marks = [_Mark(removal.line, rank, removal.key.hex, 0, removal.at, removal) for removal in load_removals(run)]
-        marks += _build_marks(receipts, self.compactions, load_gaps(run))
+        marks += _build_marks(self.receipts, self.compactions, load_gaps(run))
         marks += [_Mark(drop.line - 1, RANKS["drop"], NO_KEY.hex, 0, None, drop) for drop in self.drops]
         marks = [mark for mark in marks if self.has(mark.line)]
         rank = RANKS["branch"]
         marks += [_Mark(other.start, rank, other.key.hex, 0, other.at, other) for other in self.left]
         self._marks = sorted(marks, key=_sort_key)
 
-    def has(self, line: int) -> bool:
-        """True for a line of these items, not of a branch that was left."""
+    def has(self, line: int, *, is_request: bool = False) -> bool:
+        """True for a line of these items, or for that of the request behind them; not of a branch that was left."""
         is_inside = self._branch is None or self._branch.has(line)
-        return is_inside and not any(other.has(line) for other in self.left)
+        is_before = self._until is None or line < self._until + is_request
+        return is_inside and is_before and not any(other.has(line) for other in self.left)
+
+    def _as_then(self, receipt: ReceiptMark) -> ReceiptMark:
+        """The receipt without what superseded it later."""
+        is_later = self._until is not None and (receipt.superseded_line or 0) >= self._until
+        return receipt._replace(superseded_line=None) if is_later else receipt
 
     def after(self, cursor: HistoryCursor | None, limit: int) -> list[HistoryItem]:
         """The first `limit` items behind the cursor; from the beginning when it is None."""
@@ -240,6 +254,8 @@ class Timeline:
         line = PAGED[kind][0]
         if self._branch:
             rows = rows.filter(**{f"{line}__gte": self._branch.start, f"{line}__lt": self._branch.end})
+        if self._until is not None:
+            rows = rows.filter(**{f"{line}__lt": self._until})
         for other in self.left:
             rows = rows.exclude(**{f"{line}__gte": other.start, f"{line}__lt": other.end})
         return rows

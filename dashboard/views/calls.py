@@ -18,7 +18,7 @@ from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
 from dashboard.calls.stages import export_call, export_receipt
 from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.models import Call
-from dashboard.runs.context_gauge import load_presence
+from dashboard.runs.receipt_presence import load_presence
 from dashboard.text.images import find_image
 from dashboard.text.params import parse_integer
 from dashboard.text.responses import sandboxed

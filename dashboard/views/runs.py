@@ -105,13 +105,14 @@ def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
             return raw_message(run, key)
         page = load_message_page(run, key, params.integer("from", default=0))
         return render(request, "runs/message.html", {"page": page})
-    switch = load_switch(run, request.GET, "after", "before", "at", "branch")
+    switch = load_switch(run, request.GET, "after", "before", "at", "branch", "step")
     history = load_history(
         run,
         after=params.text("after"),
         before=params.text("before"),
         at_end=params.text("at") == "end",
         branch_start=params.integer("branch", default=None),
+        step=params.integer("step", default=None),
         replayed=ReplayedReceipts(run, switch.view.replay) if switch.view else None,
     )
     context = {"run": run, "history": history, "switch": switch}

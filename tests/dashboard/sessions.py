@@ -98,3 +98,22 @@ def short_session(session: str = SESSION) -> list[dict[str, Any] | bytes]:
         ),
         asks("toolu_03", at="2026-03-01T09:00:09.000Z", step="msg_2", session=session),
     ]
+
+
+def weighs(line: dict[str, Any], tokens: int, output: int = 1, **fields: Any) -> dict[str, Any]:
+    """The line as the answer to a request of so many tokens."""
+    usage = {"input_tokens": 3, "cache_read_input_tokens": tokens - 3, "output_tokens": output}
+    return {**line, "message": {**line["message"], "usage": usage, **fields}}
+
+
+def steps(*tokens: int) -> list[dict[str, Any]]:
+    """A session that makes one call a step; requests of so many tokens, at the lines 2, 4, 6 …"""
+    lines = [user("list the files", uuid="u1")]
+    for number, count in enumerate(tokens, 1):
+        call = f"toolu_{number:02}"
+        lines += [weighs(asks(call, step=f"msg_{number}"), count), answers(call)]
+    return lines
+
+
+def boundary(subtype: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "system", "subtype": subtype, "sessionId": SESSION, "uuid": subtype, **fields}

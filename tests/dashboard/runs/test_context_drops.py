@@ -16,29 +16,10 @@ from dashboard.ingest.write import delete_run
 from dashboard.models import Project, RequestUsage, Run, Source, load_slices
 from tests.dashboard.factories import create_project, create_run
 from tests.dashboard.page_text import Page, parse_page
-from tests.dashboard.sessions import SESSION, answers, asks, encoded, user, write
+from tests.dashboard.sessions import SESSION, answers, asks, boundary, encoded, steps, user, weighs, write
 
 pytestmark = pytest.mark.django_db
 CHAIN = "parentUuid"
-
-
-def weighs(line: dict[str, Any], tokens: int, output: int = 1, **fields: Any) -> dict[str, Any]:
-    """The line as the answer to a request of so many tokens."""
-    usage = {"input_tokens": 3, "cache_read_input_tokens": tokens - 3, "output_tokens": output}
-    return {**line, "message": {**line["message"], "usage": usage, **fields}}
-
-
-def steps(*tokens: int) -> list[dict[str, Any]]:
-    """A session that makes one call a step; requests of so many tokens, at the lines 2, 4, 6 …"""
-    lines = [user("list the files", uuid="u1")]
-    for number, count in enumerate(tokens, 1):
-        call = f"toolu_{number:02}"
-        lines += [weighs(asks(call, step=f"msg_{number}"), count), answers(call)]
-    return lines
-
-
-def boundary(subtype: str, **fields: Any) -> dict[str, Any]:
-    return {"type": "system", "subtype": subtype, "sessionId": SESSION, "uuid": subtype, **fields}
 
 
 def import_session(project: Project, folder: Path, *lines: dict[str, Any] | bytes) -> Run:
@@ -357,3 +338,15 @@ def test_a_content_replacement_explains_as_much_as_its_receipt_weighed(
     other = create_project("other")
     lines[2] = answers("toolu_01", "word " * 30_000)
     assert import_session(other, tmp_path / "other", *lines[:5], replacement, *lines[5:]).drop_count == 0
+
+
+def graded(client: Client, run: Run, step: int) -> tuple[str, dict[str, str], Page]:
+    """The counts of the grades at a step, the grade of each receipt by its line, and the page."""
+    page = model_view(client, run, f"?step={step}")
+    words = ("still there", "no longer there", "uncertain", "contradicted")
+    receipts = {entry.select_one(".where").text.split(" ·")[0]: entry for entry in page.select('[data-kind="receipt"]')}
+    grades = {
+        line: next(badge for badge in entry.texts(".badge") if badge.startswith(words))
+        for line, entry in receipts.items()
+    }
+    return page.texts("[data-step] p")[1].removeprefix("Receipts at this step: "), grades, page

@@ -1,0 +1,250 @@
+"""Grades whether what came into the context is still there, at a step of the run or at its end.
+
+Recorded: nothing that is recorded removed it. Superseded: a recorded clear, compaction, rewind or new conversation did.
+Uncertain: tokens left the context unexplained. Contradicted: what is shown as present weighs more, by our estimate,
+than the recorded request. A step is a request to the model; it is addressed by a line of the answer (`?step=`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from urllib.parse import urlencode
+
+from django.core.cache import cache
+from django.db.models import Min
+from django.urls import reverse
+
+from dashboard.evidence.context_changes import ContextDrop, drop_concerning
+from dashboard.evidence.fidelity import receipt_fidelity
+from dashboard.models import Message, RecordedReceipt, Run, RunCall
+from dashboard.runs.context_gauge import ContextGauge, ContextWeight
+from dashboard.runs.run_marks import Branch, EntryNote, model_url
+from dashboard.runs.timeline import Compaction, HistoryItem, Timeline
+from envelopes.pipeline.context_usage import ModelRequest, Presence, grade_presence
+
+CACHE_SECONDS = 3_600  # of a run's end, which a change of the run makes another
+COMPACTED_AWAY = "compacted away later"
+NOT_IN_NEW = "not in the new conversation"
+PARTLY_COMPACTED = "compacted later, perhaps kept"
+GRADE_WORDS: dict[Presence, str] = {
+    "recorded": "still there",
+    "superseded": "no longer there",
+    "uncertain": "uncertain",
+    "contradicted": "contradicted by the recorded usage",
+}
+
+
+class PlacedReceipt(Protocol):
+    """A receipt's place: a stored one, or a mark of the timeline."""
+
+    @property
+    def line(self) -> int: ...
+    @property
+    def superseded_line(self) -> int | None: ...
+    @property
+    def superseded_at(self) -> datetime | None: ...
+    @property
+    def superseded_reason(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class ContextState:
+    """The context of one request, that of the step at line `step`, or of the end of the run where that is None.
+
+    `since` is the line of the last compaction before the last request, -1 without one; `shown` are the tokens that are
+    shown as present in `last`, the last request of which the usage is recorded.
+    """
+
+    drops: tuple[ContextDrop, ...]
+    since: int
+    shown: int
+    last: ModelRequest | None
+    compactions: tuple[Compaction, ...]
+    left: tuple[Branch, ...]
+    step: int | None = None
+
+    @classmethod
+    def build(cls, timeline: Timeline, gauge: ContextGauge, step: int | None = None) -> ContextState:
+        """`timeline` and `gauge` end at the step."""
+        last = gauge.requests[-1] if gauge.requests else None
+        since = gauge.since(last.line) if last else -1
+        shown = gauge.shown_at(last.line) if last else 0
+        return cls(tuple(timeline.drops), since, shown, last, tuple(timeline.compactions), tuple(timeline.left), step)
+
+    @classmethod
+    def load_end(cls, run: Run) -> ContextState:
+        """Reads the lines of the whole run once for each of its revisions."""
+        key = f"context-state:{run.pk.hex}:{run.revision}"
+        stored = cache.get(key)
+        if isinstance(stored, cls):
+            return stored
+        timeline = Timeline(run)
+        state = cls.build(timeline, ContextGauge(run, timeline, None))
+        cache.set(key, state, CACHE_SECONDS)
+        return state
+
+    def _usage_grade(self, line: int, superseded_line: int | None) -> Presence:
+        is_over = self.last is not None and line > self.last.line  # it came in with no recorded request behind it
+        return grade_presence(
+            is_superseded=superseded_line is not None or line <= self.since,
+            is_before_drop=drop_concerning(self.drops, line) is not None,
+            has_drop=any(drop.line > self.since for drop in self.drops),
+            shown=self.shown,
+            recorded=self.last.tokens if self.last and not is_over else 0,
+        )
+
+    def usage_note(self, line: int, superseded_line: int | None, *, is_receipt: bool = True) -> EntryNote | None:
+        """States what the recorded usage says against that it is still there; None where it says nothing.
+
+        That all of the history weighs too much is said of receipts alone, which clients remove by themselves: on each
+        message it would claim more of that message than is known.
+        """
+        drop = drop_concerning(self.drops, line, superseded_line)
+        left = f"{drop.sentence.replace('this step', f'the step at line {drop.line}')}." if drop else ""
+        if self.last and is_receipt and self._usage_grade(line, superseded_line) == "contradicted":
+            when = "At the end of the run" if self.step is None else "At this step"
+            request = "the last request" if self.step is None else "its request as recorded"
+            weighs = f"{when} what is shown as present weighs about {self.shown:,} tokens by our estimate"
+            sentence = f"{left} {weighs}, more than the {self.last.tokens:,} of {request}.".strip()
+            return EntryNote("warn", GRADE_WORDS["contradicted"], sentence)
+        if drop is None:
+            return None
+        return EntryNote("warn", f"uncertain from line {drop.line} on", f"{left} This may be among them.")
+
+    def _removal(self, line: int) -> str:
+        """Names what is recorded to have removed all that came in at this line; empty when nothing is."""
+        for branch in self.left:
+            if branch.has(line):
+                return f"Left by a rewind at line {branch.end:,}."
+        for compaction in self.compactions:
+            if compaction.line >= line and not compaction.is_partial:
+                if compaction.is_new_conversation:
+                    return f"Not in the conversation that began behind line {compaction.line:,}."
+                return f"Compacted away at line {compaction.line:,}."
+        return ""
+
+    def grade(self, receipt: PlacedReceipt) -> tuple[Presence, EntryNote]:
+        """The grade of a receipt, with its badge and its sentence."""
+        line, cleared = receipt.line, receipt.superseded_line
+        if cleared is not None and self.step is not None and cleared >= self.step:
+            cleared = None  # that came after this step
+        if removal := (_describe_clear(receipt) if cleared is not None else "") or self._removal(line):
+            until = "The model had it until then."
+            if drop := drop_concerning(self.drops, line, cleared):
+                until = (
+                    f"Before that, at line {drop.line:,}, {drop.tokens:,} tokens left it unexplained: perhaps this too."
+                )
+            return "superseded", EntryNote("warn", GRADE_WORDS["superseded"], f"{removal} {until}")
+        if note := self.usage_note(line, None):
+            return self._usage_grade(line, None), note
+        partial = next((compaction for compaction in self.compactions if compaction.line >= line), None)
+        if partial is not None:
+            means = f"The history was compacted at line {partial.line:,}, but for a part; this may be in it."
+            return "uncertain", EntryNote("warn", "perhaps compacted away", means)
+        request = "last request" if self.step is None else "request"
+        check = (
+            f"the usage of its {request} does not contradict it" if self.last else "no usage is recorded to check it"
+        )
+        means = f"Nothing that is recorded removed it; {check}."
+        return "recorded", EntryNote("", GRADE_WORDS["recorded"], means)
+
+    def notes(self, item: HistoryItem) -> Iterator[EntryNote]:
+        """Yields the grade of a receipt at a step; otherwise what speaks against that the item is still there."""
+        receipt = item.row if isinstance(item.row, RecordedReceipt) else None
+        if receipt is not None and self.step is not None:
+            yield self.grade(receipt)[1]
+        elif isinstance(item.row, Message | RunCall | RecordedReceipt):
+            superseded = receipt.superseded_line if receipt else None
+            if note := self.usage_note(item.cursor.line, superseded, is_receipt=receipt is not None):
+                yield note
+
+
+def describe_compaction(compaction: Compaction) -> EntryNote:
+    """The badge of what came before a compaction."""
+    when = f" ({compaction.at:%Y-%m-%d %H:%M:%S} UTC)" if compaction.at else ""
+    unless = f", unless it is in a message that stayed ({compaction.message})" if compaction.is_partial else ""
+    text = PARTLY_COMPACTED if compaction.is_partial else COMPACTED_AWAY
+    if compaction.is_new_conversation:
+        sentence = f"A conversation began anew behind line {compaction.line}{when}; the model did not see this in it."
+        return EntryNote("", NOT_IN_NEW, sentence)
+    sentence = f"The history was compacted at line {compaction.line}{when}; after that the model no longer saw this"
+    return EntryNote("", text, f"{sentence}{unless}.")
+
+
+def _describe_clear(receipt: PlacedReceipt) -> str:
+    at = f", {receipt.superseded_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.superseded_at else ""
+    reason = receipt.superseded_reason or "replaced"
+    return f"Cleared from the context at line {receipt.superseded_line or 0:,}{at} ({reason})."
+
+
+@dataclass(frozen=True)
+class ReceiptPresence:
+    """When a receipt was first in the context, by its fidelity, and whether it is still there at the end.
+
+    `note` is a badge of the grade with a sentence about it, `url` the receipt in the Model view.
+    """
+
+    line: int
+    first: str
+    grade: Presence
+    note: EntryNote
+    url: str
+
+
+def load_presence(run: Run, receipt: RecordedReceipt) -> ReceiptPresence:
+    grade, note = ContextState.load_end(run).grade(receipt)
+    first = receipt_fidelity(receipt.fidelity).badge
+    return ReceiptPresence(receipt.line, first, grade, note, model_url(run, receipt.line))
+
+
+@dataclass(frozen=True)
+class ContextStep:
+    """A step of the run: the line of its request, what that weighed, and how many receipts have each grade there.
+
+    `weight` is empty where the usage of the request is not recorded.
+    """
+
+    line: int
+    weight: str
+    counts: tuple[tuple[str, int], ...]
+    before: int | None
+    after: int | None
+
+    @classmethod
+    def build(cls, run: Run, timeline: Timeline, state: ContextState) -> ContextStep:
+        line = state.step or 0
+        grades = Counter(state.grade(receipt)[0] for receipt in timeline.receipts)
+        counts = tuple((words, grades[grade]) for grade, words in GRADE_WORDS.items() if grades[grade])
+        last = state.last if state.last and state.last.line == line else None
+        unrecorded = last.tokens - state.shown if last else None
+        lines = [*run.requests.order_by("line").values_list("line", flat=True)]
+        return cls(
+            line,
+            ContextWeight(state.shown, unrecorded, last, state.shown).sentence,
+            counts,
+            max((other for other in lines if other < line), default=None),
+            min((other for other in lines if other > line), default=None),
+        )
+
+
+def find_step(run: Run, line: int) -> int:
+    """The line at which the request begins whose answer has this line; the line itself where it is of no answer."""
+    members = run.members.exclude(call__step="")
+    step = members.filter(ordinal=line).values_list("call__step", flat=True).first()
+    step = step or run.messages.filter(line=line).values_list("step", flat=True).first()
+    if not step:
+        return line
+    lines = [
+        members.filter(call__step=step).aggregate(first=Min("ordinal"))["first"],
+        run.messages.filter(step=step).aggregate(first=Min("line"))["first"],
+    ]
+    return min((first for first in lines if first is not None), default=line)
+
+
+def step_url(run: Run, line: int) -> str:
+    """The Model view as it stood before the step that has this line."""
+    return f"{reverse('run-model', args=[run.pk])}?{urlencode({'step': line})}"

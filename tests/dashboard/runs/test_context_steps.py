@@ -1,0 +1,110 @@
+"""The context of a run at one of its steps: what came before its request, and what of it was still there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Project, Run
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.sessions import SESSION, answers, asks, boundary, steps, user, write
+from tests.envelopes.session_lines import tool_use
+
+pytestmark = pytest.mark.django_db
+CHAIN = "parentUuid"
+
+
+def import_session(project: Project, folder: Path, *lines: dict[str, Any] | bytes) -> Run:
+    import_paths(project, [write(folder / f"{SESSION}.jsonl", list(lines))])
+    return Run.objects.get(project=project, external_id=SESSION)
+
+
+def model_view(client: Client, run: Run, query: str = "") -> Page:
+    return parse_page(client.get(f"/runs/{run.pk}/model/{query}"))
+
+
+@pytest.mark.parametrize(
+    ("step", "counts", "grades"),
+    [
+        (2, "none", []),
+        (4, "1 still there", ["still there"]),
+        (6, "2 still there", ["still there", "still there"]),
+        (9, "2 still there, 1 no longer there", ["no longer there", "still there", "still there"]),
+        (
+            11,
+            "1 still there, 1 no longer there, 2 uncertain",
+            ["no longer there", "uncertain from line 11 on", "uncertain from line 11 on", "still there"],
+        ),
+    ],
+)
+@pytest.mark.usefixtures("alice")
+def test_receipts_are_graded_as_they_stood_at_a_step(
+    client: Client, project: Project, tmp_path: Path, step: int, counts: str, grades: list[str]
+) -> None:
+    """Requests at the lines 2, 4, 6, 9 and 11; a clear at line 8, and tokens that left before line 11."""
+    lines = steps(60_000, 100_000, 130_000, 138_395, 95_864)
+    clear = boundary("microcompact_boundary", microcompactMetadata={"compactedToolIds": ["toolu_01"]})
+    run = import_session(project, tmp_path, *lines[:7], clear, *lines[7:])
+    page = model_view(client, run, f"?step={step}")
+    about, receipts, _ = page.texts("[data-step] p")
+    assert receipts == f"Receipts at this step: {counts}"
+    weights = {2: "60,000", 4: "100,000", 6: "130,000", 9: "138,395", 11: "95,864"}
+    assert f"The request of this step weighed {weights[step]} tokens, as recorded." in about
+    words = ("still there", "no longer there", "uncertain", "contradicted")
+    entries = page.select('.entry[data-kind="receipt"]')
+    assert [[text for text in entry.texts(".badge") if text.startswith(words)] for entry in entries] == [
+        [grade] for grade in grades
+    ]
+    items = page.select('.entry:not([data-kind="drop"])')  # the drop of this request itself is shown before it
+    assert all(int(entry.select_one(".where").text.split()[1]) < step for entry in items)
+    assert ("cleared after this step, at line 8: microcompact" in page.text) == (step in (4, 6))
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_step_whose_request_weighs_less_than_what_is_shown_contradicts_by_an_estimate(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    lines = steps(60_000, 138_395, 9_000)
+    lines[2] = answers("toolu_01", "word " * 30_000)
+    run = import_session(project, tmp_path, *lines)
+    before, at = (model_view(client, run, f"?step={line}") for line in (4, 6))
+    assert before.texts("[data-step] p")[1] == "Receipts at this step: 1 still there"
+    assert at.texts("[data-step] p")[1] == "Receipts at this step: 1 still there, 1 contradicted by the recorded usage"
+    badge = at.by_text("contradicted by the recorded usage", exact=True)
+    assert "tokens by our estimate, more than the 9,000 of its request as recorded." in badge["title"]
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_step_is_found_by_any_line_of_its_answer(client: Client, project: Project, tmp_path: Path) -> None:
+    """Two calls of one message on lines of their own: neither was in the request that they answer."""
+    lines = steps(60_000, 70_000)
+    second = {**lines[3], "uuid": "a-2b", "message": {**lines[3]["message"], "content": [tool_use("toolu_2b")]}}
+    run = import_session(project, tmp_path, *lines[:4], second, *lines[4:], answers("toolu_2b"))
+    for line in (4, 5):
+        assert "at the step of line 4" in model_view(client, run, f"?step={line}").select_one("[data-step]").text
+    page = model_view(client, run)
+    links = [link["href"] for link in page.all_by_role("link", "the context at this step")]
+    assert links == ["?step=2", "?step=4", "?step=5"]
+    call = run.members.get(call__external_id="toolu_2b").call
+    assert (
+        parse_page(client.get(f"/calls/{call.pk}/")).by_role("link", "Its context")["href"].endswith("/model/?step=5")
+    )
+
+
+@pytest.mark.usefixtures("alice")
+def test_before_a_rewind_the_branch_that_it_left_is_context(client: Client, project: Project, tmp_path: Path) -> None:
+    lines = [user("begin", uuid="u1"), {**user("this way", uuid="u2"), CHAIN: "u1"}]
+    lines += [{**asks("toolu_01", step="msg_1"), CHAIN: "u2"}, {**answers("toolu_01"), CHAIN: "a-toolu_01"}]
+    lines += [{**asks("toolu_02", step="msg_2"), CHAIN: "r-toolu_01"}]
+    lines += [{**user("no, that way", uuid="u3"), CHAIN: "u1"}, {**asks("toolu_03", step="msg_3"), CHAIN: "u3"}]
+    run = import_session(project, tmp_path, *lines)
+
+    def kinds(step: int) -> list[str]:
+        return [entry["data-kind"] for entry in model_view(client, run, f"?step={step}").select(".entry")]
+
+    assert kinds(5) == ["message", "message", "call", "receipt"]
+    assert kinds(7) == ["message", "branch", "message"]
