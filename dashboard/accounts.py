@@ -6,12 +6,15 @@ Views look every object up through `request.project`, the project that a request
 from __future__ import annotations
 
 import hashlib
+import ipaddress
+import secrets
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
@@ -19,12 +22,17 @@ from django.urls import reverse
 from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
 
-from dashboard.models import Membership, Project, SignInLink
+from dashboard.models import Membership, Project, SignInFailure, SignInLink
 from dashboard.models.projects import LINK_LIFETIME
 
 DEFAULT_PROJECT = "default"
-MAX_FAILURES = 10
-FAILURE_MEMORY_SECONDS = 15 * 60
+# Failures within FAILURE_MEMORY after which a client waits: for one account, for all accounts, and failures of an
+# account from everywhere, after which only known devices may try it.
+MAX_FAILURES, MAX_CLIENT_FAILURES, MAX_ACCOUNT_FAILURES = 10, 50, 100
+FAILURE_MEMORY = timedelta(minutes=15)
+DEVICE_COOKIE, DEVICE_SECONDS = "known_device", 180 * 24 * 3600
+IPV6_NETWORK_BITS = 64  # what one customer of a provider has
+ADDRESS_CHARACTERS = 64
 
 
 class OperatorRequest(HttpRequest):
@@ -127,20 +135,80 @@ def use_link(token: str) -> User | None:
     return User.objects.get(sign_in_links__token_sha256=SignInLink.digest(token))
 
 
-def is_blocked(name: str, address: str) -> bool:
-    return int(cache.get(_failures_key(name, address), 0)) >= MAX_FAILURES
+@dataclass(frozen=True)
+class SignInClient:
+    """The client that failures are counted of. A known device has signed in to this account before."""
+
+    key: str
+    is_known_device: bool
 
 
-def count_failure(name: str, address: str) -> None:
-    """Counts per name and address, so that no one can lock out another person from elsewhere."""
-    key = _failures_key(name, address)
-    if not cache.add(key, 1, FAILURE_MEMORY_SECONDS):
-        try:
-            cache.incr(key)
-        except ValueError:  # it expired between the two calls
-            cache.add(key, 1, FAILURE_MEMORY_SECONDS)
+def identify_client(request: HttpRequest, name: str) -> SignInClient:
+    """By the cookie that an earlier sign-in to this account left, else by the address."""
+    device = request.get_signed_cookie(DEVICE_COOKIE, "", salt=_account_digest(name), max_age=DEVICE_SECONDS)
+    if device:
+        return SignInClient(f"device {device}", is_known_device=True)
+    return SignInClient(client_address(request), is_known_device=False)
 
 
-def _failures_key(name: str, address: str) -> str:
-    digest = hashlib.sha256(f"{name.casefold()}\0{address}".encode("utf-8", "replace")).hexdigest()
-    return f"sign-in-failures:{digest}"
+def remember_device(response: HttpResponse, user: User) -> None:
+    """Leaves the cookie of a known device, so that failures of others cannot lock this person out."""
+    response.set_signed_cookie(
+        DEVICE_COOKIE,
+        secrets.token_urlsafe(16),
+        salt=_account_digest(user.get_username()),
+        max_age=DEVICE_SECONDS,
+        path=reverse("sign-in"),
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def client_address(request: HttpRequest) -> str:
+    """The address of the client as the nearest trusted proxy names it; of an IPv6 client its network of 64 bits."""
+    hops = [request.META.get("REMOTE_ADDR", ""), *reversed(request.headers.get("X-Forwarded-For", "").split(","))]
+    client = str(hops[0])
+    for hop, sender in zip(hops[1:], hops, strict=False):
+        if not _is_trusted(sender) or (address := _parse_address(hop)) is None:
+            break
+        client = str(address)
+    address = _parse_address(client)
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, IPV6_NETWORK_BITS), strict=False))
+    return client[:ADDRESS_CHARACTERS]
+
+
+def _is_trusted(sender: str) -> bool:
+    address = _parse_address(sender)
+    return address is not None and any(address in network for network in settings.TRUSTED_PROXIES)
+
+
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(text.strip())
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address if isinstance(address, ipaddress.IPv6Address) else address
+
+
+def is_blocked(name: str, client: SignInClient) -> bool:
+    """True after too many failures of this client, for this account or others, or of this account from anywhere.
+
+    The latter two do not count for a known device: nobody else can lock its owner out. A one-time link always works.
+    """
+    recent = SignInFailure.objects.filter(at__gt=timezone.now() - FAILURE_MEMORY)
+    of_account, of_client = recent.filter(account_sha256=_account_digest(name)), recent.filter(client=client.key)
+    if of_account.filter(client=client.key).count() >= MAX_FAILURES:
+        return True
+    is_too_many = of_account.count() >= MAX_ACCOUNT_FAILURES or of_client.count() >= MAX_CLIENT_FAILURES
+    return is_too_many and not client.is_known_device
+
+
+def count_failure(name: str, client: SignInClient) -> None:
+    SignInFailure.objects.filter(at__lt=timezone.now() - FAILURE_MEMORY).delete()
+    SignInFailure.objects.create(account_sha256=_account_digest(name), client=client.key)
+
+
+def _account_digest(name: str) -> str:
+    return hashlib.sha256(name.casefold().encode("utf-8", "replace")).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,8 +19,15 @@ from dashboard.faults import find_outage
 from dashboard.text.formatting import format_size
 from dashboard.text.params import parse_integer
 from dashboard.text.responses import render_error
+from envelopes.text.credentials import REDACTED, redact
 from envelopes.text.deadline import time_budget
 
+LOG_SECRETS = (
+    (re.compile(r"(?i)(sign-in(?:/|%(?:25)*2f)+)[^\s'\"]+"), rf"\g<1>{REDACTED}"),
+    (re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])"), REDACTED),  # the token of a one-time link, wherever it is
+    (re.compile(r"(?<=[\w/])\?[\w.-]+=[^\s'\"]*"), f"?{REDACTED}"),
+    (re.compile(r"(Key \([^)]*\)=)\(.*\)"), rf"\1({REDACTED})"),  # the detail of PostgreSQL's errors
+)
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160))}
 
 
@@ -127,7 +135,17 @@ class StoredSessionMiddleware(SessionMiddleware):
 
 
 class OneLineFormatter(logging.Formatter):
-    """Escapes control characters, so that no payload can forge a log line (reliability.md class 41)."""
+    """Keeps secrets out of the log, and payloads from forging one of its lines (reliability.md class 41).
+
+    A traceback follows its line indented. One-time links are secrets whatever the status of the response, query
+    strings may contain what somebody searched for, and messages of exceptions may contain anything.
+    """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return super().formatMessage(record).translate(CONTROL_ESCAPES)
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        for pattern, replacement in LOG_SECRETS:
+            text = pattern.sub(replacement, text)
+        return "\n\t".join(line.translate(CONTROL_ESCAPES) for line in redact(text).split("\n"))

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.db import connection
 from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
+
+from dashboard.middleware import OneLineFormatter
 
 THREADS = 8
 LOCK_SECONDS = 5.0  # that a page waits while another process writes to the embedded database
+
+
+class ServerLog(Logger):  # type: ignore[misc]
+    """Gunicorn's log in the form of the dashboard's: what it reports of a request may contain a secret too."""
+
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.setFormatter(OneLineFormatter(self.error_fmt, self.datefmt))
 
 
 class Server(BaseApplication):  # type: ignore[misc]
@@ -26,7 +39,8 @@ class Server(BaseApplication):  # type: ignore[misc]
             "accesslog": None,
             "errorlog": "-",
             "loglevel": "warning",
-            "forwarded_allow_ips": "127.0.0.1",
+            "logger_class": ServerLog,
+            "forwarded_allow_ips": ",".join(map(str, settings.TRUSTED_PROXIES)),
         }
         super().__init__()
 

@@ -13,11 +13,14 @@ COUNTERFOIL_UPLOAD_LIMIT  largest upload on the import page, in bytes; default: 
 COUNTERFOIL_UPLOAD_QUOTA  bytes that the uploads of all people may take at once; default: four times the limit
 COUNTERFOIL_LOCK_SECONDS  that a command waits while another process writes to the embedded database; default: 20
 COUNTERFOIL_DEBUG      for developers only
+COUNTERFOIL_TRUSTED_PROXIES  addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed;
+                       default: this machine
 COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import secrets
 from pathlib import Path
@@ -155,6 +158,9 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_MAX_AGE = 3600
 
+TRUSTED_PROXIES = [
+    ipaddress.ip_network(proxy) for proxy in env.list("COUNTERFOIL_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])
+]
 HTTPS = env.bool("COUNTERFOIL_HTTPS", default=False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True

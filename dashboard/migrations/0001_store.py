@@ -359,6 +359,18 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='SignInFailure',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('account_sha256', models.CharField(max_length=64)),
+                ('client', models.CharField(max_length=64)),
+                ('at', models.DateTimeField(auto_now_add=True, db_index=True)),
+            ],
+            options={
+                'indexes': [models.Index(fields=['account_sha256', 'at'], name='failures_of_account'), models.Index(fields=['client', 'at'], name='failures_of_client')],
+            },
+        ),
+        migrations.CreateModel(
             name='SignInLink',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -21,7 +21,7 @@ from dashboard.models.evidence import (
     receipts_in,
     select_receipt,
 )
-from dashboard.models.projects import Membership, Project, SavedView, SignInLink
+from dashboard.models.projects import Membership, Project, SavedView, SignInFailure, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.sources import Problem, Source, SourceFrame, SourceSlice, load_slices
@@ -51,6 +51,7 @@ __all__ = [
     "RunCall",
     "RunFacet",
     "SavedView",
+    "SignInFailure",
     "SignInLink",
     "Source",
     "SourceFrame",

@@ -69,6 +69,23 @@ class SignInLink(models.Model):
         return self.used_at is None and timezone.now() < self.expires_at
 
 
+class SignInFailure(models.Model):
+    """A wrong password. The rows of the last minutes decide who has to wait, for all processes of the server."""
+
+    account_sha256 = models.CharField(max_length=64)  # of the name, because people type passwords into its field
+    client = models.CharField(max_length=64)
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["account_sha256", "at"], name="failures_of_account"),
+            models.Index(fields=["client", "at"], name="failures_of_client"),
+        ]
+
+    def __str__(self) -> str:
+        return f"failure of {self.account_sha256[:8]} from {self.client}"
+
+
 class SavedView(models.Model):
     """A filter and sort order of the Runs page, saved under a name for the whole project."""
 

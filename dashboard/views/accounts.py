@@ -14,10 +14,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.accounts import count_failure, explain_refusal, is_blocked, use_link
+from dashboard.accounts import count_failure, explain_refusal, identify_client, is_blocked, remember_device, use_link
 
 WRONG_PASSWORD = "Wrong name or password."
-BLOCKED = "Too many failed attempts for this name from this address. Wait 15 minutes, or use a one-time link."
+BLOCKED = "Too many failed attempts for this name or from this address. Wait 15 minutes, or use a one-time link."
 
 
 class SignInForm(forms.Form):
@@ -33,16 +33,22 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _render_form(request)
     form = SignInForm(request.POST)
-    address = request.META.get("REMOTE_ADDR", "")
     name = str(form.data.get("name", ""))[:150]
-    if is_blocked(name, address):
+    client = identify_client(request, name)
+    if is_blocked(name, client):
         return _render_form(request, name, BLOCKED, status=429)
     user = authenticate(request, username=name, password=form.cleaned_data["password"]) if form.is_valid() else None
     if not isinstance(user, User):
-        count_failure(name, address)
+        count_failure(name, client)
         return _render_form(request, name, WRONG_PASSWORD, status=403)
+    return _sign_in(request, user, _destination(request))
+
+
+def _sign_in(request: HttpRequest, user: User, destination: str) -> HttpResponse:
     login(request, user)
-    return redirect(_destination(request))
+    response = redirect(destination)
+    remember_device(response, user)
+    return response
 
 
 def _render_form(request: HttpRequest, name: str = "", error: str = "", *, status: int = 200) -> HttpResponse:
@@ -63,8 +69,7 @@ def _destination(request: HttpRequest) -> str:
 def sign_in_by_link(request: HttpRequest, token: str) -> HttpResponse:
     user = use_link(token) if request.method == "POST" else None
     if user is not None:
-        login(request, user)
-        return redirect("run-list")
+        return _sign_in(request, user, "run-list")
     error = explain_refusal(token)
     return render(request, "accounts/sign_in_link.html", {"error": error}, status=410 if error else 200)
 

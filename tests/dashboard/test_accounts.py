@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from datetime import timedelta
 from io import StringIO
@@ -10,15 +11,15 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.http import HttpResponse
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.accounts import create_link
-from dashboard.models import Membership, Project, SignInLink
+from dashboard.accounts import FAILURE_MEMORY, client_address, create_link, identify_client
+from dashboard.models import Membership, Project, SignInFailure, SignInLink
+from tests.cases import each
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page
 
@@ -30,7 +31,6 @@ PASSWORD = "correct horse battery"
 @pytest.fixture(autouse=True)
 def _no_failures_yet(settings: Any) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one is slow on purpose
-    cache.clear()
 
 
 @pytest.fixture
@@ -133,12 +133,83 @@ def test_a_wrong_name_is_refused_in_words(client: Client, alice: User, name: str
     assert alert(response) == "Wrong name or password."
 
 
+def fail(times: int, *, name: str = "alice", address: str = "192.0.2.1") -> int:
+    """The last status of so many wrong passwords."""
+    attacker = Client(REMOTE_ADDR=address)
+    return [attacker.post("/sign-in/", {"name": name, "password": "wrong"}).status_code for _ in range(times)][-1]
+
+
 def test_many_failures_block_that_name_from_that_address_only(client: Client, alice: User) -> None:
     for _ in range(10):
         assert sign_in(client, "wrong") == 403
     assert sign_in(client) == 429
     assert "Wait 15 minutes" in alert(client.post("/sign-in/", {"name": "ALICE", "password": PASSWORD}))
     assert sign_in(Client(REMOTE_ADDR="192.0.2.9")) == 302
+
+
+def test_failures_are_forgotten_after_a_while(client: Client, alice: User) -> None:
+    assert fail(11, address="127.0.0.1") == 429
+    SignInFailure.objects.update(at=timezone.now() - FAILURE_MEMORY)
+    assert sign_in(client) == 302
+    sign_in(Client(), "wrong")
+    assert SignInFailure.objects.count() == 1
+
+
+def test_one_address_that_tries_many_names_is_blocked_and_nobody_else(client: Client, alice: User) -> None:
+    for number in range(5):
+        assert fail(10, name=f"name {number}") == 403
+    assert fail(1, name="another") == 429
+    assert sign_in(client) == 302
+
+
+def test_no_attack_locks_the_owner_of_an_account_out(client: Client, alice: User) -> None:
+    assert sign_in(client) == 302
+    client.post("/sign-out/")
+    for number in range(10):
+        fail(10, address=f"192.0.2.{number}")
+    assert sign_in(Client(REMOTE_ADDR="198.51.100.1")) == 429  # a device that nobody knows has to wait
+    assert sign_in(client) == 302
+    unknown = Client()
+    assert unknown.post(create_link(alice)[0]).status_code == 302
+    unknown.post("/sign-out/")
+    assert sign_in(unknown) == 302
+
+
+def test_a_known_device_has_no_more_attempts_than_others_and_none_for_other_accounts(
+    client: Client, alice: User
+) -> None:
+    sign_in(client)
+    assert [sign_in(client, "wrong") for _ in range(11)][-1] == 429
+    create_user("bob")
+    request = RequestFactory().get("/sign-in/")
+    request.COOKIES = {name: morsel.value for name, morsel in client.cookies.items()}
+    assert identify_client(request, "Alice").is_known_device
+    assert not identify_client(request, "bob").is_known_device
+    assert client.cookies["known_device"]["httponly"]
+
+
+@each(
+    ("sender", "forwarded", "client"),
+    [
+        ("203.0.113.9", "", "203.0.113.9"),
+        ("203.0.113.9", "198.51.100.1", "203.0.113.9"),  # no proxy of ours
+        ("127.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("127.0.0.1", "6.6.6.6, 198.51.100.1", "198.51.100.1"),  # what the client wrote itself is not believed
+        ("127.0.0.1", "6.6.6.6, 198.51.100.1, 10.0.0.7", "198.51.100.1"),  # two proxies of ours
+        ("127.0.0.1", "10.0.0.7", "10.0.0.7"),
+        ("::1", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("::ffff:127.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("127.0.0.1", "unknown", "127.0.0.1"),
+        ("127.0.0.1", "", "127.0.0.1"),
+        ("", "198.51.100.1", ""),
+    ],
+)
+def test_a_client_is_who_the_nearest_trusted_proxy_says(
+    settings: Any, sender: str, forwarded: str, client: str
+) -> None:
+    settings.TRUSTED_PROXIES = [ipaddress.ip_network(proxy) for proxy in ("127.0.0.1", "::1", "10.0.0.0/8")]
+    request = RequestFactory().get("/", REMOTE_ADDR=sender, headers={"X-Forwarded-For": forwarded})
+    assert client_address(request) == client
 
 
 def test_the_session_is_renewed_at_sign_in(client: Client, alice: User) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from django.db import OperationalError, connection
 from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from dashboard.middleware import OneLineFormatter
 from tests.cases import each
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_call, create_problem, create_project, create_run, create_user
@@ -163,6 +165,61 @@ def test_a_mistake_of_ours_repeats_nothing_of_the_request(client: Client, monkey
     assert parse_page(response).by_role("heading", "Server error")
     assert b"secret" not in response.content
     assert_headers(response)
+
+
+TOKEN = "Ab1_-" * 8 + "xyz"  # as long as that of a link
+
+
+LOGGED = {
+    "a link that was used": ("POST", f"/sign-in/{TOKEN}/"),
+    "a link without its form": ("POST", f"/sign-in/{TOKEN}/x"),
+    "a link with a wrong method": ("PUT", f"/sign-in/{TOKEN}/"),
+    "a link in another case": ("GET", f"/SIGN-IN/{TOKEN[:20]}/"),
+    "a link in a query": ("GET", f"/nowhere/?next=/sign-in/{TOKEN}/"),
+    "a token in a wrong place": ("GET", f"/nowhere/{TOKEN}"),
+    "an encoded link": ("GET", f"/sign-in%252F{TOKEN[:20]}/x/"),
+}
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_no_link_reaches_the_log_whatever_the_status(
+    client: Client, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    method, address = LOGGED[name]
+    for sender in (client, Client(enforce_csrf_checks=True)):
+        assert sender.generic(method, address).status_code >= 400
+    assert caplog.records
+    for record in caplog.records:
+        line = OneLineFormatter("%(levelname)s %(message)s").format(record)
+        assert TOKEN[:20] not in line
+        assert "\n" not in line
+
+
+@each(
+    ("text", "formatted"),
+    [
+        ("Error handling request GET /runs/?q=my-password", "Error handling request GET /runs/?[redacted]"),
+        ("Invalid Request Line 'GET /sign-in/abc HTTP/9'", "Invalid Request Line 'GET /sign-in/[redacted] HTTP/9'"),
+        ("Key (session_key)=(abc) already exists.", "Key (session_key)=([redacted]) already exists."),
+        ("postgres://olga:hunter22@db/x refused", "postgres://[redacted]@db/x refused"),
+        ("two\nlines \x1b[31m", "two\\x0alines \\x1b[31m"),
+        ("Not Found: /runs/0f5f6d8e-0000-4000-8000-000000000001/", None),
+    ],
+)
+def test_a_line_of_the_log_has_no_secret_and_no_second_line(text: str, formatted: str | None) -> None:
+    record = logging.LogRecord("x", logging.ERROR, "x.py", 1, "%s", (text,), None)
+    assert OneLineFormatter("%(message)s").format(record) == (formatted or text)
+
+
+def test_the_message_of_an_exception_forges_no_line_and_shows_no_secret() -> None:
+    message = "sk-ant-api03-" + "a" * 95 + "\n2026-01-01 ERROR forged"
+    try:
+        raise ValueError(message)
+    except ValueError:
+        record = logging.LogRecord("x", logging.ERROR, "x.py", 1, "failed", (), sys.exc_info())
+    text = OneLineFormatter("%(message)s").format(record)
+    assert "sk-ant-api03" not in text
+    assert [line for line in text.split("\n") if not line.startswith("\t")] == ["failed"]
 
 
 def test_static_files_are_open_and_typed(client: Client) -> None:
