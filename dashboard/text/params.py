@@ -17,6 +17,8 @@ from typing import TypeVar, overload
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.core.exceptions import BadRequest
+
 from dashboard.text.text_markup import printable
 
 LARGEST = 2**63 - 1  # what a database column holds
@@ -24,6 +26,10 @@ LONGEST_IN_A_PROBLEM = 60  # characters
 _DIGITS = re.compile(r"-?[0-9]{1,19}")
 
 Choice = TypeVar("Choice", bound=str)
+
+
+class UnusableAddress(BadRequest):
+    """The address of a fragment lacks a parameter that it cannot do without; the message is a sentence for people."""
 
 
 def parse_integer(text: str | None, *, least: int = 0, most: int = LARGEST) -> int | None:
@@ -71,6 +77,13 @@ class Params:
         value = default if number is None else number
         self._remember(name, "" if value is None else str(value), "" if default is None else str(default))
         return value
+
+    def required_integer(self, name: str, *, most: int = LARGEST) -> int:
+        """A whole number. Raises UnusableAddress: a default would answer another question than the one asked."""
+        number = self.integer(name, default=None, most=most)
+        if number is None:
+            raise UnusableAddress(f"This part of a page needs {name}=, a whole number from 0 to {most:,}.")
+        return number
 
     def choice(self, name: str, choices: Collection[Choice], *, default: Choice) -> Choice:
         """One of `choices`, else `default`."""

@@ -24,7 +24,7 @@ from dashboard.artifacts.location import LARGEST
 from dashboard.artifacts.search import CONTEXT_BYTES, find_hit_address, load_search_slice, parse_search
 from dashboard.models import Artifact
 from dashboard.text.images import read_image_header
-from dashboard.text.params import Params
+from dashboard.text.params import Params, UnusableAddress
 from dashboard.views.calls import file_name
 from dashboard.views.site import render_page
 from envelopes.storage.encoding import SNIFFED
@@ -51,6 +51,9 @@ def find(request: OperatorRequest, pk: UUID) -> HttpResponse:
     artifact, params, deadline = _load_artifact(request, pk), Params(request.GET), current_deadline()
     search_slice, absence = None, None
     search = parse_search(params, "utf-8")
+    if request.htmx and not request.htmx.boosted and not (search and search.query):
+        problem = f"This cannot be searched for: {search.problem}." if search else "Give the text to find as q=."
+        raise UnusableAddress(problem)
     try:
         with open_content(artifact, params.text("encoding")) as content:
             search = parse_search(params, content.index.encoding)
@@ -82,9 +85,11 @@ def fold(request: OperatorRequest, pk: UUID) -> HttpResponse:
     artifact = _load_artifact(request, pk)
     if not request.htmx:
         return redirect(f"{artifact.get_absolute_url()}?{request.GET.urlencode()}")
+    params = Params(request.GET)
+    params.required_integer("value", most=LARGEST)
     try:
         with open_content(artifact) as content:
-            level = load_json_level(content, Params(request.GET))
+            level = load_json_level(content, params)
     except NoContent as error:
         return _without_content(error)
     return render(request, "artifacts/_json_level.html", {"artifact": artifact, "level": level})
@@ -96,7 +101,9 @@ def follow(request: OperatorRequest, pk: UUID) -> HttpResponse:
     artifact = _load_artifact(request, pk)
     if not request.htmx:
         return redirect(f"{artifact.get_absolute_url()}?tail&follow=1")
-    tail = tail_since(artifact, Params(request.GET))
+    params = Params(request.GET)
+    params.required_integer("from", most=LARGEST)
+    tail = tail_since(artifact, params)
     if tail is None:
         return HttpResponse(status=204)
     return render(request, "artifacts/_tail.html", {"artifact": artifact, "tail": tail})

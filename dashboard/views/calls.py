@@ -20,7 +20,7 @@ from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.models import Call
 from dashboard.runs.receipt_presence import load_presence
 from dashboard.text.images import find_image
-from dashboard.text.params import parse_integer
+from dashboard.text.params import Params
 from dashboard.text.responses import sandboxed
 from dashboard.text.text_markup import NEXT_CHARS
 from dashboard.views.site import render_page
@@ -57,9 +57,9 @@ def variants(request: OperatorRequest, pk: UUID) -> HttpResponse:
 def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     """The chunk of one half from `?offset=` on: a fragment behind the first one, and a page of its own."""
     call = _get_call(request, pk)
-    offset = parse_integer(request.GET.get("offset", "0"))
-    if half not in TITLES or offset is None:
+    if half not in TITLES:
         raise Http404
+    offset = Params(request.GET).required_integer("offset") if "offset" in request.GET else 0
     evidence = load_evidence(call, request.GET, first=offset + NEXT_CHARS)
     chunk = build_half_chunk(evidence, cast(Half, half), offset, spaces="spaces" in request.GET)
     return render_page(request, "calls/half.html", {"call": call, "half": chunk}, partial="chunk")

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 from dashboard.accounts import OperatorRequest
 from dashboard.faults import Outage, drop_connection, find_outage
 from dashboard.text.markdown import document, documents
+from dashboard.text.params import UnusableAddress
 from dashboard.text.responses import render_error
 
 PAGE = "errors/page.html"
@@ -30,7 +31,11 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     if outage := find_outage(exception):
         return _answer_outage(request, outage)
     text = "Its address, host or form is not one that this dashboard understands."
-    return render_error(400, "This request cannot be read", text)
+    if not isinstance(exception, UnusableAddress):
+        return render_error(400, "This request cannot be read", text)
+    response = render_error(400, "This request cannot be read", str(exception))
+    log_response("%s: %s", exception, request.path, response=response, request=request)  # one line, no traceback
+    return response
 
 
 def no_permission(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -218,10 +218,13 @@ class _Search:
         for first, last in pattern.spans(before + text + after, start, end):
             if goes_on and last == end and first > start:
                 return hits, measure(first - start)  # it may go on behind the stretch
-            hits.append(TextHit(measure(first - start), measure(last - start)))
-            reached = last
-            if self._deadline.is_over:
-                return hits, hits[-1].end
+            if first < last:
+                hits.append(TextHit(measure(first - start), measure(last - start)))
+                reached = last
+            if last > start and self._deadline.is_over:
+                while last < end and text[last - start] & 0xC0 == 0x80:  # an empty match may lie within a character
+                    last += 1
+                return hits, measure(last - start)
         if not goes_on:
             return hits, len(data)
         overlapped = end - start - min(OVERLAP, len(text) // 2)

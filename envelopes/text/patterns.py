@@ -60,10 +60,9 @@ class Pattern(msgspec.Struct, frozen=True):
     group: int
 
     def spans(self, text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Matches in text[start:end] that are not empty. What lies around the range counts for ^, $ and \\b."""
+        """Matches in text[start:end], empty ones too. What lies around the range counts for ^, $ and \\b."""
         for match in self.expression.finditer(text, start, end):
-            if match.end(self.group) > match.start(self.group):
-                yield match.span(self.group)
+            yield match.span(self.group)
 
 
 def compile_pattern(text: str, *, is_regex: bool, ignores_case: bool = False, group: int = 0) -> Pattern:

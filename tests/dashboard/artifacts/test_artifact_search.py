@@ -182,6 +182,28 @@ def test_a_hit_far_into_a_line_opens_there(client: Client, call: Call) -> None:
     assert rows_of(page)[0][1].startswith("x" * 160 + "needleyyy")
 
 
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        ("find/", "Give the text to find as q=."),
+        ("find/?q=", "Give the text to find as q=."),
+        ("find/?q=(&regex=1", "This cannot be searched for: a ( has no )"),
+        ("find/?q=%00a%0Ab", "This cannot be searched for: a line break"),
+        ("fold/", "This part of a page needs value=, a whole number"),
+        ("fold/?value=-1", "This part of a page needs value=, a whole number"),
+        ("follow/", "This part of a page needs from=, a whole number"),
+        ("follow/?from=x&mark=%ED%A0%80", "This part of a page needs from=, a whole number"),
+    ],
+)
+def test_a_fragment_without_its_parameters_answers_what_it_needs(
+    client: Client, log: Artifact, part: str, sentence: str
+) -> None:
+    """`find/` without a text was an error of the server; `follow/` claimed that the file had been replaced."""
+    response = client.get(f"/artifacts/{log.pk}/{part}", headers={"HX-Request": "true"})
+    assert response.status_code == 400
+    assert sentence in parse_page(response).text
+
+
 def test_another_project_finds_nothing(client: Client, log: Artifact) -> None:
     client.force_login(create_user("charlie", project=create_project("other")))
     assert client.get(f"/artifacts/{log.pk}/find/?q=ERROR").status_code == 404

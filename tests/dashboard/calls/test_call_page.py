@@ -281,11 +281,16 @@ def test_a_later_window_is_a_page_of_its_own_without_htmx(client: Client, run: R
     assert "Characters 50,000 to" in page.select_one(".page-head .muted").text
 
 
-@pytest.mark.parametrize(
-    "address", ["half/wires/", "half/receipt/?offset=-1", "half/receipt/?offset=x", "raw/timing", "?as=pdf"]
-)
+@pytest.mark.parametrize("address", ["half/wires/", "raw/timing", "?as=pdf"])
 def test_what_does_not_exist_is_not_found(client: Client, run: Run, address: str) -> None:
     assert client.get(f"/calls/{bash(run, 'x').pk}/{address}").status_code == 404
+
+
+@pytest.mark.parametrize("offset", ["-1", "x", "", "9" * 30])
+def test_a_part_of_a_half_from_no_number_on_is_refused_with_a_sentence(client: Client, run: Run, offset: str) -> None:
+    response = client.get(f"/calls/{bash(run, 'x').pk}/half/receipt/?offset={offset}")
+    assert response.status_code == 400
+    assert "This part of a page needs offset=, a whole number" in parse_page(response).text
 
 
 def png(width: int, height: int) -> str:

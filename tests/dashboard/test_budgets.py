@@ -1,0 +1,379 @@
+"""What a request may cost, whatever its address asks for, and what it answers when its parameters are odd.
+
+PARAMETERS declares what every address reads. An address, or a parameter that a view reads, without a declaration
+fails. The long run searches for the worst input of each parameter; the seeds are the worst that it found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.test import Client
+from hypothesis import HealthCheck, Phase, given, target
+from hypothesis import settings as drawing
+from hypothesis import strategies as st
+from pytest_django import Settings
+
+from dashboard.models import Project
+from envelopes.variants.template import TEMPLATE_PROCESS, used_seconds
+from tests.dashboard.budget_store import BudgetStore, build_store, url_names
+
+pytestmark = pytest.mark.django_db
+
+MOST_SECONDS, MOST_MEGABYTES = 2.0, 300
+TRIES = int(os.environ.get("COUNTERFOIL_TRIES", "2000"))  # of the long run, for each parameter
+
+# name=kind for each parameter of an address; what a form sends stands behind POST.
+SOURCE = "call=id pasted=id sample=word"
+REPLAY = "with=word limit=number"
+EVIDENCE = "args=id result=id receipt=id run=id spaces=flag"
+COLUMNS = "columns=word column=number measure=word by=word order=number"
+CALL_LIST = "tool=word family=word changed=word changes=number sizes=number listed=number at=cursor"
+FORM = "name=word title=word source=template characters=number note=word save=flag"
+COMPARISON = "baseline=word family=word name=word query=filter sample=number seed=number variant=word"
+RUN_LIST = "q=filter sort=word view=number preset=word after=cursor seen=word"
+SEARCH = "q=pattern regex=flag any_case=flag encoding=word errors=flag"
+PARAMETERS = {
+    "artifact-detail": f"{SEARCH} as=word at=range line=range go=range offset=number time=range later=number hit=number"
+    " tail=flag unseen=flag follow=flag last=flag value=number from=number count=number depth=number string=flag",
+    "artifact-difference": "with=id view=word spaces=flag row=number",
+    "artifact-find": f"{SEARCH} from=number count=number listed=number next=number before=number hit=number"
+    " paused=flag last=flag",
+    "artifact-fold": "value=number from=number count=number depth=number string=flag",
+    "artifact-follow": "from=number mark=word was=word as=word encoding=word",
+    "artifact-picture": "",
+    "artifact-raw": "",
+    "call-detail": f"{EVIDENCE} as=word left=word right=word lint=word what=word q=filter",
+    "call-half": f"{EVIDENCE} offset=number",
+    "call-raw": f"{EVIDENCE} part=number",
+    "call-variants": "right=word",
+    "comparison-calls": f"{COLUMNS} {CALL_LIST} after=cursor",
+    "comparison-detail": f"{COLUMNS} POST do=word columns=word",
+    "comparison-export": "",
+    "comparison-list": "",
+    "comparison-new": f"{COMPARISON} POST {COMPARISON}",
+    "comparison-pair": f"{COLUMNS} {CALL_LIST} row=number spaces=flag view=word",
+    "comparison-review": "whole=flag POST do=word call=id note=word",
+    "comparison-verdicts": "",
+    "docs-index": "",
+    "docs-page": "",
+    "healthz": "",
+    "home": "",
+    "import-new": "POST paths=word files=word",
+    "problem-list": "after=number file=word",
+    "problem-raw": "",
+    "receipt-drift": "from=number reason=word",
+    "renderer-canonical": f"{SOURCE} offset=number",
+    "renderer-detail": f"{SOURCE} variant=word against=word budget=number of=number head=number cut=word row=number"
+    " view=word spaces=flag",
+    "renderer-list": "",
+    "renderer-paste": "POST envelope=json",
+    "run-delete": "",
+    "run-detail": f"{REPLAY} q=filter after=cursor since=word skip=word time=word",
+    "run-list": f"{RUN_LIST} peek=id",
+    "run-model": f"{REPLAY} after=cursor before=cursor at=word branch=number message=id from=number raw=flag",
+    "run-replay": f"{REPLAY} from=number",
+    "run-variants": "",
+    "sign-in": "next=word POST name=word password=word next=word",
+    "sign-in-link": "",
+    "sign-out": "",
+    "template-detail": f"{SOURCE} version=number POST {FORM}",
+    "template-new": f"{SOURCE} POST {FORM}",
+    "template-retire": "POST back=flag",
+    "tool-detail": "sample=word form=word",
+    "tool-list": "",
+    "view-delete": "",
+    "view-save": f"POST {RUN_LIST} name=word",
+}
+# What else is in the address while one parameter varies: the content, or the mode, in which it costs most.
+CONTEXTS: dict[tuple[str, str], list[dict[str, str]]] = {
+    ("artifact-detail", "q"): [{"regex": "1", "any_case": "1", "as": "text"}],
+    ("artifact-find", "q"): [{"regex": "1"}, {"regex": "1", "any_case": "1", "before": "999999"}],
+    ("artifact-difference", "row"): [{"with": "other words"}, {"with": "other words", "view": "unified"}],
+    ("artifact-detail", "value"): [{"as": "json"}],
+    ("run-replay", "from"): [{"with": "slow"}],
+    ("run-model", "after"): [{"with": "slow"}],
+    ("run-detail", "q"): [{"with": "slow"}],
+    ("call-variants", "right"): [{}],
+    ("renderer-detail", "budget"): [{"variant": "slow", "against": "slower"}],
+    ("template-detail", "source"): [{"characters": "4000"}],
+}
+CONTENTS = {
+    "artifact-difference": ("words",),
+    "artifact-find": ("lines", "line", "accents"),
+    "artifact-detail": ("lines", "line", "accents", "json", "nested", "table", "stamps"),
+    "artifact-fold": ("json", "nested", "line"),
+}
+DESTROYS = ("sign-out", "run-delete", "view-delete", "template-retire")
+
+COUNTS = "((((((((((a{9}){9}){9}){9}){9}){9}){9}){9}){9}){9})"
+LOOP = "{% for i in (1..1000) %}"
+SEEDS: dict[str, tuple[str, ...]] = {
+    "pattern": ("(a|a)+[bc]", "(?:(?:a|b)?){900}z", "(a.{0,500}){2}z", r"(?i)(?:\pL?\pN?){20}z", COUNTS, "A", "a*?"),
+    "template": (
+        LOOP * 3 + "{% endfor %}" * 3,
+        "{% assign a = 'xxxxxxxxxx' %}" + LOOP + "{% assign a = a | append: a %}{% endfor %}",
+        "{% if " + "a and " * 9_000 + "a %}{% endif %}",
+        "{{ result" + " | json" * 4_000 + " }}",
+    ),
+    "filter": ("a " * 900, '"' * 1_999, "-status:failed " * 100, "%_" * 900),
+    "number": ("9" * 19, "999999"),
+    "range": ("1-" + "9" * 18, "0x" + "f" * 15, "23:59:59", "99%"),
+    "json": ("[" * 90_000, '{"summary_text": ' + "[" * 2_000 + "]" * 2_000 + "}"),
+}
+ODD = ("", "-1", "9" * 400, "\0\ud800'\"<b>%", "x" * 3_000)
+
+patterns = st.recursive(
+    st.sampled_from(["a", "b", ".", r"\w", r"\pL", "[^a]", "[ab]", r"\b", "^", "$", "é"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map("(?:{0[0]}|{0[1]})".format),
+        st.tuples(inner, st.sampled_from(["*", "+?", "?", "{9}", "{0,30}", "{1,9}", "{200}"])).map(
+            "({0[0]}){0[1]}".format
+        ),
+    ),
+    max_leaves=12,
+)
+blocks = st.recursive(
+    st.sampled_from(["{{ result | json }}", "x", "{% assign a = a | append: result.stdout_preview %}{{ a }}"]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=4).map("".join),
+        st.tuples(st.integers(1, 10**6), inner).map("{{% for i in (1..{0[0]}) %}}{0[1]}{{% endfor %}}".format),
+    ),
+    max_leaves=8,
+)
+words = st.sampled_from(
+    ["a", "%", '"a b"', "status:failed", "-tool:Bash", "child:any", "state:cut", "context:uncertain"]
+)
+numbers = st.one_of(st.integers(-2, 10**20).map(str), st.sampled_from(ODD))
+STRATEGIES: dict[str, st.SearchStrategy[str]] = {
+    "pattern": patterns,
+    "template": blocks,
+    "filter": st.lists(words, max_size=25).map(" ".join),
+    "number": numbers,
+    "range": st.one_of(numbers, st.tuples(numbers, numbers).map("-".join), st.from_regex(r"\d{1,4}(%|:\d\d)")),
+    "cursor": st.lists(numbers, max_size=4).map("-".join),
+    "json": st.recursive(st.sampled_from(["1", '"a"', "null"]), lambda inner: inner.map("[{}]".format), max_leaves=3),
+    "word": st.one_of(st.text(max_size=50), st.sampled_from((*ODD, "slow", "variant-slow", "receipt", "recorded"))),
+    "id": st.one_of(st.uuids().map(str), st.sampled_from(ODD)),
+    "flag": st.sampled_from(["", "0", "1", *ODD]),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    status: int
+    seconds: float  # of the processor, in this process and the one of templates
+    megabytes: float  # more than before, at the highest
+    body: bytes
+
+
+def declared(name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The kinds of the parameters in the address, and of those in the form."""
+    address, _, form = PARAMETERS[name].partition("POST")
+    kinds = [dict(pair.split("=") for pair in part.split()) for part in (address, form)]
+    return kinds[0], kinds[1]
+
+
+def work_seconds() -> float:
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    running = TEMPLATE_PROCESS.process
+    alive = used_seconds(running.pid) if running is not None and running.poll() is None else 0.0
+    return time.process_time() + ended.ru_utime + ended.ru_stime + alive
+
+
+def memory_megabytes(line: str) -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition(f"{line}:")[2].split()[0]) / 1024
+
+
+def spend(client: Client, address: str, *, form: dict[str, str] | None = None, is_fragment: bool = False) -> Cost:
+    Path("/proc/self/clear_refs").write_text("5")  # the highest so far begins anew
+    before, began = memory_megabytes("VmRSS"), work_seconds()
+    headers = {"HX-Request": "true"} if is_fragment else {}
+    if form is None:
+        response = client.get(address, headers=headers)
+    else:
+        body = urlencode(form, errors="surrogatepass")
+        response = client.post(address, body, content_type="application/x-www-form-urlencoded", headers=headers)
+    body = b"".join(response.streaming_content) if response.streaming else response.content  # type: ignore[attr-defined]
+    return Cost(response.status_code, work_seconds() - began, memory_megabytes("VmHWM") - before, body)
+
+
+def with_query(address: str, query: dict[str, str]) -> str:
+    return f"{address}?{urlencode(query, errors='surrogatepass')}"
+
+
+READ: set[tuple[str, str]] = set()  # method and name of every parameter that a view looked at
+
+
+class _RecordedQuery(QueryDict):
+    """Django's, and a note of each name that was asked for."""
+
+    method = "GET"
+
+    def get(self, key: str, default: Any = None) -> Any:
+        READ.add((self.method, key))
+        return super().get(key, default)
+
+    def getlist(self, key: str, default: Any = None) -> Any:
+        READ.add((self.method, key))
+        return super().getlist(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        READ.add((self.method, str(key)))
+        return super().__contains__(key)
+
+
+class _RecordedForm(_RecordedQuery):
+    method = "POST"
+
+
+def record_parameters(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """A middleware that notes the parameters which views read."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        request.GET = _RecordedQuery(request.META["QUERY_STRING"])
+        if request.method == "POST":
+            request._post = _RecordedForm(request.body)  # type: ignore[attr-defined]
+        return get_response(request)
+
+    return answer
+
+
+@pytest.fixture
+def store(project: Project, settings: Settings, tmp_path: Path) -> BudgetStore:
+    settings.ARTIFACTS = tmp_path / "artifacts"
+    return build_store(project, tmp_path)
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["brief", "whole"])
+def test_every_address_declares_its_parameters_and_answers_odd_ones(
+    operator_client: Client, store: BudgetStore, settings: Settings, *, whole: bool
+) -> None:
+    """Missing, empty, negative, huge, repeated, NUL, half a character: no 5xx, and a fragment's 400 has a sentence.
+
+    By default each parameter of an address has another odd value in one request; the long run gives all of them each.
+    """
+    assert set(PARAMETERS) == set(url_names())
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.record_parameters"]
+    settings.ANSWER_SECONDS = 0.1
+    operator_client.raise_request_exception = False
+    for number, name in enumerate(url_names()):
+        READ.clear()
+        address = store.address(name)
+        parameters, form = declared(name)
+        rounds = range(len(ODD)) if whole else [number % len(ODD)]
+        queries = [dict(zip(parameters, (ODD * 6)[start:], strict=False)) for start in rounds]
+        queries += [dict.fromkeys(parameters, value) for value in ODD if whole] + [{}]
+        for query in queries:
+            fragment = spend(operator_client, with_query(address, query), is_fragment=True)
+            assert fragment.status < 500, (name, query)
+            assert fragment.status != 400 or re.search(b"This part of a page needs|to find|searched for", fragment.body)
+            if name not in DESTROYS and (query or not form):
+                repeated = urlencode(query, errors="surrogatepass")
+                sent = dict(zip(form, (ODD * 6)[number:], strict=False)) or None
+                page = spend(operator_client, f"{address}?{repeated}&{repeated}", form=sent)
+                assert page.status < 500, (name, query, sent)
+        undeclared = {(method, key) for method, key in READ if key not in (form if method == "POST" else parameters)}
+        assert undeclared <= {("GET", "project")}, f"{name} reads more than it declares"
+
+
+def attempt(client: Client, store: BudgetStore, name: str, content: str, query: dict[str, str]) -> Cost:
+    """The cost of a request, which is below the limits; parameters of a form are sent."""
+    address = store.address(name)
+    if content:
+        address = address.replace(store.artifacts["lines"], store.artifacts[content])
+    values = {key: store.artifacts.get(text, text) if key == "with" else text for key, text in query.items()}
+    form = declared(name)[1]
+    if set(query) & set(form):
+        cost = spend(client, address, form=values)
+    else:
+        cost = spend(client, with_query(address, values), is_fragment=name == "artifact-fold")
+    where = f"{name} {content} {str(query)[:300]}: {cost.status}, {cost.seconds:.2f} s, {cost.megabytes:.0f} MB"
+    assert cost.status < 500, where
+    assert cost.seconds < MOST_SECONDS, where
+    assert cost.megabytes < MOST_MEGABYTES, where
+    return cost
+
+
+def searched() -> list[tuple[str, str, str]]:
+    """Each parameter whose value decides how much work there is: address, name and kind."""
+    rows = [
+        (name, parameter, kind)
+        for name in PARAMETERS
+        for part in declared(name)
+        for parameter, kind in part.items()
+        if kind in SEEDS
+    ]
+    return list(dict.fromkeys(rows))  # a form may have what the address has
+
+
+# Address, content, parameter, value and what else is in the address: the worst of each kind.
+KNOWN = (
+    ("artifact-detail", "lines", "q", "(a|a)+[bc]", {"regex": "1", "as": "text"}),  # took 73 s
+    ("artifact-detail", "line", "q", "(?:(?:a|b)?){900}z", {"regex": "1", "as": "text"}),
+    ("artifact-detail", "line", "q", COUNTS, {"regex": "1"}),  # took 16 s and 3.6 GB
+    ("artifact-detail", "lines", "q", "A", {"any_case": "1", "as": "text"}),
+    ("artifact-detail", "stamps", "time", "23:59:59", {}),
+    ("artifact-find", "line", "q", "A", {"any_case": "1"}),  # took 7 to 10 s
+    ("artifact-find", "line", "q", "a*?", {"regex": "1"}),  # nothing but empty matches
+    ("artifact-find", "line", "q", "(a.{0,500}){2}z", {"regex": "1", "before": "999999"}),
+    ("artifact-difference", "words", "row", "9" * 18, {"with": "other words", "view": "unified"}),  # took 18 s
+    ("artifact-fold", "nested", "value", "0", {}),
+    ("run-replay", "", "with", "slow", {}),  # took 8 s
+    ("run-model", "", "with", "slow", {}),
+    ("call-variants", "", "right", "variant-slow", {}),
+    ("renderer-detail", "", "variant", "slow", {"against": "slower", "budget": "17", "of": "999"}),
+    ("run-list", "", "q", '"' * 1_999, {}),
+    ("template-detail", "", "source", LOOP * 3 + "{% endfor %}" * 3, {"characters": "4000"}),
+    ("template-detail", "", "source", "{{ result" + " | json" * 4_000 + " }}", {"characters": "4000"}),
+    ("renderer-paste", "", "envelope", "[" * 90_000, {}),
+)
+
+
+def test_the_worst_inputs_that_are_known_cost_little(
+    operator_client: Client, store: BudgetStore, settings: Settings
+) -> None:
+    settings.ANSWER_SECONDS = 0.1
+    for name, content, parameter, value, context in KNOWN:
+        cost = attempt(operator_client, store, name, content, {parameter: value} | context)
+        assert cost.seconds < 1, f"{name} {content} {parameter}={value[:60]}: {cost.seconds:.2f} s"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "parameter", "kind"), searched())
+def test_no_input_that_a_search_finds_costs_much(
+    operator_client: Client, store: BudgetStore, name: str, parameter: str, kind: str
+) -> None:
+    """`COUNTERFOIL_TRIES=2000 pytest -n 0 -m long tests/dashboard/test_budgets.py -s` prints the worst of each."""
+    worst = Cost(200, 0.0, 0.0, b""), {}
+
+    def measure(value: str, context: dict[str, str], content: str) -> None:
+        nonlocal worst
+        cost = attempt(operator_client, store, name, content, {parameter: value} | context)
+        target(cost.seconds, label="seconds")
+        target(max(0.0, cost.megabytes), label="megabytes")
+        worst = max(worst, (cost, {parameter: value, "in": content} | context), key=lambda pair: pair[0].seconds)
+
+    search = drawing(
+        max_examples=TRIES,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.target],
+        suppress_health_check=list(HealthCheck),
+    )
+    values = st.one_of(STRATEGIES[kind], st.sampled_from(SEEDS[kind]))
+    contexts = st.sampled_from(CONTEXTS.get((name, parameter), [{}]))
+    search(given(values, contexts, st.sampled_from(CONTENTS.get(name, ("",))))(measure))()
+    print(f"\n{name} {parameter}: {worst[0].seconds:.2f} s, {worst[0].megabytes:.0f} MB: {str(worst[1])[:200]}")
