@@ -50,16 +50,14 @@ BOUNDED_MARKS = (b'"omitted":true', b'"result_characters":', b'"error_characters
 class CallEvidence:
     """`chosen` has the observation of each surface that is in view.
 
-    `receipts` are those of one run; `replacements` are observations that followed another receipt in any run. `stored`
-    are all projections of the call by id, None where they are still to be loaded. `first` is the number of characters
-    of the receipt that are aligned with their sources, None for all.
+    `receipts` are those of one run; `replacements` are observations that followed another receipt in any run. `first`
+    is the number of characters of the receipt that are aligned with their sources, None for all.
     """
 
     call: Call
     observations: tuple[Observation, ...]
     receipts: tuple[RecordedReceipt, ...]
     chosen: Mapping[str, Observation]
-    stored: tuple[CanonicalProjection, ...] | None = None
     first: int | None = None
     replacements: frozenset[UUID | None] = frozenset()
 
@@ -111,15 +109,21 @@ class CallEvidence:
 
     @cached_property
     def projection(self) -> CanonicalProjection | None:
-        """The stored envelope of what is in view; None when another observation was chosen."""
-        current = [row for row in self._projections if row.mapping == self.halves.mapping]
-        return next(iter(current or self._projections), None)
+        """The stored envelope of what is in view, under any mapping; None when another observation was chosen."""
+        subject = self.chosen.get("result") or self.chosen.get("receipt") or self.chosen.get("args")
+        row: CanonicalProjection | None = getattr(self.call, "projection", None)
+        if row is None or subject is None or row.observation_id is None:
+            return row
+        if row.observation_id != subject.pk:
+            return None
+        row.observation = subject  # whose bytes may be loaded
+        return row
 
     @cached_property
     def canonical(self) -> bytes:
         """The stored envelope where it is of what is in view, else one that is computed now."""
         if self.projection is not None:
-            return bytes(self.projection.data)
+            return self.projection.data
         return dump_json(self.halves.projection.canonical.to_json())
 
     @cached_property
@@ -193,18 +197,9 @@ class CallEvidence:
     def _token_counts(self) -> dict[str, TokenCount]:
         return {}
 
-    @cached_property
-    def _projections(self) -> list[CanonicalProjection]:
-        """The stored envelopes of what is in view, under any mapping."""
-        subject = self.chosen.get("result") or self.chosen.get("receipt") or self.chosen.get("args")
-        stored: Sequence[CanonicalProjection] | None = self.stored
-        if stored is None:
-            stored = sorted(self.call.projections.all(), key=attrgetter("pk"))
-        return [row for row in stored if subject is None or row.observation_id in (None, subject.pk)]
-
     def _stored_envelope(self, mapping: str) -> CanonicalResult | None:
-        row = next((row for row in self._projections if row.mapping == mapping), None)
-        return None if row is None else _parse_envelope(bytes(row.data))
+        row = self.projection
+        return None if row is None or row.mapping != mapping else _parse_envelope(row.data)
 
 
 def load_evidence(call: Call, query: Mapping[str, str], *, first: int | None = None) -> CallEvidence:
@@ -220,11 +215,10 @@ def build_evidence(
     observations: tuple[Observation, ...],
     receipts: tuple[RecordedReceipt, ...],
     query: Mapping[str, str],
-    stored: tuple[CanonicalProjection, ...] | None = None,
     *,
     first: int | None = None,
 ) -> CallEvidence:
-    """The same from loaded rows in the same order; without `stored`, projections are loaded when needed.
+    """The same from loaded rows in the same order. The envelope is loaded when needed, unless the call was with it.
 
     A copy of the call in another run may have another receipt: the call's columns, unsaved, are then those of it.
     """
@@ -238,7 +232,7 @@ def build_evidence(
         observation = _choose_observation(surface, candidates, receipts, query.get(surface, ""))
         if observation is not None:
             chosen[surface] = observation
-    return CallEvidence(call, observations, receipts, chosen, stored, first, replacements)
+    return CallEvidence(call, observations, receipts, chosen, first, replacements)
 
 
 def _parse_run(text: str) -> UUID | None:
@@ -275,7 +269,10 @@ def _parse_envelope(data: bytes) -> CanonicalResult | None:
 
 CALLS_AT_ONCE = 200  # as many as a batch of a comparison has
 EVIDENCE_BYTES_AT_ONCE = 4_000_000
-EVIDENCE_COLUMNS = ("namespace", "external_id", "tool", "family", "source_error", "is_cut", "status", "run_id")
+EVIDENCE_COLUMNS = (
+    *("namespace", "external_id", "tool", "family", "source_error", "is_cut", "status", "run_id"),
+    *("args_bytes", "result_bytes", "receipt_characters"),
+)
 NO_CUTS = b"[]"
 
 _cuts = msgspec.json.Decoder(tuple[FieldCut, ...])
@@ -300,15 +297,6 @@ class _Envelope(NamedTuple):
     cuts: bytes
 
 
-class _StoredCall(NamedTuple):
-    """A call with its envelopes: more than one when several sources reported it."""
-
-    key: UUID
-    tool: str
-    evidence_bytes: int
-    envelopes: list[_Envelope]
-
-
 def load_call_inputs(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[CallInput]:
     """In the order of `ids`, without calls that were deleted, never answered, or read by an uninstalled family.
 
@@ -316,43 +304,32 @@ def load_call_inputs(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[Ca
     """
     for start in range(0, len(ids), CALLS_AT_ONCE):
         portion = ids[start : start + CALLS_AT_ONCE]
-        stored = _load_envelopes(portion)
+        rows = Call.objects.exclude(status=Call.Status.UNKNOWN).select_related("projection__observation")
+        stored = rows.only(*EVIDENCE_COLUMNS, "projection").in_bulk(portion)
         missing = _load_missing_artifacts(portion)
-        calls = [stored[key] for key in portion if key in stored]
-        for group in _split_by_evidence(calls) if with_recorded else [calls]:
-            # Of several envelopes, and of none, the evidence decides which one counts.
-            uncertain = [call.key for call in group if with_recorded or len(call.envelopes) != 1]
+        for group in _split_by_evidence([stored[key] for key in portion if key in stored]):
+            uncertain = [call for call in group if with_recorded or not hasattr(call, "projection")]
             loaded = _load_evidence(uncertain) if uncertain else {}
+            envelopes = [call.projection for call in group if call.pk not in loaded]
+            load_slices(row.observation for row in envelopes if row.observation)
             for call in group:
-                evidence = loaded.get(call.key)
-                envelope = call.envelopes[0] if evidence is None else _choose_envelope(evidence)
+                evidence = loaded.get(call.pk)
+                envelope = _read(call.projection) if evidence is None else _choose_envelope(evidence)
                 try:
                     owner = family(envelope.mapping.partition(":")[0])
                 except KeyError:
                     continue
                 cuts = () if envelope.cuts == NO_CUTS else _cuts.decode(envelope.cuts)
                 yield CallInput(
-                    key=call.key,
+                    key=call.pk,
                     tool=call.tool,
                     family=owner,
                     canonical=CanonicalResult.from_json(parse_json(envelope.data)),
                     data=envelope.data,
                     cuts=tuple([Shortened(cut.pointer, cut.cut) for cut in cuts]),
-                    missing=frozenset(missing.get(call.key, ())),
+                    missing=frozenset(missing.get(call.pk, ())),
                     evidence=evidence if with_recorded else None,
                 )
-
-
-def _load_envelopes(ids: Sequence[UUID]) -> dict[UUID, _StoredCall]:
-    rows = Call.objects.filter(id__in=ids).exclude(status=Call.Status.UNKNOWN).order_by()
-    sizes = ("args_bytes", "result_bytes", "receipt_characters")
-    columns = ("projections__mapping", "projections__data", "projections__cuts")
-    calls: dict[UUID, _StoredCall] = {}
-    for key, tool, args, result, receipt, mapping, data, cuts in rows.values_list("id", "tool", *sizes, *columns):
-        call = calls.setdefault(key, _StoredCall(key, tool, args + result + receipt, []))
-        if mapping is not None:
-            call.envelopes.append(_Envelope(mapping, bytes(data), bytes(cuts)))
-    return calls
 
 
 def _load_missing_artifacts(ids: Sequence[UUID]) -> dict[UUID, list[str]]:
@@ -363,16 +340,17 @@ def _load_missing_artifacts(ids: Sequence[UUID]) -> dict[UUID, list[str]]:
     return paths
 
 
-def _split_by_evidence(calls: Sequence[_StoredCall]) -> Iterator[Sequence[_StoredCall]]:
+def _split_by_evidence(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
     """Groups of calls with at most EVIDENCE_BYTES_AT_ONCE of evidence, or of a single call with more."""
-    group: list[_StoredCall] = []
+    group: list[Call] = []
     size = 0
     for call in calls:
-        if group and size + call.evidence_bytes > EVIDENCE_BYTES_AT_ONCE:
+        evidence = call.args_bytes + call.result_bytes + call.receipt_characters
+        if group and size + evidence > EVIDENCE_BYTES_AT_ONCE:
             yield group
             group, size = [], 0
         group.append(call)
-        size += call.evidence_bytes
+        size += evidence
     if group:
         yield group
 
@@ -392,20 +370,18 @@ def load_recorded(
     return observations, receipts
 
 
-def _load_evidence(keys: Sequence[UUID]) -> dict[UUID, CallEvidence]:
-    observations, receipts = load_recorded(keys)
-    projections: dict[UUID, list[CanonicalProjection]] = defaultdict(list)
-    for projection in CanonicalProjection.objects.filter(call__in=keys).order_by("id"):
-        projections[projection.call_id].append(projection)
-    return {
-        key: build_evidence(call, tuple(observations[key]), tuple(receipts[key]), {}, tuple(projections[key]))
-        for key, call in Call.objects.only(*EVIDENCE_COLUMNS).in_bulk(keys).items()
-    }
+def _load_evidence(calls: Sequence[Call]) -> dict[UUID, CallEvidence]:
+    observations, receipts = load_recorded([call.pk for call in calls])
+    return {call.pk: build_evidence(call, tuple(observations[call.pk]), tuple(receipts[call.pk]), {}) for call in calls}
 
 
 def _choose_envelope(evidence: CallEvidence) -> _Envelope:
     stored = evidence.projection
     if stored is not None:
-        return _Envelope(stored.mapping, bytes(stored.data), bytes(stored.cuts))
+        return _read(stored)
     halves = evidence.halves
     return _Envelope(halves.mapping, evidence.canonical, msgspec.json.encode(halves.projection.cuts))
+
+
+def _read(stored: CanonicalProjection) -> _Envelope:
+    return _Envelope(stored.mapping, stored.data, bytes(stored.cuts))

@@ -21,6 +21,7 @@ from dashboard.models import (
     receipts_in,
     select_receipt,
 )
+from dashboard.models.fields import compress_beside
 from dashboard.models.runs import decide_outcome, derive_id
 from dashboard.text.formatting import column_int, column_text
 from envelopes.families.registry import family
@@ -227,15 +228,13 @@ def _result_fidelity(halves: Halves, observations: dict[str, Observation]) -> st
 def _projection(call: Call, halves: Halves, observation: Observation | None) -> CanonicalProjection:
     policy = family(halves.family).projection.fingerprint
     data = dump_json(halves.projection.canonical.to_json())
-    subject = observation.pk.bytes if observation else b""
     return unsaved_row(
         CanonicalProjection,
-        id=derive_id("projection", call.pk.bytes, subject, halves.mapping, policy, hashlib.sha256(data).digest()),
         call_id=call.pk,
         observation_id=observation.pk if observation else None,
         mapping=halves.mapping,
         policy=policy,
-        data=data,
+        packed=compress_beside(data, observation.data if observation else b""),
         cuts=msgspec.json.encode(halves.projection.cuts),
         size=len(data),
     )

@@ -41,6 +41,7 @@ from dashboard.ingest.run_stats import refresh_stats
 from dashboard.models import (
     Artifact,
     Call,
+    CanonicalProjection,
     Event,
     Message,
     Observation,
@@ -380,9 +381,11 @@ def delete_run(run: Run) -> None:
         recordings = list(Source.objects.filter(models.Q(runs=run) | partial).distinct())
         RunFacet.objects.filter(run__parent=run, kind="state", value="child").update(value="top")
         texts = Observation.objects.filter(receipts__run=run).exclude(call__run=run)
-        receipts = list(texts.values_list("pk", flat=True))
+        calls_by_text = dict(texts.values_list("pk", "call_id"))
         run.delete()
-        Observation.objects.filter(pk__in=receipts, receipts=None).delete()
+        unsent = Observation.objects.filter(pk__in=calls_by_text, receipts=None)
+        CanonicalProjection.objects.filter(call__in=set(calls_by_text.values()), observation__in=unsent).delete()
+        unsent.delete()
         for source in recordings:
             sources.trim_source(source)
         transaction.on_commit(lambda: remove_unreferenced(files))

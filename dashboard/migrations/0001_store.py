@@ -187,19 +187,6 @@ class Migration(migrations.Migration):
                 ('call', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='observations', to='dashboard.call')),
             ],
         ),
-        migrations.CreateModel(
-            name='CanonicalProjection',
-            fields=[
-                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
-                ('mapping', models.CharField(max_length=100)),
-                ('policy', models.CharField(max_length=16)),
-                ('data', dashboard.models.fields.ZstdField()),
-                ('cuts', models.BinaryField(default=b'[]')),
-                ('size', models.BigIntegerField()),
-                ('call', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='projections', to='dashboard.call')),
-                ('observation', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='dashboard.observation')),
-            ],
-        ),
         migrations.AddField(
             model_name='call',
             name='project',
@@ -564,6 +551,18 @@ class Migration(migrations.Migration):
                 ('at', models.DateTimeField()),
                 ('review', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='verdicts', to='dashboard.review')),
                 ('reviewer', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='verdicts', to=settings.AUTH_USER_MODEL)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='CanonicalProjection',
+            fields=[
+                ('call', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='projection', serialize=False, to='dashboard.call')),
+                ('mapping', models.CharField(max_length=100)),
+                ('policy', models.CharField(max_length=16)),
+                ('packed', models.BinaryField()),
+                ('cuts', models.BinaryField(default=b'[]')),
+                ('size', models.BigIntegerField()),
+                ('observation', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='dashboard.observation')),
             ],
         ),
         migrations.CreateModel(

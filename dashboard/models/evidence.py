@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import pyzstd
 from django.db import models
 
-from dashboard.models.fields import CompactUUIDField, HashField, ZstdField
+from dashboard.models.fields import CompactUUIDField, HashField, ZstdField, compress_beside, decompress_beside
 from dashboard.models.runs import Call, Run
-from dashboard.models.sources import SourceSlice
+from dashboard.models.sources import DamagedEvidence, SourceSlice
 
 
 class ObservationQuerySet(models.QuerySet["Observation"]):
@@ -149,22 +150,40 @@ def receipts_in(receipts: Sequence[RecordedReceipt], run: UUID) -> list[Recorded
 
 
 class CanonicalProjection(models.Model):
-    """The five-key envelope of an observation under one mapping and one policy. Can be rebuilt at any time.
+    """The five-key envelope of a call, from one observation under one mapping and one policy.
 
-    `data` and `cuts` are our own JSON; `document_sha256` is over its RFC 8785 form where that exists.
+    `cuts` and what `data` unpacks are our own JSON. Can be rebuilt at any time: so a call has one, and no index or
+    constraint guards its observation.
     """
 
-    id = CompactUUIDField(primary_key=True, editable=False)
-    call = models.ForeignKey(Call, models.CASCADE, related_name="projections")
-    observation = models.ForeignKey(Observation, models.CASCADE, related_name="+", null=True)
+    call = models.OneToOneField(Call, models.CASCADE, primary_key=True, related_name="projection")
+    observation = models.ForeignKey(
+        Observation, models.DO_NOTHING, related_name="+", null=True, db_index=False, db_constraint=False
+    )
     mapping = models.CharField(max_length=100)  # family:agent:version
     policy = models.CharField(max_length=16)
-    data = ZstdField()
+    packed = models.BinaryField()  # compressed beside the bytes of the observation
     cuts = models.BinaryField(default=b"[]")
     size = models.BigIntegerField()
 
     def __str__(self) -> str:
         return f"{self.mapping} of {self.call_id}"
+
+    @property
+    def data(self) -> bytes:
+        """The envelope. Reads the observation, unless it is loaded. Raises DamagedEvidence."""
+        try:
+            return decompress_beside(bytes(self.packed), self._recorded)
+        except pyzstd.ZstdError as error:
+            raise DamagedEvidence(f"the stored envelope of call {self.call_id} cannot be read: {error}") from None
+
+    @data.setter
+    def data(self, envelope: bytes) -> None:
+        self.packed = compress_beside(envelope, self._recorded)
+
+    @property
+    def _recorded(self) -> bytes:
+        return b"" if self.observation is None else self.observation.data
 
 
 class RequestUsage(SourceSlice):

@@ -18,7 +18,6 @@ from dashboard.evidence.call_evidence import CallEvidence, build_evidence
 from dashboard.models import (
     Artifact,
     Call,
-    CanonicalProjection,
     Observation,
     RecordedReceipt,
     Run,
@@ -46,7 +45,6 @@ class ExportedCall:
     claim: int  # of the run to the call
     evidence: CallEvidence
     receipts: Sequence[RecordedReceipt]  # of all runs that have the call
-    projections: Sequence[CanonicalProjection]
     files: Sequence[Artifact]
 
     def surface(self, name: str) -> list[Observation]:
@@ -72,14 +70,7 @@ class ExportedCall:
     @cached_property
     def canonical(self) -> bytes:
         """The envelope, with the call's exported id in the virtual paths of what was cut."""
-        return self._envelope.replace(f"calls/{self.call.pk}/".encode(), f"calls/{self.own_id}/".encode())
-
-    @property
-    def _envelope(self) -> bytes:
-        chosen = self.evidence.chosen
-        subject = chosen.get("result") or chosen.get("receipt") or chosen.get("args")
-        stored = [row for row in self.projections if subject is None or row.observation_id in (None, subject.pk)]
-        return bytes(stored[0].data) if len(stored) == 1 else self.evidence.canonical
+        return self.evidence.canonical.replace(f"calls/{self.call.pk}/".encode(), f"calls/{self.own_id}/".encode())
 
 
 class CallExport:
@@ -232,11 +223,10 @@ def _native_lines(exported: ExportedCall) -> Iterator[tuple[str, bytes]]:
 
 def _load_portion(members: Sequence[tuple[int, UUID, int]]) -> Iterator[ExportedCall]:
     keys = [key for _, key, _ in members]
-    calls = Call.objects.select_related("run").in_bulk(keys)
+    calls = Call.objects.select_related("run", "projection").in_bulk(keys)
     observations = list(Observation.objects.filter(call__in=keys).order_by("surface", "line", "start", "pk"))
     load_slices(observations)
     receipts = RecordedReceipt.objects.filter(call__in=keys).order_by("seq")
-    projections = _by_call(CanonicalProjection.objects.filter(call__in=keys).order_by("pk"))
     files = _by_call(Artifact.objects.filter(call__in=keys, observation=None).order_by("ordinal", "path"))
     observations_by_call, receipts_by_call = _by_call(observations), _by_call(receipts)
     for ordinal, key, claim in members:
@@ -245,9 +235,8 @@ def _load_portion(members: Sequence[tuple[int, UUID, int]]) -> Iterator[Exported
             call=calls[key],
             ordinal=ordinal,
             claim=claim,
-            evidence=build_evidence(calls[key], rows, sent, {}, tuple(projections[key])),
+            evidence=build_evidence(calls[key], rows, sent, {}),
             receipts=sent,
-            projections=projections[key],
             files=files[key],
         )
 

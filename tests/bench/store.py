@@ -156,10 +156,14 @@ class _Pool:
             fresh: dict[UUID, UUID] = {}
             for model, held in self.rows.items():
                 for row in held.get(template.pk, ()):
-                    fresh[row["id"]] = derive_id("copy", row["id"].bytes, call.pk.bytes)
-                    links = {"observation_id": fresh.get(row["observation_id"])} if "observation_id" in row else {}
-                    links |= {name: link for name, link in (("source_id", None), ("run_id", run.pk)) if name in row}
-                    copies[model].append({**row, "id": fresh[row["id"]], "call_id": call.pk, **links})
+                    links: dict[str, Any] = {"call_id": call.pk}
+                    if "id" in row:
+                        links["id"] = fresh[row["id"]] = derive_id("copy", row["id"].bytes, call.pk.bytes)
+                    if "observation_id" in row:
+                        links["observation_id"] = fresh.get(row["observation_id"])
+                    if "run_id" in row:
+                        links["run_id"] = run.pk
+                    copies[model].append({**row, **links})
             yield call
 
 

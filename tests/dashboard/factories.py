@@ -150,7 +150,6 @@ def create_projection(
 ) -> CanonicalProjection:
     data = json.dumps(envelope, ensure_ascii=False).encode()
     return CanonicalProjection.objects.create(
-        id=derive_id("projection", call.pk.bytes, next(NEXT)),
         call=call,
         observation=observation,
         mapping=f"{call.family}:claude-code:1",

@@ -33,7 +33,7 @@ DIGESTED = {
     "dashboard_runcall": "run_id, call_id, ordinal, inherited",
     "dashboard_message": "id, role, line, start, own_data",
     "dashboard_event": "id, kind, line, start, own_data",
-    "dashboard_canonicalprojection": "id, mapping, policy, data",
+    "dashboard_canonicalprojection": "call_id, mapping, policy, packed",
     "dashboard_sourceframe": 'source_id, "offset", size',
     "dashboard_run": "id, title, call_count, failed_count, cut_count, token_count, strip",
     "dashboard_runfacet": "run_id, kind, value, count",

@@ -78,7 +78,7 @@ def test_an_arrow_leads_to_a_stage_only_where_it_was_made_from_the_one_before(cl
         variant="command/receipt",
         version=1,
         policy="default",
-        canonical_sha256=envelope_sha256(bytes(call.projections.get().data)),
+        canonical_sha256=envelope_sha256(bytes(call.projection.data)),
         text_sha256="",
     )
     assert follows(load_call(client, call)) == [False, True, True, True, False]

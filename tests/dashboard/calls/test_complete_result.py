@@ -58,7 +58,7 @@ def test_the_envelope_as_stored_is_one_key_away_and_names_its_cuts(client: Clien
     call = bash(run, LINES)
     half = left(load_call(client, call, "?left=envelope"))
     assert half["aria-label"] == "The envelope as stored"
-    assert json.loads(half.select_one(".json").exact) == json.loads(bytes(call.projections.get().data))
+    assert json.loads(half.select_one(".json").exact) == json.loads(bytes(call.projection.data))
     assert OURS in half.select_one(".json").text
     assert "Counterfoil keeps 125 of 200 lines" in half.select_one(".own-cuts").text
     assert "These cuts are Counterfoil's own, not the tool's." in half.select_one(".own-cuts").text
@@ -109,7 +109,7 @@ def test_copies_contain_what_was_recorded_and_the_stored_envelope_as_data(client
     call = bash(run, LINES)
     assert OURS not in client.get(f"/calls/{call.pk}/?as=text").content.decode()
     copied = json.loads(client.get(f"/calls/{call.pk}/?as=json").content)
-    assert copied["canonical"] == json.loads(bytes(call.projections.get().data))
+    assert copied["canonical"] == json.loads(bytes(call.projection.data))
     assert copied["recorded"]["stdout"] == LINES
 
 

@@ -17,6 +17,7 @@ from dashboard.comparisons.drift import check_all
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.filters.language import parse
 from dashboard.models import Call, CanonicalProjection, Project, ReceiptFingerprint, RecordedReceipt, Run
+from dashboard.models.fields import compress_beside
 from dashboard.variants.fingerprints import envelope_sha256, text_sha256
 from dashboard.variants.render_call import render_call
 from dashboard.variants.variant_list import save_version
@@ -165,7 +166,7 @@ def test_a_project_that_is_not_there_is_no_drift(project: Project) -> None:
 
 
 def test_a_store_that_cannot_be_read_is_no_drift_either(sent: ReceiptFingerprint) -> None:
-    CanonicalProjection.objects.update(data=b"{", mapping="command:test:1")
+    CanonicalProjection.objects.update(packed=compress_beside(b"{", b""), observation=None, mapping="command:test:1")
     with pytest.raises(CommandError, match="could not be checked") as refused:
         exit_status()
     assert refused.value.returncode == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,18 @@ from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Event, Message, Observation, Project, Source, SourceFrame, load_slices
+from dashboard.models import (
+    CanonicalProjection,
+    Event,
+    Message,
+    Observation,
+    Project,
+    Source,
+    SourceFrame,
+    load_slices,
+)
 from dashboard.models.sources import FRAME_BYTES, DamagedEvidence
-from tests.dashboard.sessions import SESSION, answers, asks, encoded
+from tests.dashboard.sessions import SESSION, answers, asks, encoded, write
 
 pytestmark = pytest.mark.django_db
 SIZES = (1, 900, 40_000, FRAME_BYTES - 300, FRAME_BYTES, 300_000)
@@ -104,3 +115,16 @@ def test_ids_and_hashes_are_stored_as_bytes(project: Project, tmp_path: Path) ->
         cursor.execute(f"SELECT id, call_id, sha256 FROM {Observation._meta.db_table} ORDER BY id LIMIT 1")
         ids = [bytes(getattr(value, "bytes", value)) for value in cursor.fetchone()]
     assert ids == [row.pk.bytes, row.call_id.bytes, bytes.fromhex(row.sha256)]
+
+
+def test_an_envelope_is_packed_beside_the_bytes_that_it_repeats(project: Project, tmp_path: Path) -> None:
+    text = "\n".join(hashlib.sha256(b"%d" % number).hexdigest() for number in range(100))
+    lines = [asks("toolu_1"), answers("toolu_1", text, {"stdout": text, "stderr": ""})]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", lines)])
+    stored = CanonicalProjection.objects.get()
+    assert json.loads(stored.data)["result"]["stdout_preview"] == text
+    assert len(stored.packed) < stored.size / 20
+    assert CanonicalProjection.objects.select_related("observation").get().data == stored.data
+    SourceFrame.objects.all().delete()
+    with pytest.raises(DamagedEvidence):
+        len(CanonicalProjection.objects.get().data)
