@@ -24,7 +24,7 @@ from envelopes.lint.rules import lint
 from envelopes.pipeline.project import Projection, project
 from envelopes.schema.budget import UNLIMITED
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, image_part, text_part
-from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.result import CanonicalResult, JsonValue, ToolError
 from envelopes.storage.file_store import ArtifactSink, MemorySink
 from envelopes.text.pointer import text_at
 from envelopes.text.preview import Cut
@@ -104,6 +104,7 @@ def read_halves(
     result: bytes | None,
     content: bytes | None,
     is_error: bool | None,
+    skip: ToolError | None = None,
     sink: ArtifactSink | None = None,
     stored: StoredEnvelopes | None = None,
     is_linked: bool = True,
@@ -112,8 +113,9 @@ def read_halves(
     """Reads a call of a foreign agent from its recorded JSON. `content` is that of the receipt.
 
     The bytes lie within lines that `untrusted_json.check_json` passed; what cannot be decoded is treated as absent and
-    noted. `stored` gives the stored envelope of a mapping, which is then not computed again. Not `is_linked`: the
-    segments of the receipt come without sources, for a caller that only counts characters.
+    noted. `skip` is the reason of a call that was skipped. `stored` gives the stored envelope of a mapping, which is
+    then not computed again. Not `is_linked`: the segments of the receipt come without sources, for a caller that only
+    counts characters.
 
     `first`: align only this many characters of the receipt. Allowed when the import recorded that nothing was cut
     from the outputs, and used when an envelope is stored.
@@ -136,6 +138,7 @@ def read_halves(
         has_result=result is not None,
         receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
         is_error=is_error,
+        skip=skip if result is None else None,
     )
     call = _Recorded(
         evidence=evidence,

@@ -235,7 +235,8 @@ def _badges(evidence: CallEvidence, rewrite: HookRewrite | None) -> Iterator[Cal
         yield CallBadge(text=rewrite.badge, tone="warn")
     if call.is_waiting:
         yield CallBadge(text="waited for a person", tone="wait")
-    yield from _cut_badges(evidence)
+    if rewrite is None or rewrite.state != "rewritten":  # no cut, but another text
+        yield from _cut_badges(evidence)
     if halves_disagree(call):
         yield CallBadge(text="error flag wrong", tone="warn")
     if call.is_disagreeing:

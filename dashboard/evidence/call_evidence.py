@@ -19,6 +19,7 @@ from uuid import UUID
 
 import msgspec
 
+from dashboard.evidence.execution import recorded_skip
 from dashboard.models import (
     Artifact,
     Call,
@@ -103,6 +104,7 @@ class CallEvidence:
             result=self.result,
             content=self.content,
             is_error=self.call.source_error,
+            skip=recorded_skip(next((row for row in self.observations if row.surface == "timing"), None)),
             stored=self._stored_envelope,
             first=self.first if is_known_whole and is_as_imported else None,
         )

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.models import Observation, Run
-from envelopes.schema.result import JsonValue
+from envelopes.schema.result import JsonValue, ToolError
+from envelopes.schema.settlement import SITUATIONS
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
 
+if TYPE_CHECKING:
+    from dashboard.evidence.call_evidence import CallEvidence
+
+SKIP_KINDS: dict[str, str] = {
+    row.reason: row.kind for row in SITUATIONS if row.end == "skipped" and row.reason and row.kind
+}
 MAX_CHARACTERS = 1_000  # of one value on the page
 CALL_LABELS = {
     "riskLevel": "Risk",
@@ -92,6 +99,23 @@ def recorded_members(document: Observation | None) -> dict[str, bytes]:
     return object_slices(members.get("timing", b"{}")) if "source" in members else members
 
 
+def recorded_word(members: dict[str, bytes], name: str) -> str:
+    word = parse_json(members.get(name, b"null"))
+    return word if isinstance(word, str) else ""
+
+
+def recorded_skip(settlement: Observation | None) -> ToolError | None:
+    """The reason of a call that its executor skipped, as the error of its envelope; None where it was not skipped."""
+    if settlement is None or b'"skipped"' not in settlement.data:
+        return None
+    members = recorded_members(settlement)
+    if recorded_word(members, "status") != "skipped" or "error" in members:
+        return None
+    kind = SKIP_KINDS.get(recorded_word(members, "deniedReason"), "skipped")
+    message = recorded_word(members, "userMessage") or "The call was skipped."
+    return ToolError(kind=kind, message=message, retryable=False)
+
+
 def build_execution(evidence: CallEvidence) -> tuple[ExecutionFact, ...]:
     """Empty for a call of which no executor recorded more than its halves."""
     facts = dict.fromkeys(
@@ -124,6 +148,9 @@ def _read_facts(
         if name in shown_elsewhere and name not in labels:
             continue
         value = parse_json(members[name])
+        if name == "extra" and isinstance(value, dict):
+            value.pop("mcpMeta", None)  # the parts of an MCP result have a table of their own
+            value = value or None
         if value is not None:
             yield _fact(labels.get(name, name), value)
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.evidence.execution import recorded_members
+from dashboard.evidence.execution import recorded_members, recorded_skip, recorded_word
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.models import (
     Artifact,
@@ -130,6 +130,7 @@ def _read_halves(call: Call, observations: dict[str, Observation], sink: Virtual
         result=bytes(result.data) if result else None,
         content=bytes(receipt.data) if receipt else None,
         is_error=call.source_error,
+        skip=recorded_skip(observations.get("timing")),
         sink=sink,
         is_linked=False,
     )
@@ -198,12 +199,7 @@ def _columns(
 
 def _recorded_end(settlement: Observation | None) -> str:
     """The status word in the rest of a recorded settlement."""
-    return _word(recorded_members(settlement), "status")
-
-
-def _word(members: dict[str, bytes], name: str) -> str:
-    word = parse_json(members.get(name, b"null"))
-    return word if isinstance(word, str) else ""
+    return recorded_word(recorded_members(settlement), "status")
 
 
 def _execution_columns(observations: dict[str, Observation], error_kind: str) -> dict[str, Any]:
@@ -213,8 +209,8 @@ def _execution_columns(observations: dict[str, Observation], error_kind: str) ->
     index = column_int(parse_json(object_slices(round_).get("index", b"null"))) if round_.startswith(b"{") else None
     return {
         "iteration": index if index is not None and 0 <= index < 2**31 else None,
-        "risk": column_text(_word(call, "riskLevel"), 12),
-        "reason": column_text(_word(result, "deniedReason") or REASONS.get(error_kind, ""), 40),
+        "risk": column_text(recorded_word(call, "riskLevel"), 12),
+        "reason": column_text(recorded_word(result, "deniedReason") or REASONS.get(error_kind, ""), 40),
     }
 
 

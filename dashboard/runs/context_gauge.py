@@ -61,8 +61,8 @@ class ContextWeight:
         recorded = f"The request of this step weighed {self.request.tokens:,} tokens, as recorded."
         if self.unrecorded < 0:
             return (
-                f"{recorded} What is shown above as present weighs about {self.shown_above:,}, more than that: "
-                "some of it was no longer there, or is counted too high here."
+                f"{recorded} What is shown above as present weighs about {self.shown_above:,} by our estimate, "
+                "more than that: some of it was no longer there, or is counted too high here."
             )
         return (
             f"{recorded} About {self.shown_above:,} of them are shown above; the rest, about {self.unrecorded:,}, is "

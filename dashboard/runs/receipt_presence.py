@@ -224,7 +224,7 @@ class ContextStep:
         lines = [*run.requests.order_by("line").values_list("line", flat=True)]
         return cls(
             line,
-            ContextWeight(state.shown, unrecorded, last, state.shown).sentence,
+            ContextWeight(state.shown, unrecorded, last, state.shown).sentence.replace("shown above", "shown below"),
             counts,
             max((other for other in lines if other < line), default=None),
             min((other for other in lines if other > line), default=None),

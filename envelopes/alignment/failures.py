@@ -83,6 +83,11 @@ def read_failure(evidence: Evidence) -> Reading | None:
 
     A message beyond 2,000 characters is shortened to its head and tail, and is whole in `details.text`.
     """
+    if (skip := evidence.skip) is not None:
+        skipped = CompleteOutput(
+            tool_name=evidence.tool, status="error", summary_text=summarize(skip.message), error=skip
+        )
+        return Reading(build=lambda: skipped, fidelity="absent")
     if coded := _read_coded_error(evidence):
         return coded
     failure = find_failure_text(evidence)

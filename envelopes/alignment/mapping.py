@@ -18,7 +18,7 @@ import msgspec
 
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span
-from envelopes.schema.result import CompleteOutput, JsonValue
+from envelopes.schema.result import CompleteOutput, JsonValue, ToolError
 
 ResultFidelity: TypeAlias = Literal["structured", "bounded", "stringified", "parsed_from_receipt", "absent"]
 ReceiptFidelity: TypeAlias = Literal["exact", "recorded", "reconstructed", "inflated", "masked", "absent"]
@@ -28,6 +28,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The recorded surfaces of one call.
 
     `has_result` distinguishes a recorded null from no record. `receipt_text` joins the text parts of the receipt.
+    `skip` is the reason of a call that its source skipped and that has neither a result nor an error.
     """
 
     agent: str
@@ -37,6 +38,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     has_result: bool = False
     receipt_text: str | None = None
     is_error: bool | None = None
+    skip: ToolError | None = None
 
 
 class OutputField(msgspec.Struct, frozen=True):

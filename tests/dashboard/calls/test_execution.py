@@ -169,6 +169,10 @@ def test_a_skip_is_a_skip_with_its_reason(operator_client: Client, folder: Path)
     assert (call.outcome, call.reason, call.has_failed) == ("skipped", "duplicate", False)
     page = parse_page(operator_client.get(call.get_absolute_url()))
     assert page.select_one("[data-outcome-words]").text == "skipped"
+    assert (call.summary, call.error_kind) == ("Already done", "duplicate_tool_call")
+    assert "Already done" in page.select_one(".notice.failure").text
+    rows = parse_page(operator_client.get(call.run.get_absolute_url())).texts(".call-row .row-summary")
+    assert [row for row in rows if "failed" in row] == []
     assert facts_of(operator_client, "c2")["Denied because of"] == "duplicate"
 
 

@@ -97,6 +97,8 @@ def test_a_text_that_a_hook_wrote_stands_beside_the_tools_own(operator_client: C
     page = open_call(operator_client, "replaced")
     badges, notice = origin(page)
     assert badges == ["written by a hook"]
+    assert page.select_one('[data-half="receipt"] .share').text.startswith("The text comes from the output of a hook")
+    assert not page.all_by_text("cut before the model", exact=True)
     assert notice[0] == (
         "A hook wrote the text that the model got, by the recording: PostToolUse:Bash (scrub --secrets) returned "
         "another output in place of the tool's own, and the recorded receipt is made from that."
@@ -200,8 +202,10 @@ def test_the_parts_of_an_mcp_result_are_shown_with_those_who_got_them(
 ) -> None:
     audiences = open_call(operator_client, name).select_one("[data-audiences]")
     assert audiences.select_one("summary").text == f"Parts of the MCP result: By the recording, {sentence}"
-    cells = [row.texts("td")[:2] for row in audiences.select("tbody tr")]
+    cells = [row.texts("td") for row in audiences.select("tbody tr")]
     assert [tuple(row) if len(row) == 2 else None for row in cells] == rows
+    recorded = [part for part, row in zip(("content", "structuredContent", "_meta"), rows, strict=True) if row]
+    assert list(audiences.facts) == recorded
     assert audiences.texts("tbody th .mono") == ["content", "structuredContent", "_meta"]
 
 
@@ -213,6 +217,10 @@ def mcp(project: Project, tmp_path: Path) -> Run:
         lines += [asks(f"toolu_{name}", TOOL, {"id": 7}, step=f"msg_{name}"), answer]
     import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", [*lines])])
     return project.runs.get(external_id=SESSION)
+
+
+def test_parts_of_an_mcp_result_are_listed_once(operator_client: Client, mcp: Run) -> None:
+    assert "mcpMeta" not in open_call(operator_client, "content").text
 
 
 def test_a_call_of_no_mcp_tool_has_no_such_parts(operator_client: Client, run: Run) -> None:
