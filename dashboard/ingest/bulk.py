@@ -58,6 +58,14 @@ def bulk_insert_values(
         cursor.executemany(statement + " ON CONFLICT DO NOTHING" * ignore_known, list(zip(*converted, strict=True)))
 
 
+def bulk_update(rows: Sequence[models.Model], fields: Sequence[str] | None = None) -> None:
+    """Updates stored rows of one model: all their columns, or those of these fields."""
+    if rows:
+        columns = [column for column in rows[0]._meta.concrete_fields if fields is None or column.name in fields]
+        names = dict.fromkeys(["id", *(column.attname for column in columns)])
+        bulk_update_values(type(rows[0]), [{name: vars(row)[name] for name in names} for row in rows])
+
+
 def bulk_update_values(model: type[models.Model], rows: Sequence[dict[str, Any]]) -> None:
     """Updates rows by `id` from dictionaries, all with the same columns."""
     if not rows:
@@ -69,7 +77,7 @@ def bulk_update_values(model: type[models.Model], rows: Sequence[dict[str, Any]]
     columns = ", ".join(f"{quote(column_by_name[name])} = %s" for name in names)
     statement = f"UPDATE {quote(model._meta.db_table)} SET {columns} WHERE {quote('id')} = %s"
     values = [
-        [row[name] if (change := convert[name]) is None else change(row[name]) for name in (*names, "id")]
+        [row[name] if (change := convert.get(name)) is None else change(row[name]) for name in (*names, "id")]
         for row in rows
     ]
     with connection.cursor() as cursor:

@@ -26,7 +26,7 @@ from django.db import connection, models
 from dashboard.artifacts.stores import LockTimeout, hold_lock
 from dashboard.evidence.call_evidence import load_recorded
 from dashboard.ingest import sources
-from dashboard.ingest.bulk import bulk_insert_values, bulk_update_values, unsaved_row
+from dashboard.ingest.bulk import bulk_insert_values, bulk_update, bulk_update_values, unsaved_row
 from dashboard.ingest.derive import Derived, derive, select_evidence
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.write import project_write_lock
@@ -147,7 +147,7 @@ def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:
         bulk_insert_values(Artifact, artifacts, ignore_known=True)
         bulk_update_values(RecordedReceipt, [receipt for product in derived for receipt in product.receipts])
         _store_notes(derived, set(known))
-        _refresh_runs(runs, [product.key for product in derived])
+        _refresh_runs(runs)
     return len(derived)
 
 
@@ -158,13 +158,17 @@ def _raise_revisions(keys: set[UUID]) -> dict[UUID, Run]:
     return runs
 
 
-def _refresh_runs(own: dict[UUID, Run], calls: Sequence[UUID]) -> None:
-    """The runs of the calls, and the others that list one of them where their counts change."""
-    for run in own.values():
-        refresh_stats(run)
-    others = RunCall.objects.filter(call__in=calls, inherited=True).exclude(run__in=own).values("run")
-    for run in Run.objects.select_for_update().filter(pk__in=others):
-        refresh_stats(run, only_changed=True)
+def _refresh_runs(runs: dict[UUID, Run]) -> None:
+    """Counts each run once none of its calls waits, and then the others that list one of them where that changes.
+
+    Each portion of a long run would repeat it. A killed process leaves waiting calls, so the counts follow later.
+    """
+    incomplete = set(Call.objects.waiting().filter(run__in=runs).values_list("run_id", flat=True).distinct())
+    complete = [run for key, run in runs.items() if key not in incomplete]
+    bulk_update([runs[key] for key in incomplete], ["revision"])
+    refresh_stats(complete)
+    others = RunCall.objects.filter(call__run__in=complete, inherited=True).exclude(run__in=complete).values("run")
+    refresh_stats(list(Run.objects.select_for_update().filter(pk__in=others)), only_changed=True)
 
 
 def _store_notes(derived: Sequence[DerivedCall], known: set[UUID]) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
-from uuid import UUID
+from typing import BinaryIO
 
 import msgspec
 
@@ -29,45 +29,32 @@ from dashboard.artifacts.retention import shared_store_lock
 from dashboard.faults import FULL, READ_ONLY, find_outage
 from dashboard.ingest import write
 from dashboard.ingest.derivation import Deriver, open_deriver
-from dashboard.ingest.sources import (
+from dashboard.ingest.import_report import ImportCounts, ImportProgress, ImportReport, ProgressMeter
+from dashboard.ingest.source_files import (
+    BATCH_BYTES,
+    BATCH_LINES,
     HEAD_BYTES,
     MAX_LINE_BYTES,
-    NOT_MAPPED,
     LineBatch,
-    SourceMoved,
     detect_file_format,
     explain_unknown_format,
     find_other_files,
     find_recordings,
-    find_source,
     head_sha256,
-    new_source,
     open_regular,
     prefix_sha256,
     read_line_batches,
     read_refused_file,
-    refuse_file,
 )
-from dashboard.models import Observation, Problem, Project, Source
-from dashboard.models.runs import call_id
+from dashboard.ingest.sources import PATH_CHARACTERS, SourceBatch, SourceMoved, find_source, new_source, refuse_file
+from dashboard.models import Project, Source
+from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat, find_format
-from envelopes.recordings.base import (
-    ArtifactRecord,
-    CallRecord,
-    EventRecord,
-    LineProblem,
-    ReceiptRecord,
-    Record,
-    ResultRecord,
-    SourcePath,
-)
+from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourcePath
 from envelopes.recordings.json_lines import is_blank
 from envelopes.storage.file_store import StoredContent
 
 MAX_STORE_FAILURES = 3  # recordings in a row
-RECORD_COUNTS = {CallRecord: "calls", ResultRecord: "results", ReceiptRecord: "receipts", EventRecord: "events"}
-SURFACES = {"calls": "args", "results": "result", "receipts": "receipt"}
-CountedRecord: TypeAlias = CallRecord | ResultRecord | ReceiptRecord | EventRecord
 
 
 class Retry(Enum):
@@ -76,52 +63,6 @@ class Retry(Enum):
     NOTHING = 0
     MISSING = 1
     LOST = 2  # those, and files that the store has lost
-
-
-@dataclass(frozen=True)
-class ImportProgress:
-    """The state after a batch: `bytes_done` of `bytes_total` over all files, and the calls read."""
-
-    path: str
-    bytes_done: int
-    bytes_total: int
-    calls: int
-
-
-@dataclass
-class ImportReport:
-    """The document that `import_runs --json` prints (design.md section 4)."""
-
-    files: int = 0
-    seen: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(write.COUNTED_ROWS, 0)))
-    added: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(write.COUNTED_ROWS, 0)))
-    lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
-    problems: list[dict[str, Any]] = field(default_factory=list)
-    skipped: list[dict[str, Any]] = field(default_factory=list)  # files of folders that no reader takes, as problems
-    names: dict[int, str] = field(default_factory=dict)  # of the files, by source
-    run_ids: list[str] = field(default_factory=list)
-    stored_later: int = 0  # files that were missing, over the quota or shorter when their lines were imported
-    unstored: int = 0  # recordings that the artifact store interrupted; importing them again continues them
-
-    def add_notes(self) -> None:
-        """Adds what no mapping could read, which is known once the calls are derived."""
-        notes = Problem.objects.filter(source__in=list(self.names), reason__startswith=NOT_MAPPED)
-        for source, line, path, reason in notes.order_by("source", "line", "id").values_list(
-            "source", "line", "path", "reason"
-        ):
-            self.problems.append({"file": self.names[source], "line": line, "path": path, "reason": reason})
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "files": self.files,
-            "seen": dict(self.seen),
-            "added": dict(self.added),
-            "lines": dict(self.lines),
-            "problems": [*self.problems, *self.skipped],
-            "run_ids": self.run_ids,
-            "taken_later": self.stored_later,
-            "unstored": self.unstored,
-        }
 
 
 def import_paths(
@@ -141,17 +82,21 @@ def import_paths(
     files = list(find_recordings([Path(path) for path in paths]))
     report = ImportReport()
     size = sum(_file_size(path) for path, _ in files)
-    meter = _ProgressMeter(progress, size)
     failures = 0
-    with open_deriver(project, size) as deriver:
+    with open_deriver(project, size) as deriver, ExitStack() as locks:
+        writer = BatchWriter(project, report, ProgressMeter(progress, size), deriver, locks)
         for number, (path, is_named) in enumerate(files, start=1):
             before = report.unstored
-            file_import = FileImport(project, path, shown_as(path), report, meter, deriver, retry)
+            file_import = FileImport(project, path, shown_as(path), report, writer, retry)
             file_import.run(format_name, is_named=is_named)
             failures = failures + 1 if report.unstored > before else 0
             if failures == MAX_STORE_FAILURES and number < len(files):
+                writer.write()
                 _report_unread(report, [shown_as(path) for path, _ in files[number:]])
                 break
+        writer.write()
+        for file_import in writer.take_failed():
+            file_import.run(format_name)
     report.add_notes()
     for path, reason in find_other_files([Path(path) for path in paths]):
         report.skipped.append({"file": shown_as(path), "line": 0, "path": "$", "reason": reason})
@@ -167,72 +112,86 @@ def _report_unread(report: ImportReport, names: Sequence[str]) -> None:
     report.problems.append({"file": names[0], "line": 0, "path": "$", "reason": reason})
 
 
-class _ProgressMeter:
-    """Bytes and calls over all files, reported after each batch."""
+class BatchWriter:
+    """Collects the batches of several files and writes them in one transaction, at BATCH_BYTES or at the end.
 
-    def __init__(self, report: Callable[[ImportProgress], None] | None, total: int) -> None:
-        self._report = report
-        self._total = total
-        self._done = 0
-        self._calls = 0
-
-    def advance(self, path: str, size: int, records: Sequence[Record]) -> None:
-        self._done += size
-        self._calls += sum(isinstance(entry, CallRecord) for entry in records)
-        if self._report:
-            self._report(ImportProgress(path, self._done, self._total, self._calls))
-
-
-class ImportCounts:
-    """Counts what a source contains, each thing once: the `seen` of a report.
-
-    For a source that an earlier import read, its records of then are not counted again.
+    Where that transaction fails, each of its files is imported again by itself, so that a bad one costs no other.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._format = find_format(source.format)
-        self._record_hashes: set[int] = set()  # hashes: a file may contain millions of records
-        self._is_continued = not source._state.adding
-        self._runs = set(source.runs.values_list("external_id", flat=True)) if self._is_continued else set()
+    def __init__(
+        self, project: Project, report: ImportReport, meter: ProgressMeter, deriver: Deriver, locks: ExitStack
+    ) -> None:
+        self._project = project
+        self._report = report
+        self._meter = meter
+        self._deriver = deriver
+        self._locks = locks  # held until the rows that refer to stored files are committed
+        self._quota: ProjectQuota | None = None
+        self._pending: list[tuple[FileImport, SourceBatch]] = []
+        self._names: set[str] = set()  # of the pending sources: paths, and hashes of first lines
+        self._size = self._lines = 0
+        self._finished: list[tuple[FileImport, Source]] = []
+        self._failed: list[FileImport] = []
+        self._is_alone = False  # a transaction for each file
 
-    def add(self, records: Sequence[Record]) -> dict[str, int]:
-        """The source's counts with these records."""
-        counts = Counter(msgspec.json.decode(self._source.seen))
-        stored = self._stored_surfaces(records) if self._is_continued else set()
-        for entry in records:
-            if entry.run not in self._runs:
-                self._runs.add(entry.run)
-                counts["runs"] += 1
-            if not isinstance(entry, CountedRecord) or not self._is_first(entry):
-                continue
-            kind = RECORD_COUNTS[type(entry)]
-            if isinstance(entry, EventRecord) or (self._call_id(entry), SURFACES[kind]) not in stored:
-                counts[kind] += 1
-        return {kind: counts[kind] for kind in write.COUNTED_ROWS}
+    def add(self, reader: FileImport, batch: SourceBatch) -> None:
+        """Raises SourceMoved when `reader` has to start again, and StoreFailed."""
+        if any(isinstance(entry, ArtifactRecord) for entry in batch.records):
+            batch = self._store_files(reader, batch)
+        self._pending.append((reader, batch))
+        self._names |= {batch.source.path, batch.source.head_sha256}
+        self._size += batch.end - batch.start
+        self._lines += len(batch.lines)
+        if self._is_alone or self._size >= BATCH_BYTES or self._lines >= BATCH_LINES:
+            self.write(reader)
 
-    def _is_first(self, entry: CountedRecord) -> bool:
-        subject = (entry.line, entry.kind, entry.call) if isinstance(entry, EventRecord) else entry.call
-        key = hash((type(entry), entry.run, subject))
-        if key in self._record_hashes:
-            return False
-        self._record_hashes.add(key)
-        return True
+    def finish(self, reader: FileImport, source: Source) -> None:
+        """Adds the file to the report once its last batch is written."""
+        self._finished.append((reader, source))
 
-    def _stored_surfaces(self, records: Sequence[Record]) -> set[tuple[UUID, str]]:
-        """Which surfaces of these records' calls an earlier import has read from this source."""
-        calls = {
-            self._call_id(entry)
-            for entry in records
-            if isinstance(entry, CountedRecord) and not isinstance(entry, EventRecord)
-        }
-        if not calls:
-            return set()
-        return set(Observation.objects.filter(call__in=calls, source=self._source).values_list("call", "surface"))
+    def expects(self, name: str, head: str) -> bool:
+        """True while a file of that name, or with that hash of the first line, is not written yet."""
+        return not self._names.isdisjoint((column_text(name, PATH_CHARACTERS), head))
 
-    def _call_id(self, entry: CallRecord | ResultRecord | ReceiptRecord) -> UUID:
-        joins, run = self._format.is_global_call_id(entry.call), entry.owner or entry.run
-        return call_id(self._source.project_id, self._format.namespace, run, entry.call, joins=joins)
+    def write(self, reader: FileImport | None = None) -> None:
+        """Writes what was collected. Raises SourceMoved when `reader`, whose file is open, has to start again."""
+        pending, self._pending, self._names, self._size, self._lines = self._pending, [], set(), 0, 0
+        try:
+            written = write.record(self._project, [batch for _, batch in pending]) if pending else None
+        except Exception as error:
+            failed = [file for file, _ in pending]
+            if len(failed) == 1 and (reader in failed or not isinstance(error, SourceMoved)):
+                raise
+            self._failed += [file for file in failed if file is not reader]
+            self._finished = [(file, source) for file, source in self._finished if file not in failed]
+            if reader in failed:
+                raise SourceMoved(str(error)) from error
+            written = None
+        finally:
+            self._locks.close()
+            self._quota = None
+        self._report.add_files([(file.name, source) for file, source in self._finished])
+        self._finished = []
+        if written is not None:
+            self._report.added.update(written.added)
+            self._deriver.submit(written.calls)
+            for file, batch in pending:
+                self._meter.advance(file.name, sum(len(line.raw) for line in batch.lines), batch.records)
+
+    def take_failed(self) -> Iterator[FileImport]:
+        """The files of failed transactions; from now on each file is written by itself."""
+        self._is_alone = True
+        while self._failed:
+            yield self._failed.pop(0)
+            self.write()
+
+    def _store_files(self, reader: FileImport, batch: SourceBatch) -> SourceBatch:
+        """Stores the files that the batch names, before any row refers to them."""
+        if self._quota is None:
+            self._locks.enter_context(shared_store_lock())
+            self._quota = self._locks.enter_context(hold_quota(self._project.pk))
+        files, refused = reader.store_named_files(batch.records, self._quota)
+        return replace(batch, files=files, problems=[*batch.problems, *refused])
 
 
 class FileImport:
@@ -244,16 +203,14 @@ class FileImport:
         path: Path,
         name: str,
         report: ImportReport,
-        meter: _ProgressMeter,
-        deriver: Deriver,
+        writer: BatchWriter,
         retry: Retry = Retry.MISSING,
     ) -> None:
         self.project = project
         self.path = path
         self.name = name
         self.report = report
-        self.meter = meter
-        self.deriver = deriver
+        self.writer = writer
         self.retry = retry
 
     def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
@@ -287,6 +244,8 @@ class FileImport:
     def _import(self, file: BinaryIO, format_name: str | None) -> None:
         head = file.read(HEAD_BYTES)
         path = SourcePath(self.path.resolve().as_posix())
+        if self.writer.expects(self.name, head_sha256(head)):
+            self.writer.write(self)
         source = find_source(self.project, self.name, file, head)
         if source is None:
             format_ = find_format(format_name) if format_name else detect_file_format(file, head, path)
@@ -297,6 +256,7 @@ class FileImport:
             if (mark := format_.name_mark(head, path)) and not _contains(file, mark):
                 source.state = msgspec.json.encode({"is_renamed": True})
         elif self.retry is not Retry.NOTHING:
+            self.writer.write(self)  # releases its locks
             include_lost = self.retry is Retry.LOST
             self.report.stored_later += retry_missing(source, self.path, include_lost=include_lost)
         offset = source.offset
@@ -305,13 +265,15 @@ class FileImport:
             newline = file.read(2)
             offset += 1 if newline.startswith(b"\n") else 2 if newline == b"\r\n" else 0
         counts = ImportCounts(source)
-        for lines in read_line_batches(file, offset=offset, number=source.lines + 1):
-            self._import_batch(file, source, path, lines, counts)
-        self._add_to_report(source)
+        for number, lines in enumerate(read_line_batches(file, offset=offset, number=source.lines + 1)):
+            if number:
+                self.writer.write(self)  # the reader goes on from the state that its source has then
+            self.writer.add(self, self._read_batch(file, source, path, lines, counts))
+        self.writer.finish(self, source)
 
-    def _import_batch(
+    def _read_batch(
         self, file: BinaryIO, source: Source, path: SourcePath, batch: LineBatch, counts: ImportCounts
-    ) -> None:
+    ) -> SourceBatch:
         state: dict[str, object] = msgspec.json.decode(source.state)
         if batch.is_too_long:
             line = batch.lines[0]
@@ -323,7 +285,9 @@ class FileImport:
         records = [entry for entry in entries if not isinstance(entry, LineProblem)]
         blank = sum(is_blank(line.raw) for line in batch.lines)
         rejected = sum({problem.line: problem.lines for problem in problems if not problem.part}.values())
-        source_batch = write.SourceBatch(
+        return SourceBatch(
+            source=source,
+            is_known=self._is_known,
             start=source.offset,
             lines=batch.lines,
             records=records,
@@ -338,19 +302,13 @@ class FileImport:
             prefix_sha256=prefix_sha256(file, batch.end),
             counts=counts.add(records),
         )
-        with shared_store_lock(), hold_quota(self.project.pk) as quota:
-            files, refused = self._store_named_files(records, quota)
-            source_batch = replace(source_batch, problems=[*problems, *refused])
-            written = write.record(source, source_batch, is_known=lambda: self._is_known(file), files=files)
-        self.report.added.update(written.added)
-        self.deriver.submit(written.calls)
-        self.meter.advance(self.name, sum(len(line.raw) for line in batch.lines), records)
 
-    def _is_known(self, file: BinaryIO) -> bool:
-        head = os.pread(file.fileno(), HEAD_BYTES, 0)
-        return find_source(self.project, self.name, file, head) is not None
+    def _is_known(self) -> bool:
+        with suppress(OSError), open_regular(self.path) as file:
+            return find_source(self.project, self.name, file, file.read(HEAD_BYTES)) is not None
+        return False
 
-    def _store_named_files(
+    def store_named_files(
         self, records: Sequence[Record], quota: ProjectQuota
     ) -> tuple[dict[str, StoredContent], list[LineProblem]]:
         """Stores the files that the records name, before any row refers to them. Raises StoreFailed.
@@ -372,23 +330,9 @@ class FileImport:
                 )
         return files, problems
 
-    def _add_to_report(self, source: Source) -> None:
-        self.report.files += 1
-        if source._state.adding:
-            return
-        self.report.seen.update(msgspec.json.decode(source.seen))
-        self.report.lines.update(accepted=source.accepted, rejected=source.rejected, blank=source.blank)
-        self.report.lines["rejected"] += 1 if source.left_bytes else 0
-        self.report.names[source.pk] = self.name
-        refused = source.problems.exclude(reason__startswith=NOT_MAPPED).order_by("line", "id")
-        problems = refused.values("line", "path", "reason")
-        self.report.problems += [{"file": self.name, **problem} for problem in problems]
-        known = set(self.report.run_ids)
-        run_ids = map(str, source.runs.values_list("pk", flat=True))
-        self.report.run_ids += [run_id for run_id in run_ids if run_id not in known]
-
     def _refuse(self, reason: str) -> None:
         """Reports a file of which nothing was imported: all its lines count as rejected."""
+        self.writer.write()
         raw, lines = read_refused_file(self.path)
         refuse_file(self.project, path=self.name, reason=reason, raw=raw)
         self.report.files += 1

@@ -47,7 +47,7 @@ SHA256_DIGITS = 64
 
 @dataclass
 class CallRows:
-    """All rows of a call. `new_*` are those that this batch adds, `changed_*` the stored ones that it alters."""
+    """All rows of a call. `new_*` are those that the batches add, `changed_*` the stored ones that they alter."""
 
     call: Call
     is_new: bool
@@ -62,7 +62,6 @@ class CallRows:
     changed_receipts: list[RecordedReceipt] = field(default_factory=list)
     fingerprints: list[ReceiptFingerprint] = field(default_factory=list)
     new_supersessions: list[ReceiptSupersession] = field(default_factory=list)
-    new_members: list[RunCall] = field(default_factory=list)
     changed_members: list[RunCall] = field(default_factory=list)
 
     def set_columns(self, receipt: RecordedReceipt, columns: dict[str, Any]) -> None:
@@ -71,21 +70,21 @@ class CallRows:
             if receipt not in self.new_receipts and receipt not in self.changed_receipts:
                 self.changed_receipts.append(receipt)
 
-    def list_in(self, run: UUID, claim: int, line: int, source: int) -> None:
-        """Lists the call in a run; an entry with a better claim replaces the stored one."""
-        member = self.members.get(run)
+    def list_in(self, run: UUID, claim: int, line: int, source: int) -> RunCall | None:
+        """Lists the call in a run, returns a new entry; an entry with a better claim replaces the stored one."""
+        member = known = self.members.get(run)
         if member is None:
             member = self.members[run] = unsaved_row(RunCall, run_id=run, call_id=self.call.pk)
-            self.new_members.append(member)
         elif claim > member.claim or (claim == member.claim and member.source_id):
-            return
+            return None
         else:
             self._note_change(member)
         member.claim, member.ordinal, member.source_id = claim, line, source
+        return member if known is None else None
 
     def set_owner(self, owner: UUID) -> None:
         """The call is at its line in the owner's recording, and inherited wherever else it is listed."""
-        self.has_new_owner = not self.is_new and self.call.run_id != owner
+        self.has_new_owner = self.call.run_id != owner
         self.call.run_id = owner
         self.call.line, self.call.source_id = self.members[owner].ordinal, self.members[owner].source_id
         for run, member in self.members.items():
@@ -99,7 +98,7 @@ class CallRows:
         return run in self.members and self.members[run].source_id == source
 
     def _note_change(self, member: RunCall) -> None:
-        if member not in self.new_members and member not in self.changed_members:
+        if not member._state.adding and member not in self.changed_members:
             self.changed_members.append(member)
 
     def surface(self, name: str) -> list[Observation]:

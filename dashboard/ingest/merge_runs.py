@@ -15,7 +15,7 @@ import msgspec
 from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
-from dashboard.ingest.bulk import bulk_insert, bulk_insert_values
+from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
 from dashboard.ingest.grouping import Drafts
 from dashboard.ingest.merge_calls import CallRows
 from dashboard.ingest.run_stats import refresh_stats
@@ -39,7 +39,6 @@ from envelopes.recordings.base import CallRecord, Format, Record, ResultRecord, 
 LAST = datetime.max.replace(tzinfo=UTC)
 IDS_PER_STATEMENT = 500  # in one IN (…)
 MAX_DEPTH = 50  # subagents of subagents
-NO_DROP = {"dropped_tokens": 0, "dropped_after": 0, "dropped_before": 0, "removed_tokens": 0}
 LIMITS = {"title": 300, "agent": 100, "model": 100, "version": 50, "cwd": 500, "branch": 300}
 INHERITED_COLUMNS = (
     *("title", "model", "version", "cwd", "branch", "ended_at", "plan", "document", "parent_id", "parent_call"),
@@ -119,17 +118,21 @@ class RunAliases:
     def __init__(self, format_: Format, project: int, records: Sequence[Record]) -> None:
         self._format = format_
         self._project = project
-        self.names: dict[str, str] = {}
-        for record in records:
-            match record:
-                case ResultRecord(call=call, child_run=str(run)) | RunRecord(run=run, parent_call=str(call)):
-                    alias = format_.run_alias(run, call)
-                    if alias and alias != run:
-                        self.names[alias] = run
+        self.names = self._names_in(records)
         self.names |= self._stored_names({record.run for record in records} - self.names.keys())
         aliases = {run_id(project, format_.namespace, alias): alias for alias in self.names}
         runs = Run.objects.select_for_update().in_bulk(list(aliases)) if aliases else {}
         self.stored = {aliases[key]: run for key, run in runs.items()}
+
+    def _names_in(self, records: Sequence[Record]) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for record in records:
+            match record:
+                case ResultRecord(call=call, child_run=str(run)) | RunRecord(run=run, parent_call=str(call)):
+                    alias = self._format.run_alias(run, call)
+                    if alias and alias != run:
+                        names[alias] = run
+        return names
 
     def _stored_names(self, names: set[str]) -> dict[str, str]:
         """The own names of those runs in `names` whose spawning call is stored with the run that it started."""
@@ -146,10 +149,11 @@ class RunAliases:
         return {alias: name for alias, name in names_by_alias.items() if alias != name}
 
     def resolve(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The records with every run under its own name, after one for each run that takes over stored rows."""
+        """One source's records with every run under its own name, after one for each that takes over stored rows."""
         if not self.names:
             return records
-        taking_over: list[Record] = [RunRecord(line=0, run=self.names[alias]) for alias in self.stored]
+        own = {*self._names_in(records), *(record.run for record in records)} if self.stored else set()
+        taking_over: list[Record] = [RunRecord(line=0, run=self.names[alias]) for alias in self.stored if alias in own]
         return [*taking_over, *map(self._resolve_record, records)]
 
     def _resolve_record(self, record: Record) -> Record:
@@ -199,16 +203,23 @@ def _move_rows(stored: Run, run: Run) -> None:
         Source.runs.through._default_manager.get_or_create(source_id=source.pk, run_id=run.pk)
 
 
-def list_calls(drafts: Drafts, rows: Mapping[UUID, CallRows], run_id: Callable[[str], UUID], source: int) -> None:
-    """Lists each call in the runs that have its record.
+def list_calls(
+    drafts: Drafts, rows: Mapping[UUID, CallRows], run_id: Callable[[str], UUID], source: int
+) -> list[RunCall]:
+    """Lists each call in the runs that have its record; returns the entries that are new.
 
     A call known only from its result is listed in that result's run, at its line, until its own record is imported.
     """
-    for (run, key), record in drafts.members.items():
+    listed = [
         rows[key].list_in(run_id(run), _claim(record), record.place, source)
-    for key, row in rows.items():
-        if not row.members:
-            row.list_in(row.call.run_id, RunCall.Claim.ANSWER, drafts.calls[key].answered_line, source)
+        for (run, key), record in drafts.members.items()
+    ]
+    listed += [
+        row.list_in(row.call.run_id, RunCall.Claim.ANSWER, drafts.calls[key].answered_line, source)
+        for key, row in rows.items()
+        if not row.members
+    ]
+    return [member for member in listed if member is not None]
 
 
 def _claim(record: CallRecord) -> int:
@@ -271,15 +282,14 @@ def find_disputed(runs: Iterable[Run], but: Collection[UUID]) -> list[UUID]:
     return [call for call, listed in members.items() if choose_owner(listed, by_id) != owners[call]]
 
 
-def write_members(rows: Mapping[UUID, CallRows]) -> set[UUID]:
+def write_members(rows: Mapping[UUID, CallRows], new: Sequence[RunCall]) -> set[UUID]:
     """Stores the lists of calls, and removes what stood for a call whose own record is known by now.
 
     Returns the runs that lost a call, whose counts have to follow.
     """
-    bulk_insert(RunCall, [member for row in rows.values() for member in row.new_members], ignore_known=True)
-    for row in rows.values():
-        for member in row.changed_members:
-            member.save(update_fields=["claim", "ordinal", "source", "inherited"])
+    is_answer = [member.claim == RunCall.Claim.ANSWER and bool(rows[member.call_id].call.tool) for member in new]
+    bulk_insert(RunCall, [member for member, drops in zip(new, is_answer, strict=True) if not drops], ignore_known=True)
+    bulk_update([member for row in rows.values() for member in row.changed_members])
     known = [key for key, row in rows.items() if row.call.tool and not row.is_new]
     placeholders = RunCall.objects.filter(call__in=known, claim=RunCall.Claim.ANSWER) if known else None
     if placeholders is None:
@@ -290,42 +300,47 @@ def write_members(rows: Mapping[UUID, CallRows]) -> set[UUID]:
     return runs
 
 
-def write_usage(usages: Sequence[UsageRecord], runs: Mapping[str, Run], locator: SliceLocator) -> None:
-    """Stores each request of a run once, however many lines and files report it.
+def write_usage(usages: Iterable[tuple[Sequence[UsageRecord], SliceLocator]], runs: Mapping[str, Run]) -> None:
+    """Stores each request of a run once, however many lines and files report it; `usages` are those of each file.
 
     What an agent's own file reports replaces what its parent's file did: lines can be compared within one file only.
     """
-    drafts: dict[UUID, list[UsageRecord]] = {}
-    for usage in usages:
-        key = derive_id("request", runs[usage.run].pk.bytes, usage.request)
-        drafts.setdefault(key, []).append(usage)
+    drafts: list[tuple[UUID, list[UsageRecord], SliceLocator]] = []
+    for records, locator in usages:
+        by_key: dict[UUID, list[UsageRecord]] = defaultdict(list)
+        for usage in records:
+            by_key[derive_id("request", runs[usage.run].pk.bytes, usage.request)].append(usage)
+        drafts += [(key, of_request, locator) for key, of_request in by_key.items()]
     if not drafts:
         return
-    stored = RequestUsage.objects.in_bulk(list(drafts))
-    rows = []
-    for key, records in drafts.items():
-        known = stored.get(key)
-        origin = "message" if any(record.origin == "message" for record in records) else "progress"
-        records = [record for record in records if record.origin == origin]
-        columns = _usage_columns(records, origin, locator)
+    rows = RequestUsage.objects.in_bulk([key for key, _, _ in drafts])
+    stored, changed = set(rows), set()
+    for key, of_request, locator in drafts:
+        origin = "message" if any(record.origin == "message" for record in of_request) else "progress"
+        of_request = [record for record in of_request if record.origin == origin]
+        columns = _usage_columns(of_request, origin, locator)
+        known = rows.get(key)
         if known is None:
-            rows.append({"id": key, "run_id": runs[records[0].run].pk, **columns, **NO_DROP})
-        elif (known.origin, origin) == ("progress", "message"):
-            RequestUsage.objects.filter(pk=key).update(**columns)
-        elif known.origin == origin:
-            _update_request(known, columns)
-    bulk_insert_values(RequestUsage, rows)
+            rows[key] = unsaved_row(RequestUsage, id=key, run_id=runs[of_request[0].run].pk, **columns)
+            continue
+        changes = _usage_changes(known, columns)
+        vars(known).update(changes)
+        if changes:
+            changed.add(key)
+    bulk_insert(RequestUsage, [row for key, row in rows.items() if key not in stored])
+    bulk_update([rows[key] for key in changed & stored])
 
 
-def _update_request(known: RequestUsage, columns: Mapping[str, Any]) -> None:
-    """Adds what only a later line of the answer has: the whole output, and the provider's edits."""
-    changed: dict[str, Any] = {}
+def _usage_changes(known: RequestUsage, columns: dict[str, Any]) -> dict[str, Any]:
+    """The agent's own report replaces a parent's; a later line adds the whole output, and the provider's edits."""
+    if known.origin != columns["origin"]:
+        return columns if columns["origin"] == "message" else {}
+    changes: dict[str, Any] = {}
     if columns["output_tokens"] > known.output_tokens:
-        changed["output_tokens"] = columns["output_tokens"]
+        changes["output_tokens"] = columns["output_tokens"]
     if known.edits is None and columns["edits"] is not None:
-        changed |= {"edits": columns["edits"], "cleared_tokens": columns["cleared_tokens"]}
-    if changed:
-        RequestUsage.objects.filter(pk=known.pk).update(**changed)
+        changes |= {"edits": columns["edits"], "cleared_tokens": columns["cleared_tokens"]}
+    return changes
 
 
 def _usage_columns(records: Sequence[UsageRecord], origin: str, locator: SliceLocator) -> dict[str, Any]:
@@ -360,7 +375,7 @@ def move_shared_calls(run: Run) -> None:
         for start in range(0, len(calls), IDS_PER_STATEMENT):
             _move_calls(calls[start : start + IDS_PER_STATEMENT], target)
         runs[target].revision += 1
-        refresh_stats(runs[target])
+    refresh_stats([runs[target] for target in by_target])
 
 
 def _move_calls(keys: Sequence[UUID], target: UUID) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from dashboard.evidence.context_changes import ContextDrop, find_unexplained, store_drops
-from dashboard.ingest.bulk import bulk_insert, unsaved_row
-from dashboard.models import Call, RecordedReceipt, Run, RunCall, RunFacet
+from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
+from dashboard.models import Call, RecordedReceipt, RequestUsage, Run, RunCall, RunFacet
 from dashboard.models.runs import Outcome
 from dashboard.text.formatting import column_text, milliseconds_between
 
@@ -62,27 +64,48 @@ class RunStats(NamedTuple):
     drops: Sequence[ContextDrop]
 
 
-def refresh_stats(run: Run, *, only_changed: bool = False) -> None:
-    """Computes the counts from the stored calls and saves the run.
+def refresh_stats(runs: Sequence[Run], *, only_changed: bool = False) -> None:
+    """Computes the counts from the stored calls and saves the runs.
 
     `only_changed`: a run whose counts are the same is not written; otherwise its revision is raised.
     """
-    stats, facets = _load_stats(run), _facets_by_key(run)
-    if only_changed:
-        has_same_facets = {key: facet.count for key, facet in facets.items()} == stats.facets
-        if has_same_facets and all(getattr(run, column) == value for column, value in stats.columns.items()):
-            return
-        run.revision += 1
-    _save(run, stats, stored_facets=facets)
+    facets: dict[UUID, dict[tuple[str, str], RunFacet]] = {run.pk: {} for run in runs}
+    for facet in RunFacet.objects.filter(run__in=runs):
+        facets[facet.run_id][facet.kind, facet.value] = facet
+    all_stats = _load_stats(runs)
+    changed = []
+    for run in runs:
+        stats = all_stats[run.pk]
+        if only_changed:
+            has_same_facets = {key: facet.count for key, facet in facets[run.pk].items()} == stats.facets
+            if has_same_facets and all(getattr(run, column) == value for column, value in stats.columns.items()):
+                continue
+            run.revision += 1
+        if stats.drops or run.drop_count:
+            store_drops(run, stats.drops)
+        vars(run).update(stats.columns)
+        run.duration_ms = milliseconds_between(run.started_at, run.ended_at or run.last_at) or 0
+        changed.append(run)
+    bulk_update(changed)
+    _save_facets([(run, facets[run.pk], all_stats[run.pk].facets) for run in changed])
 
 
-def _load_stats(run: Run) -> RunStats:
-    """Reads plain values instead of instances: every batch of a growing run repeats this."""
-    members = RunCall.objects.filter(run=run).order_by("ordinal", "id")
-    rows: Any = members.values_list("call_id", "inherited", *(f"call__{column}" for column in STAT_COLUMNS))
-    copies = RecordedReceipt.objects.shown_in(run)
-    calls = (_as_in_run(columns, copies.get(key)) for key, *columns in rows.iterator(2_000))
-    return compute_stats(run, calls, list(find_unexplained(run)))
+def _load_stats(runs: Sequence[Run]) -> dict[UUID, RunStats]:
+    """Reads plain values instead of instances, of all runs in three queries."""
+    copies = RecordedReceipt.objects.shown_in_each(runs)
+    members = RunCall.objects.filter(run__in=runs).order_by("run_id", "ordinal", "id")
+    rows: Any = members.values_list("run_id", "call_id", "inherited", *(f"call__{column}" for column in STAT_COLUMNS))
+    with_usage = set(RequestUsage.objects.filter(run__in=runs).values_list("run_id", flat=True).distinct())
+    by_id = {run.pk: run for run in runs}
+    stats = {}
+    for key, of_run in groupby(rows.iterator(2_000), key=itemgetter(0)):
+        calls = (_as_in_run(columns, copies.get((key, call))) for _, call, *columns in of_run)
+        drops = list(find_unexplained(by_id[key])) if key in with_usage else []
+        stats[key] = compute_stats(by_id[key], calls, drops)
+    for run in runs:
+        if run.pk not in stats:
+            stats[run.pk] = compute_stats(run, [], list(find_unexplained(run)) if run.pk in with_usage else [])
+    return stats
 
 
 def _as_in_run(columns: list[Any], receipt: RecordedReceipt | None) -> tuple[Any, ...]:
@@ -93,39 +116,24 @@ def _as_in_run(columns: list[Any], receipt: RecordedReceipt | None) -> tuple[Any
     return tuple(columns)
 
 
-def _facets_by_key(run: Run) -> dict[tuple[str, str], RunFacet]:
-    return {(facet.kind, facet.value): facet for facet in run.facets.all()}
-
-
-def _save(run: Run, stats: RunStats, *, stored_facets: dict[tuple[str, str], RunFacet]) -> None:
-    """Writes the run. Of its facets, only those that changed are replaced or deleted."""
-    if stats.drops or run.drop_count:
-        store_drops(run, stats.drops)
-    for column, value in stats.columns.items():
-        setattr(run, column, value)
-    run.duration_ms = milliseconds_between(run.started_at, run.ended_at or run.last_at) or 0
-    run.save(force_update=True)
-    unchanged = {
-        key
-        for key, facet in stored_facets.items()
-        if key in stats.facets and (facet.count, facet.sort_at) == (stats.facets[key], run.sort_at)
-    }
-    if changed := stored_facets.keys() - unchanged:
-        RunFacet.objects.filter(pk__in=[stored_facets[key].pk for key in changed]).delete()
-    new_facets = [
-        unsaved_row(
-            RunFacet,
-            run_id=run.pk,
-            project_id=run.project_id,
-            kind=kind,
-            value=value,
-            sort_at=run.sort_at,
-            count=count,
-        )
-        for (kind, value), count in stats.facets.items()
-        if (kind, value) not in unchanged
-    ]
-    bulk_insert(RunFacet, new_facets)
+def _save_facets(runs: Sequence[tuple[Run, dict[tuple[str, str], RunFacet], Counter[tuple[str, str]]]]) -> None:
+    """Each run with its stored facets and their counts now. Those that changed are replaced or deleted."""
+    stale: list[int] = []
+    new: list[RunFacet] = []
+    for run, stored, counts in runs:
+        unchanged = {
+            key for key, facet in stored.items() if (facet.count, facet.sort_at) == (counts.get(key), run.sort_at)
+        }
+        stale += [facet.pk for key, facet in stored.items() if key not in unchanged]
+        columns = {"run_id": run.pk, "project_id": run.project_id, "sort_at": run.sort_at}
+        new += [
+            unsaved_row(RunFacet, kind=kind, value=value, count=count, **columns)
+            for (kind, value), count in counts.items()
+            if (kind, value) not in unchanged
+        ]
+    if stale:
+        RunFacet.objects.filter(pk__in=stale).delete()
+    bulk_insert(RunFacet, new)
 
 
 def compute_stats(run: Run, rows: Iterable[tuple[Any, ...]], drops: Sequence[ContextDrop] = ()) -> RunStats:

@@ -1,4 +1,4 @@
-"""Sources: which files on disk are recordings, their lines in batches, and the rows that a source has.
+"""Sources: the rows of the files that were read, with their bytes and their refused lines.
 
 `Source.prefix_sha256` covers the first 4 KiB and the last 4 KiB before the offset, so a followed file is recognised
 without reading it. A fork that copies the beginning of another file is not mistaken for it: its name differs, and it
@@ -8,117 +8,26 @@ need it.
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import os
-import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import msgspec
+from django.db.models import Q
 
-from dashboard.artifacts.ingest import ARTIFACTS_FOLDER, RESULTS_FOLDER
-from dashboard.ingest.bulk import bulk_insert, unsaved_row
+from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
+from dashboard.ingest.source_files import head_sha256, prefix_sha256
 from dashboard.models import Event, Message, Observation, Problem, Project, RequestUsage, Source, SourceFrame
 from dashboard.models.sources import FRAME_BYTES
 from dashboard.text.formatting import column_text
-from envelopes.recordings import UnknownFormat, detect_format, find_format
-from envelopes.recordings.base import Format, LineProblem, SourceLine, SourcePath
-from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank
-from envelopes.text.untrusted_json import Untrusted, parse_json, split_objects
+from envelopes.recordings import find_format
+from envelopes.recordings.base import LineProblem, Record, SourceLine
+from envelopes.storage.file_store import StoredContent
 
 PATH_CHARACTERS = 1_024
-WINDOW_BYTES = 4_096
-HEAD_BYTES = 65_536
-LATER_HEADS = 16
-MAX_LINE_BYTES = 64 * 1024 * 1024
-BATCH_BYTES = 4 * 1024 * 1024
-BATCH_LINES = 4_000
-# Of an audit folder: the run comes first, the usage of requests after the receipts that it is compared with.
-IMPORT_ORDER = {"run.json": 0, "messages.jsonl": 2}
-NO_RECORDING = "no reader takes it: a recording is a .jsonl file, or the run.json of an audit folder"
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
 RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's frames
 NOT_MAPPED = "stored and shown as recorded, but not understood: "
-
-
-class NotARegularFile(OSError):
-    """A folder, pipe, socket or device: it cannot be read again from an offset."""
-
-
-@dataclass(frozen=True)
-class LineBatch:
-    """Consecutive whole lines up to the byte `end`; `incomplete` is a last line without its end, behind them.
-
-    `is_too_long`: the only line is longer than MAX_LINE_BYTES, and only its beginning is here.
-    """
-
-    lines: list[SourceLine]
-    end: int
-    incomplete: SourceLine | None = None
-    is_too_long: bool = False
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Never waits: a pipe without a writer is refused, not read. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    raise NotARegularFile(errno.EINVAL, "not a regular file; save what it gives as a file and import that")
-
-
-def is_recording(name: str, folder: str) -> bool:
-    """By the file's name. Outputs that a session stores beside itself are not, though they may be lines of JSON."""
-    return (name.endswith(".jsonl") or name == "run.json") and folder != RESULTS_FOLDER
-
-
-def find_recordings(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
-    """The files to import, those of a folder before those of its subfolders. The flag: the path was given itself.
-
-    A folder that cannot be listed is yielded like a file, so that opening it fails with the reason.
-    """
-    for path in paths:
-        if not path.is_dir():
-            yield path, True
-            continue
-        errors: list[OSError] = []
-        files = [
-            Path(folder) / name
-            for folder, _, names in os.walk(path, onerror=errors.append, followlinks=False)
-            for name in names
-            if is_recording(name, Path(folder).name)
-        ]
-        files += [Path(os.fsdecode(error.filename)) for error in errors]
-        for file in sorted(files, key=lambda file: (len(file.parts), IMPORT_ORDER.get(file.name, 1), str(file))):
-            yield file, False
-
-
-def find_other_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """The files in these folders that no reader takes, with the reason, but for stored outputs."""
-    for path in paths:
-        for folder, _, names in os.walk(path, followlinks=False):
-            is_output = Path(folder).name in (RESULTS_FOLDER, ARTIFACTS_FOLDER)
-            for name in () if is_output else sorted(names):
-                if not is_recording(name, Path(folder).name):
-                    yield Path(folder) / name, NO_RECORDING
-
-
-def prefix_sha256(file: BinaryIO, offset: int) -> str:
-    digest = hashlib.sha256()
-    descriptor = file.fileno()
-    digest.update(os.pread(descriptor, min(WINDOW_BYTES, offset), 0))
-    start = max(0, offset - WINDOW_BYTES)
-    digest.update(os.pread(descriptor, offset - start, start))
-    return digest.hexdigest()
-
-
-def head_sha256(head: bytes) -> str:
-    return hashlib.sha256(head.split(b"\n", 1)[0][:WINDOW_BYTES]).hexdigest()
 
 
 def find_source(project: Project, path: str, file: BinaryIO, head: bytes) -> Source | None:
@@ -140,110 +49,6 @@ def _is_prefix(source: Source, file: BinaryIO, size: int) -> bool:
     return 0 < source.offset <= size and prefix_sha256(file, source.offset) == source.prefix_sha256
 
 
-def read_line_batches(file: BinaryIO, *, offset: int, number: int) -> Iterator[LineBatch]:
-    """The lines from `offset` on, in batches of about 4 MiB; `number` is that of the first line.
-
-    A line that is too long is a batch of its own, because its length differs from that of its stored beginning.
-    """
-    file.seek(offset)
-    lines: list[SourceLine] = []
-    size = 0
-    while raw := file.readline(MAX_LINE_BYTES):
-        is_too_long = len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n")
-        if lines and (is_too_long or size + len(raw) > BATCH_BYTES or len(lines) >= BATCH_LINES):
-            yield LineBatch(lines, offset)
-            lines, size = [], 0
-        line = SourceLine(number, offset, _skip_line(file, raw) if is_too_long else raw)
-        if not line.raw.endswith(b"\n"):
-            if _is_whole_json(line.raw):
-                yield LineBatch([*lines, line], offset + len(line.raw))
-            else:
-                yield LineBatch(lines, offset, incomplete=line)
-            return
-        offset = file.tell()
-        number += 1
-        if is_too_long:
-            yield LineBatch([line], offset, is_too_long=True)
-        else:
-            lines.append(line)
-            size += len(raw)
-    if lines:
-        yield LineBatch(lines, offset)
-
-
-def _skip_line(file: BinaryIO, start: bytes) -> bytes:
-    """Reads on to the newline; returns only the first 64 KiB, with the newline of the line."""
-    while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n"):
-        continue
-    return start[:HEAD_BYTES] + (b"\n" if raw else b"")
-
-
-def _is_whole_json(raw: bytes) -> bool:
-    """A last line without a newline is whole when it is one JSON object or array, with NaN in it or not, or several."""
-    raw = raw.removeprefix(BYTE_ORDER_MARK)
-    if not raw.rstrip().endswith((b"}", b"]")):
-        return False
-    with suppress(msgspec.DecodeError, RecursionError):
-        msgspec.json.decode(raw, type=msgspec.Raw)
-        return True
-    if len(split_objects(raw)) > 1:
-        return True
-    try:
-        parse_json(raw)
-    except Untrusted:
-        return False
-    return True
-
-
-def detect_file_format(file: BinaryIO, head: bytes, path: SourcePath) -> Format:
-    """Detects it by the first lines or, when those are too long or damaged, by later ones. Raises UnknownFormat."""
-    try:
-        return detect_format(head, path)
-    except UnknownFormat:
-        for later in _later_heads(file):
-            with suppress(UnknownFormat):
-                return detect_format(later, path)
-        raise
-
-
-def _later_heads(file: BinaryIO) -> Iterator[bytes]:
-    """64 KiB from the first line behind the first 64 KiB, and so on: a few more looks at the file."""
-    file.seek(HEAD_BYTES - 1)
-    for _ in range(LATER_HEADS):
-        while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n") and file.tell() < MAX_LINE_BYTES:
-            continue
-        if not (head := file.read(HEAD_BYTES)):
-            return
-        yield head
-        file.seek(-1, os.SEEK_CUR)
-
-
-def explain_unknown_format(path: Path) -> str:
-    """Advice for a file of unknown format, from its first bytes; empty when they are not recognised."""
-    with open_regular(path) as file:
-        head = file.read(HEAD_BYTES)
-    if is_blank(head):
-        return "the file begins with blank lines only" if head else "the file is empty"
-    if head.startswith(COMPRESSED):
-        return "not a recording, it is compressed: unpack it and import what it holds"
-    return "the text is UTF-16: save it as UTF-8 and import that" if head.startswith(UTF_16) else ""
-
-
-def read_refused_file(path: Path) -> tuple[bytes, dict[str, int]]:
-    """The beginning of a refused file and its lines by kind; nothing for a file that cannot be opened."""
-    rejected = blank = 0
-    try:
-        with open_regular(path) as file:
-            raw = file.read(HEAD_BYTES)
-            for batch in read_line_batches(file, offset=0, number=1):
-                lines = [*batch.lines, *([batch.incomplete] if batch.incomplete else [])]
-                blank_lines = sum(is_blank(line.raw) for line in lines)
-                rejected, blank = rejected + len(lines) - blank_lines, blank + blank_lines
-    except OSError:
-        return b"", {}
-    return raw, {"rejected": rejected, "blank": blank}
-
-
 class SourceMoved(RuntimeError):
     """Another process read this source meanwhile; nothing of the batch was written."""
 
@@ -260,25 +65,88 @@ def new_source(project: Project, *, path: str, format_name: str, inode: int, hea
     )
 
 
-def save_new(source: Source, *, is_known: Callable[[], bool]) -> None:
-    """Saves it, and deletes the problems of the same file from when no reader knew it yet.
+@dataclass(frozen=True, kw_only=True)
+class SourceBatch:
+    """Consecutive whole lines of a source and the records read from them. Offsets are bytes of the file.
 
-    Raises SourceMoved when `is_known`: another process has begun the same source.
+    `incomplete` is a last line without its end; `counts` are the source's `seen` counts with this batch. `files` are
+    stored already, by the path that the recording names. `is_known` checks again, now that writers are locked out,
+    whether another process began a source that is not saved yet.
     """
-    if is_known():
-        raise SourceMoved(f"{source.path} was begun by another process")
-    Problem.objects.filter(project=source.project_id, source=None, file=source.path).delete()
-    source.save(force_insert=True)
+
+    source: Source
+    is_known: Callable[[], bool]
+    start: int
+    lines: Sequence[SourceLine]
+    records: Sequence[Record]
+    problems: Sequence[LineProblem]
+    end: int
+    accepted: int = 0
+    rejected: int = 0
+    blank: int = 0
+    ends_open: bool = False
+    incomplete: SourceLine | None = None
+    state: bytes = b"{}"
+    prefix_sha256: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    files: Mapping[str, StoredContent] = field(default_factory=dict)
 
 
-def claim(source: Source, *, start: int) -> None:
-    """Locks the source's row, so that two imports of one file cannot both continue from `start`."""
-    stored = Source.objects.select_for_update().filter(pk=source.pk).first()
-    if stored is None:
-        raise SourceMoved(f"{source.path} was deleted meanwhile")
-    if stored.offset != start:
-        raise SourceMoved(f"{source.path} is at byte {stored.offset}, the batch starts at {start}")
-    source.left_bytes = stored.left_bytes  # another process may have read the beginning of a line
+def save_sources(project: Project, batches: Sequence[SourceBatch]) -> None:
+    """Moves the source of each batch to the batch's end, and locks its row.
+
+    Raises SourceMoved where another process has begun or continued the file meanwhile.
+    """
+    new = [batch for batch in batches if batch.source._state.adding]
+    continued = [batch for batch in batches if not batch.source._state.adding]
+    _claim(continued)
+    _begin(project, new)
+    was_incomplete = [batch.source.pk for batch in continued if batch.source.left_bytes]
+    if was_incomplete:
+        Problem.objects.filter(source__in=was_incomplete, is_incomplete=True).delete()
+    for batch in batches:
+        _advance(batch.source, batch)
+    Source.objects.bulk_create([batch.source for batch in new])
+    bulk_update([batch.source for batch in continued])
+
+
+def _claim(batches: Sequence[SourceBatch]) -> None:
+    """Locks the rows, so that two imports of one file cannot both continue from the same byte."""
+    rows = Source.objects.select_for_update().only("offset", "left_bytes")
+    stored = rows.in_bulk([batch.source.pk for batch in batches])
+    for batch in batches:
+        source, row = batch.source, stored.get(batch.source.pk)
+        if row is None:
+            raise SourceMoved(f"{source.path} was deleted meanwhile")
+        if row.offset != batch.start:
+            raise SourceMoved(f"{source.path} is at byte {row.offset}, the batch starts at {batch.start}")
+        source.left_bytes = row.left_bytes  # another process may have read the beginning of a line
+
+
+def _begin(project: Project, batches: Sequence[SourceBatch]) -> None:
+    """Deletes the problems of these files from when no reader knew them yet."""
+    if not batches:
+        return
+    paths = [batch.source.path for batch in batches]
+    heads = [batch.source.head_sha256 for batch in batches]
+    alike = Source.objects.filter(Q(path__in=paths) | Q(head_sha256__in=heads), project=project, is_partial=False)
+    known = {value for row in alike.values_list("path", "head_sha256") for value in row}
+    for batch in batches:
+        if not known.isdisjoint((batch.source.path, batch.source.head_sha256)) and batch.is_known():
+            raise SourceMoved(f"{batch.source.path} was begun by another process")
+    Problem.objects.filter(project=project, source=None, file__in=paths).delete()
+
+
+def _advance(source: Source, batch: SourceBatch) -> None:
+    source.offset = batch.end
+    source.accepted += batch.accepted
+    source.rejected += batch.rejected
+    source.blank += batch.blank
+    source.ends_open = batch.ends_open
+    source.left_bytes = len(batch.incomplete.raw) if batch.incomplete else 0
+    source.state = batch.state
+    source.prefix_sha256 = batch.prefix_sha256
+    source.seen = msgspec.json.encode(batch.counts)
 
 
 class SliceLocator:
@@ -297,13 +165,20 @@ class SliceLocator:
         return {"source_id": self.source.pk, "start": start, "size": len(data), "own_data": own_data}
 
 
-def store_frames(source: Source, lines: Sequence[SourceLine]) -> None:
-    """Stores whole lines behind those that are stored. A short last frame is joined with what follows it."""
+def store_lines(batches: Sequence[SourceBatch]) -> None:
+    """Stores the bytes of the batches, and the problems of their refused lines."""
+    bulk_insert(SourceFrame, [frame for batch in batches for frame in _cut_frames(batch.source, batch.lines)])
+    Problem.objects.bulk_create([problem for batch in batches for problem in _problems(batch)])
+
+
+def _cut_frames(source: Source, lines: Sequence[SourceLine]) -> list[SourceFrame]:
+    """Frames of whole lines behind those that are stored. A short last frame is joined with what follows it."""
     if not lines:
-        return
+        return []
     offset = lines[0].offset
     pieces, first_line, start = [], lines[0].number, offset
-    last = source.frames.filter(offset__gte=offset - FRAME_BYTES, offset__lt=offset).order_by("-offset").first()
+    near = source.frames.filter(offset__gte=offset - FRAME_BYTES, offset__lt=offset).order_by("-offset")
+    last = near.first() if offset else None
     if last is not None and last.offset + last.size == offset and last.size < FRAME_BYTES:
         pieces, first_line, start = [last.data], last.first_line, last.offset
         last.delete()
@@ -315,8 +190,7 @@ def store_frames(source: Source, lines: Sequence[SourceLine]) -> None:
             pieces, first_line, start, size = [], line.number, line.offset, 0
         pieces.append(line.raw)
         size += len(line.raw)
-    frames.append(_frame(source, start, first_line, pieces))
-    bulk_insert(SourceFrame, frames)
+    return [*frames, _frame(source, start, first_line, pieces)]
 
 
 def _frame(source: Source, start: int, first_line: int, pieces: Sequence[bytes]) -> SourceFrame:
@@ -359,25 +233,21 @@ def trim_source(source: Source) -> None:
     source.save(update_fields=["is_partial", "state", "left_bytes"])
 
 
-def store_problems(
-    source: Source, problems: Sequence[LineProblem], lines: Sequence[SourceLine], incomplete: SourceLine | None
-) -> None:
+def _problems(batch: SourceBatch) -> list[Problem]:
     """An incomplete last line is a problem only until its end is written."""
-    if source.left_bytes:
-        source.problems.filter(is_incomplete=True).delete()
-    raw_by_line = {line.number: line.raw for line in lines}
+    raw_by_line = {line.number: line.raw for line in batch.lines} if batch.problems else {}
     rows = []
-    for problem in problems:
+    for problem in batch.problems:
         raw = raw_by_line.get(problem.line, problem.raw)
         loss = Problem.Loss.PART if problem.part else Problem.Loss.LINE
         loss = Problem.Loss.NOTHING if problem.is_lossless else loss
-        rows.append(_problem(source, problem.line, problem.path, problem.reason, raw, loss))
-    if incomplete is not None:
-        size = len(incomplete.raw)
+        rows.append(_problem(batch.source, problem.line, problem.path, problem.reason, raw, loss))
+    if batch.incomplete is not None:
+        size = len(batch.incomplete.raw)
         reason = f"incomplete last line: {size} bytes without their end; it is read when the rest is there"
-        rows.append(_problem(source, incomplete.number, "$", reason, incomplete.raw))
+        rows.append(_problem(batch.source, batch.incomplete.number, "$", reason, batch.incomplete.raw))
         rows[-1].is_incomplete = True
-    Problem.objects.bulk_create(rows)
+    return rows
 
 
 def store_notes(calls: Sequence[tuple[str, Observation, str]]) -> None:

@@ -24,8 +24,9 @@ from watchfiles import watch
 
 from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed, open_named_file, replace_content
 from dashboard.faults import drop_connection, find_outage
-from dashboard.ingest.importer import ImportReport, Retry, import_paths
-from dashboard.ingest.sources import is_recording
+from dashboard.ingest.import_report import ImportReport
+from dashboard.ingest.importer import Retry, import_paths
+from dashboard.ingest.source_files import is_recording
 from dashboard.models import Artifact, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 

@@ -1,28 +1,27 @@
 """The one write path: everything that a recording contains becomes rows here.
 
-A batch is one transaction: raw bytes, rows and refused lines together, acknowledged when the commit is durable
-(design.md section 5). Ids derive from identity, so a batch that is written twice changes nothing, and one that is
-killed half-way leaves nothing.
+The batches of several sources are one transaction: raw bytes, rows and refused lines together, acknowledged when the
+commit is durable (design.md section 5). Ids derive from identity, so a batch that is written twice changes nothing,
+and one that is killed half-way leaves nothing.
 
-    record(source, batch)    writes what a reader yielded for some lines of a source
-    delete_run(run)          deletes a run with what only it refers to
+    record(project, batches)    writes what readers yielded for some lines of some sources
+    delete_run(run)             deletes a run with what only it refers to
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import msgspec
 from django.db import connection, models, transaction
 
 from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.ingest import sources
-from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update_values, unsaved_row
+from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, unsaved_row
 from dashboard.ingest.grouping import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
 from dashboard.ingest.merge_runs import (
@@ -38,6 +37,7 @@ from dashboard.ingest.merge_runs import (
     write_usage,
 )
 from dashboard.ingest.run_stats import refresh_stats
+from dashboard.ingest.sources import SourceBatch
 from dashboard.models import (
     Artifact,
     Call,
@@ -57,36 +57,14 @@ from dashboard.models import (
 from dashboard.models.runs import derive_id, run_id
 from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings import find_format
-from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
+from envelopes.recordings.base import ArtifactRecord, Format
 from envelopes.storage.file_store import StoredContent
 
 OBSERVATION_COLUMNS = ("selected", "source", "line", "start", "own_data", "observed_at")  # those that a merge changes
 COUNTED_ROWS = ("runs", "calls", "results", "receipts", "events")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceBatch:
-    """Consecutive whole lines of a source and the records read from them. Offsets are bytes of the file.
-
-    `incomplete` is a last line without its end; `counts` are the source's `seen` counts with this batch.
-    """
-
-    start: int
-    lines: Sequence[SourceLine]
-    records: Sequence[Record]
-    problems: Sequence[LineProblem]
-    end: int
-    accepted: int = 0
-    rejected: int = 0
-    blank: int = 0
-    ends_open: bool = False
-    incomplete: SourceLine | None = None
-    state: bytes = b"{}"
-    prefix_sha256: str = ""
-    counts: dict[str, int] = field(default_factory=dict)
-
-
-class WrittenBatch(NamedTuple):
+class WrittenRows(NamedTuple):
     """How many rows of each of COUNTED_ROWS are new, and the calls whose evidence changed."""
 
     added: dict[str, int]
@@ -105,74 +83,89 @@ def project_write_lock(project: Project) -> Iterator[None]:
         yield
 
 
-def record(
-    source: Source,
-    batch: SourceBatch,
-    *,
-    is_known: Callable[[], bool],
-    files: Mapping[str, StoredContent] = MappingProxyType({}),
-) -> WrittenBatch:
-    """Writes the evidence of a batch. What follows from it is derived afterwards, see `derivation`.
+def record(project: Project, batches: Sequence[SourceBatch]) -> WrittenRows:
+    """Writes the evidence of batches, each of another source. What follows from it is derived afterwards, see
+    `derivation`.
 
-    `files` are stored already, by the path that the recording names. `is_known` checks again, now that writers are
-    locked out, whether another process began a source that is not saved yet.
-
-    Raises sources.SourceMoved when it did, or when the source is no longer where the batch starts.
+    Raises sources.SourceMoved when a source is no longer where its batch starts; then nothing is written.
     """
-    with project_write_lock(source.project):
-        if source._state.adding:
-            sources.save_new(source, is_known=is_known)
-        else:
-            sources.claim(source, start=batch.start)
-        writing = _BatchWrite(source, batch.lines, files)
-        writing.write_runs(batch.records)
-        sources.store_frames(source, batch.lines)
-        writing.write_calls()
-        sources.store_problems(source, batch.problems, batch.lines, batch.incomplete)
-        _advance(source, batch)
-        source.runs.add(*writing.recorded_runs())
-    return WrittenBatch(writing.added, list(writing.rows))
+    added: Counter[str] = Counter()
+    calls: list[UUID] = []
+    with project_write_lock(project):
+        sources.save_sources(project, batches)
+        sources.store_lines(batches)
+        for name, of_format in groupby(batches, key=lambda batch: batch.source.format):
+            writing = _BatchWrite(project, find_format(name), list(of_format))
+            writing.write_runs()
+            writing.write_calls()
+            added.update(writing.added)
+            calls += writing.rows
+    return WrittenRows(added, calls)
+
+
+class _SourcePart:
+    """One source's part of the batches: its records by run and call, and where their bytes are."""
+
+    def __init__(self, batch: SourceBatch, grouper: RecordGrouper) -> None:
+        self.source = batch.source
+        self.files = batch.files
+        self.locator = sources.SliceLocator(batch.source, batch.lines)
+        self.grouper = grouper
+        self.drafts = grouper.drafts
 
 
 class _BatchWrite:
-    """Writes the rows of one batch. Each step first reads what is stored, to tell what is new."""
+    """Writes the rows of batches of one format. Each step first reads what is stored, to tell what is new.
 
-    def __init__(self, source: Source, lines: Sequence[SourceLine], files: Mapping[str, StoredContent]) -> None:
-        self.source = source
-        self.locator = sources.SliceLocator(source, lines)
-        self.files = files
-        self.project: int = source.project_id
-        self.format = find_format(source.format)
-        self.grouper = RecordGrouper(self.project, self.format)
-        self.drafts = self.grouper.drafts
+    All runs are merged before the first call, so that which run owns a call does not depend on the order of the
+    sources; the calls of each source are merged after those of the source before it.
+    """
+
+    def __init__(self, project: Project, format_: Format, batches: Sequence[SourceBatch]) -> None:
+        self.project: int = project.pk
+        self.format = format_
+        self.batches = batches
+        self.parts: list[_SourcePart] = []
         self.added = dict.fromkeys(COUNTED_ROWS, 0)
         self.runs: dict[str, Run] = {}
         self.new_runs: set[UUID] = set()
         self.run_ids: dict[str, UUID] = {}
         self.rows: dict[UUID, CallRows] = {}
-        self.supersessions: list[ReceiptSupersession] = []  # of calls that are not stored yet
+        self.members: list[RunCall] = []  # new ones, in the order of the sources
+        self.supersessions: dict[UUID, list[ReceiptSupersession]] = defaultdict(list)  # known ones, by call
+        self.orphans: list[ReceiptSupersession] = []  # new ones of calls that are not stored yet
 
-    def write_runs(self, records: Sequence[Record]) -> None:
+    def write_runs(self) -> None:
         """Writes runs, messages and events, and merges the calls."""
-        aliases = RunAliases(self.format, self.project, records)
-        for entry in aliases.resolve(records):
-            self.grouper.add(entry)
+        aliases = RunAliases(self.format, self.project, [entry for batch in self.batches for entry in batch.records])
+        for batch in self.batches:
+            grouper = RecordGrouper(self.project, self.format)
+            for entry in aliases.resolve(batch.records):
+                grouper.add(entry)
+            self.parts.append(_SourcePart(batch, grouper))
         self._save_runs()
         self.new_runs -= aliases.merge(self.runs)
         self._merge_calls()
         self._save_messages()
         self._save_events()
-        write_usage(self.drafts.usages, self.runs, self.locator)
+        write_usage([(part.drafts.usages, part.locator) for part in self.parts], self.runs)
+        self._link_sources()
 
     def write_calls(self) -> None:
         """Writes the calls with their evidence and lists them in their runs."""
         self._save_calls()
         self._save_named_artifacts()
-        self._save_run_counts(write_members(self.rows))
+        self._save_run_counts(write_members(self.rows, self.members))
 
-    def recorded_runs(self) -> list[Run]:
-        """The runs that records are of; parents that records only name are not among them."""
-        return [self.runs[name] for name in self.drafts.runs]
+    def _link_sources(self) -> None:
+        """Links each source with the runs that its records are of; parents that they only name are not among them."""
+        link = Source.runs.through
+        links = [
+            link(source_id=part.source.pk, run_id=self._run_id(name))
+            for part in self.parts
+            for name in part.drafts.runs
+        ]
+        link._default_manager.bulk_create(links, ignore_conflicts=True)
 
     def _run_id(self, run: str) -> UUID:
         if run not in self.run_ids:
@@ -180,21 +173,12 @@ class _BatchWrite:
         return self.run_ids[run]
 
     def _save_runs(self) -> None:
-        drafts = self.drafts
-        names = set(drafts.runs)
-        names.update(entry.parent_run for records in drafts.runs.values() for entry in records if entry.parent_run)
+        records = (entry for part in self.parts for entries in part.drafts.runs.values() for entry in entries)
+        names = {entry.parent_run for entry in records if entry.parent_run}
+        names.update(name for part in self.parts for name in part.drafts.runs)
         stored = Run.objects.select_for_update().in_bulk([self._run_id(name) for name in names])
-        for name in sorted(names):
-            key = self._run_id(name)
-            run = stored.get(key) or new_run(key, self.source, self.format, name)
-            parent = run.parent_id
-            records, stamps = drafts.runs.get(name, []), drafts.stamps.get(name, [])
-            merge_run(run, name, records, stamps, self._run_id, self.grouper.call_id)
-            if run.parent_id != parent:
-                unwritten = {other.pk: other.parent_id for other in self.runs.values()}
-                run.parent_id = parent if is_own_ancestor(run, unwritten) else run.parent_id
-            run.revision += 1
-            self.runs[name] = run
+        for part in self.parts:
+            self._merge_runs(part, stored)
         new_runs = [run for run in self.runs.values() if run.pk not in stored]
         self.new_runs = {run.pk for run in new_runs}
         self.added["runs"] += len(new_runs)
@@ -206,30 +190,56 @@ class _BatchWrite:
         for run, parent in zip(new_runs, parents, strict=True):
             run.parent_id = parent
 
+    def _merge_runs(self, part: _SourcePart, stored: Mapping[UUID, Run]) -> None:
+        drafts = part.drafts
+        names = set(drafts.runs)
+        names.update(entry.parent_run for records in drafts.runs.values() for entry in records if entry.parent_run)
+        for name in sorted(names):
+            key = self._run_id(name)
+            run = self.runs.get(name) or stored.get(key) or new_run(key, part.source, self.format, name)
+            parent = run.parent_id
+            records, stamps = drafts.runs.get(name, []), drafts.stamps.get(name, [])
+            merge_run(run, name, records, stamps, self._run_id, part.grouper.call_id)
+            if run.parent_id != parent:
+                unwritten = {other.pk: other.parent_id for other in (*stored.values(), *self.runs.values())}
+                run.parent_id = parent if is_own_ancestor(run, unwritten) else run.parent_id
+            run.revision += 1
+            self.runs[name] = run
+
     def _merge_calls(self) -> None:
-        drafts = self.drafts.calls
+        keys = {key: None for part in self.parts for key in part.drafts.calls}
         stored = [run for run in self.runs.values() if run.pk not in self.new_runs]
-        self._load_calls([*drafts, *find_disputed(stored, drafts)])
+        disputed = find_disputed(stored, keys)
+        self._load_calls([*keys, *disputed])
+        for supersession in ReceiptSupersession.objects.filter(call__in=[*keys, *disputed]):
+            self.supersessions[supersession.call].append(supersession)
+        for key, rows in self.rows.items():
+            rows.supersessions = self.supersessions[key]
+        settle_owners([self.rows[key] for key in disputed], self.runs.values())
         run_ids = {name: self._run_id(name) for name in self.runs}
-        children = (result.child_run for draft in drafts.values() for result in draft.results)
-        run_ids |= {child: self._run_id(child) for child in children if child}
-        for key, draft in drafts.items():
+        drafts = (draft for part in self.parts for draft in part.drafts.calls.values())
+        children = {result.child_run for draft in drafts for result in draft.results if result.child_run}
+        run_ids |= {child: self._run_id(child) for child in children}
+        for part in self.parts:
+            self._merge_part(part, run_ids)
+
+    def _merge_part(self, part: _SourcePart, run_ids: dict[str, UUID]) -> None:
+        drafts, source = part.drafts, part.source.pk
+        for key, draft in drafts.calls.items():
             if key not in self.rows and draft.is_orphan:
-                self.supersessions += [
-                    new_supersession(record, run_ids[record.run], key, self.source.pk) for record in draft.superseded
-                ]
-                continue
-            if key not in self.rows:
+                for record in draft.superseded:
+                    self.orphans.append(new_supersession(record, run_ids[record.run], key, source))
+                    self.supersessions[key].append(self.orphans[-1])
+            elif key not in self.rows:
                 run = run_ids[draft.owner]
                 call = new_call(draft, project=self.project, namespace=self.format.agent, run=run)
-                self.rows[key] = CallRows(call, is_new=True, observations=[], receipts=[])
-        for supersession in ReceiptSupersession.objects.filter(call__in=list(self.rows)):
-            self.rows[supersession.call].supersessions.append(supersession)
-        list_calls(self.drafts, self.rows, self._run_id, self.source.pk)
-        settle_owners(self.rows.values(), self.runs.values())
-        for key, draft in drafts.items():
-            if key in self.rows:
-                CallMerge(self.rows[key], self.locator).apply(draft, run_ids)
+                supersessions = self.supersessions[key]
+                self.rows[key] = CallRows(call, is_new=True, observations=[], receipts=[], supersessions=supersessions)
+        rows = {key: self.rows[key] for key in drafts.calls if key in self.rows}
+        self.members += list_calls(drafts, rows, self._run_id, source)
+        settle_owners(rows.values(), self.runs.values())
+        for key, call_rows in rows.items():
+            CallMerge(call_rows, part.locator).apply(drafts.calls[key], run_ids)
 
     def _load_calls(self, keys: Sequence[UUID]) -> None:
         calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(keys))
@@ -254,30 +264,31 @@ class _BatchWrite:
         observations = [row for rows in all_rows for row in rows.new_observations]
         receipts = [row for rows in all_rows for row in rows.new_receipts]
         bulk_insert(Call, new_calls)
-        _update([rows.call for rows in all_rows if not rows.is_new])
+        bulk_update([rows.call for rows in all_rows if not rows.is_new])
         bulk_insert(Observation, observations)
-        _update([row for rows in all_rows for row in rows.changed_observations], OBSERVATION_COLUMNS)
+        new = {row.pk for row in observations}
+        changed = [row for rows in all_rows for row in rows.changed_observations if row.pk not in new]
+        bulk_update(changed, OBSERVATION_COLUMNS)
         bulk_insert(RecordedReceipt, receipts)
-        _update([row for rows in all_rows for row in rows.changed_receipts])
-        supersessions = [row for rows in all_rows for row in rows.new_supersessions] + self.supersessions
+        bulk_update([row for rows in all_rows for row in rows.changed_receipts])
+        supersessions = [row for rows in all_rows for row in rows.new_supersessions] + self.orphans
         bulk_insert(ReceiptSupersession, supersessions, ignore_known=True)
         bulk_insert(ReceiptFingerprint, [row for rows in all_rows for row in rows.fingerprints])
         self.added["calls"] += len(new_calls)
         self.added["results"] += sum(row.surface == "result" for row in observations)
-        copied = {row.observation_id for row in receipts} - {row.pk for row in observations}
-        self.added["receipts"] += sum(row.observation_id not in copied for row in receipts)
+        self.added["receipts"] += len({row.observation_id for row in receipts} & new)  # others are copies
 
     def _save_named_artifacts(self) -> None:
         artifacts = [
-            self._named_artifact(key, ordinal, entry)
-            for key, draft in self.drafts.calls.items()
+            self._named_artifact(key, ordinal, entry, part.files.get(entry.path))
+            for part in self.parts
+            for key, draft in part.drafts.calls.items()
             for ordinal, entry in enumerate(draft.artifacts, 100)
         ]
         bulk_insert(Artifact, artifacts, ignore_known=True)
 
-    def _named_artifact(self, call: UUID, ordinal: int, entry: ArtifactRecord) -> Artifact:
+    def _named_artifact(self, call: UUID, ordinal: int, entry: ArtifactRecord, file: StoredContent | None) -> Artifact:
         """An artifact for a file that the recording names; missing unless the file was stored."""
-        file = self.files.get(entry.path)
         return unsaved_row(
             Artifact,
             id=derive_id("artifact", call.bytes, "file", entry.path),
@@ -303,68 +314,54 @@ class _BatchWrite:
                 "line": message.place,
                 "tokens": 0,
                 "delivery": message.delivery,
-                **self.locator.columns(message.content, message.line),
+                **part.locator.columns(message.content, message.line),
             }
-            for message in self.drafts.messages
+            for part in self.parts
+            for message in part.drafts.messages
         ]
         bulk_insert_values(Message, rows, ignore_known=True)
 
     def _save_events(self) -> None:
         rows: dict[UUID, dict[str, Any]] = {}
-        for event in self.drafts.events:
-            run = self.runs[event.run]
-            payload = event.payload.strip()  # a payload that is a whole line has a newline
-            key = derive_id("event", run.pk.bytes, event.kind, event.place, event.message, payload)
-            rows[key] = {
-                "id": key,
-                "run_id": run.pk,
-                "call": self.grouper.call_id(event.run, event.call) if event.call else None,
-                "kind": column_text(event.kind, 100),
-                "level": event.level,
-                "message": column_text(event.message, 500),
-                "at": column_time(event.at),
-                "line": event.place,
-                **self.locator.columns(event.document or payload, event.line),
-            }
+        for part in self.parts:
+            rows = {**dict(self._event_rows(part)), **rows}  # of equal ones the first source's
         stored = set(Event.objects.filter(pk__in=list(rows)).values_list("pk", flat=True)) if rows else set()
         self.added["events"] += len(rows) - len(stored)
         bulk_insert_values(Event, [row for key, row in rows.items() if key not in stored])
 
+    def _event_rows(self, part: _SourcePart) -> Iterator[tuple[UUID, dict[str, Any]]]:
+        for event in part.drafts.events:
+            run = self.runs[event.run]
+            payload = event.payload.strip()  # a payload that is a whole line has a newline
+            key = derive_id("event", run.pk.bytes, event.kind, event.place, event.message, payload)
+            yield (
+                key,
+                {
+                    "id": key,
+                    "run_id": run.pk,
+                    "call": part.grouper.call_id(event.run, event.call) if event.call else None,
+                    "kind": column_text(event.kind, 100),
+                    "level": event.level,
+                    "message": column_text(event.message, 500),
+                    "at": column_time(event.at),
+                    "line": event.place,
+                    **part.locator.columns(event.document or payload, event.line),
+                },
+            )
+
     def _save_run_counts(self, detached: set[UUID]) -> None:
-        """A run with calls of this batch gets its number of calls now and all else when these are derived."""
+        """A run with calls of these batches gets its number of calls now and all else when these are derived."""
         changed = {rows.call.run_id for rows in self.rows.values()}
-        changed |= {self._run_id(run) for run, _ in self.drafts.members}
+        changed |= {self._run_id(run) for part in self.parts for run, _ in part.drafts.members}
         totals = RunCall.objects.filter(run__in=changed).values_list("run").annotate(total=models.Count("pk"))
         totals_by_run = dict(totals.order_by())
-        for run in self.runs.values():
-            if run.pk in changed:
-                run.call_count = totals_by_run.get(run.pk, 0)
-                run.save(force_update=True)
-            else:
-                refresh_stats(run)
+        with_calls = [run for run in self.runs.values() if run.pk in changed]
+        for run in with_calls:
+            run.call_count = totals_by_run.get(run.pk, 0)
+        bulk_update(with_calls)
+        refresh_stats([run for run in self.runs.values() if run.pk not in changed])
         saved = [run.pk for run in self.runs.values()]
-        for run in Run.objects.filter(pk__in=detached).exclude(pk__in=saved):
-            refresh_stats(run, only_changed=True)
-
-
-def _update(rows: Sequence[models.Model], fields: Sequence[str] | None = None) -> None:
-    if rows:
-        columns = [column for column in rows[0]._meta.concrete_fields if fields is None or column.name in fields]
-        names = dict.fromkeys(["id", *(column.attname for column in columns)])
-        bulk_update_values(type(rows[0]), [{name: vars(row)[name] for name in names} for row in rows])
-
-
-def _advance(source: Source, batch: SourceBatch) -> None:
-    source.offset = batch.end
-    source.accepted += batch.accepted
-    source.rejected += batch.rejected
-    source.blank += batch.blank
-    source.ends_open = batch.ends_open
-    source.left_bytes = len(batch.incomplete.raw) if batch.incomplete else 0
-    source.state = batch.state
-    source.prefix_sha256 = batch.prefix_sha256
-    source.seen = msgspec.json.encode(batch.counts)
-    source.save()
+        refresh_stats(list(Run.objects.filter(pk__in=detached).exclude(pk__in=saved)), only_changed=True)
 
 
 def delete_run(run: Run) -> None:

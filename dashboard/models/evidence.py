@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -57,11 +57,15 @@ class Observation(SourceSlice):
 class RecordedReceiptQuerySet(models.QuerySet["RecordedReceipt"]):
     def shown_in(self, run: Run, **calls: Any) -> dict[UUID, RecordedReceipt]:
         """The receipt that each call copied from another run's history has in this run now, by call."""
-        rows = self.filter(run=run, **calls).exclude(call__run=run).order_by("call", "seq")
-        by_call: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
+        return {call: receipt for (_, call), receipt in self.filter(**calls).shown_in_each([run]).items()}
+
+    def shown_in_each(self, runs: Collection[Run]) -> dict[tuple[UUID, UUID], RecordedReceipt]:
+        """The same for several runs, by run and call."""
+        rows = self.filter(run__in=runs).exclude(call__run=models.F("run")).order_by("run_id", "call_id", "seq")
+        by_call: dict[tuple[UUID, UUID], list[RecordedReceipt]] = defaultdict(list)
         for receipt in rows:
-            by_call[receipt.call_id].append(receipt)
-        return {call: select_receipt(receipts) for call, receipts in by_call.items()}
+            by_call[receipt.run_id, receipt.call_id].append(receipt)
+        return {key: select_receipt(receipts) for key, receipts in by_call.items()}
 
 
 class RecordedReceipt(models.Model):

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.ingest.importer import ImportReport, import_paths
+from dashboard.ingest.import_report import ImportReport
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, RecordedReceipt
 from envelopes.text.tokens import count_tokens
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session

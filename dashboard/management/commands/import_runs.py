@@ -18,7 +18,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColu
 from dashboard.accounts import DEFAULT_PROJECT, get_or_create_project
 from dashboard.artifacts.ingest import artifact_roots
 from dashboard.ingest import watch
-from dashboard.ingest.importer import ImportProgress, ImportReport, Retry, import_paths
+from dashboard.ingest.import_report import ImportProgress, ImportReport
+from dashboard.ingest.importer import Retry, import_paths
 from dashboard.management.console import terminal_text
 from dashboard.models import Project
 from envelopes.recordings import READABLE

@@ -131,7 +131,7 @@ def test_a_run_is_retried_when_one_of_its_calls_was_tried_again(project: Project
         run = create_run(project, title=title)
         for attempt in attempts:
             create_call(run, attempt=attempt)
-        run_stats.refresh_stats(run)
+        run_stats.refresh_stats([run])
     assert titles(project, "state:retried") == ["again"]
     assert titles(project, "-state:retried") == ["once"]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.ingest.importer import ImportProgress, ImportReport, import_paths
+from dashboard.ingest.import_report import ImportProgress, ImportReport
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Message, Observation, Project, RecordedReceipt, Run, RunCall, Source
 from tests.dashboard.factories import create_project
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, user, write

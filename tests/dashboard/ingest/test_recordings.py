@@ -12,7 +12,8 @@ from django.db import transaction
 from pytest_django import DjangoDbBlocker
 
 from dashboard.accounts import get_or_create_project
-from dashboard.ingest.importer import ImportReport, import_paths
+from dashboard.ingest.import_report import ImportReport
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Observation, RecordedReceipt, RunCall, load_slices
 from envelopes.families.registry import is_mapped
 from envelopes.text.tokens import count_tokens

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.ingest.importer import ImportReport, import_paths
+from dashboard.ingest.import_report import ImportReport
+from dashboard.ingest.importer import import_paths
 from dashboard.models import (
     Call,
     Event,

@@ -119,7 +119,7 @@ def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project
     create_run(project, title="Odd run", facets={"state": ["disagree"]})
     halves = create_run(project, title="Halves run")
     create_call(halves, status="success", source_error=True)
-    run_stats.refresh_stats(halves)
+    run_stats.refresh_stats([halves])
     assert sorted(titles(load(client, "/runs/?preset=errors"))) == ["Failed run", "Halves run"]
     assert titles(load(client, "/runs/?preset=cut")) == ["Cut run"]
     assert titles(load(client, "/runs/?preset=biggest"))[:3] == ["Cut run", "Open run", "Failed run"]

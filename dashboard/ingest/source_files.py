@@ -1,0 +1,212 @@
+"""The files on disk that are recordings: which they are, their format, and their lines in batches."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from dashboard.artifacts.ingest import ARTIFACTS_FOLDER, RESULTS_FOLDER
+from envelopes.recordings import UnknownFormat, detect_format
+from envelopes.recordings.base import Format, SourceLine, SourcePath
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank
+from envelopes.text.untrusted_json import Untrusted, parse_json, split_objects
+
+WINDOW_BYTES = 4_096
+HEAD_BYTES = 65_536
+LATER_HEADS = 16
+MAX_LINE_BYTES = 64 * 1024 * 1024
+BATCH_BYTES = 4 * 1024 * 1024
+BATCH_LINES = 4_000
+# Of an audit folder: the run comes first, the usage of requests after the receipts that it is compared with.
+IMPORT_ORDER = {"run.json": 0, "messages.jsonl": 2}
+NO_RECORDING = "no reader takes it: a recording is a .jsonl file, or the run.json of an audit folder"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
+
+
+class NotARegularFile(OSError):
+    """A folder, pipe, socket or device: it cannot be read again from an offset."""
+
+
+@dataclass(frozen=True)
+class LineBatch:
+    """Consecutive whole lines up to the byte `end`; `incomplete` is a last line without its end, behind them.
+
+    `is_too_long`: the only line is longer than MAX_LINE_BYTES, and only its beginning is here.
+    """
+
+    lines: list[SourceLine]
+    end: int
+    incomplete: SourceLine | None = None
+    is_too_long: bool = False
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Never waits: a pipe without a writer is refused, not read. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise NotARegularFile(errno.EINVAL, "not a regular file; save what it gives as a file and import that")
+
+
+def is_recording(name: str, folder: str) -> bool:
+    """By the file's name. Outputs that a session stores beside itself are not, though they may be lines of JSON."""
+    return (name.endswith(".jsonl") or name == "run.json") and folder != RESULTS_FOLDER
+
+
+def find_recordings(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
+    """The files to import, those of a folder before those of its subfolders. The flag: the path was given itself.
+
+    A folder that cannot be listed is yielded like a file, so that opening it fails with the reason.
+    """
+    for path in paths:
+        if not path.is_dir():
+            yield path, True
+            continue
+        errors: list[OSError] = []
+        files = [
+            Path(folder) / name
+            for folder, _, names in os.walk(path, onerror=errors.append, followlinks=False)
+            for name in names
+            if is_recording(name, Path(folder).name)
+        ]
+        files += [Path(os.fsdecode(error.filename)) for error in errors]
+        for file in sorted(files, key=lambda file: (len(file.parts), IMPORT_ORDER.get(file.name, 1), str(file))):
+            yield file, False
+
+
+def find_other_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """The files in these folders that no reader takes, with the reason, but for stored outputs."""
+    for path in paths:
+        for folder, _, names in os.walk(path, followlinks=False):
+            is_output = Path(folder).name in (RESULTS_FOLDER, ARTIFACTS_FOLDER)
+            for name in () if is_output else sorted(names):
+                if not is_recording(name, Path(folder).name):
+                    yield Path(folder) / name, NO_RECORDING
+
+
+def prefix_sha256(file: BinaryIO, offset: int) -> str:
+    digest = hashlib.sha256()
+    descriptor = file.fileno()
+    digest.update(os.pread(descriptor, min(WINDOW_BYTES, offset), 0))
+    start = max(0, offset - WINDOW_BYTES)
+    digest.update(os.pread(descriptor, offset - start, start))
+    return digest.hexdigest()
+
+
+def head_sha256(head: bytes) -> str:
+    return hashlib.sha256(head.split(b"\n", 1)[0][:WINDOW_BYTES]).hexdigest()
+
+
+def read_line_batches(file: BinaryIO, *, offset: int, number: int) -> Iterator[LineBatch]:
+    """The lines from `offset` on, in batches of about 4 MiB; `number` is that of the first line.
+
+    A line that is too long is a batch of its own, because its length differs from that of its stored beginning.
+    """
+    file.seek(offset)
+    lines: list[SourceLine] = []
+    size = 0
+    while raw := file.readline(MAX_LINE_BYTES):
+        is_too_long = len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n")
+        if lines and (is_too_long or size + len(raw) > BATCH_BYTES or len(lines) >= BATCH_LINES):
+            yield LineBatch(lines, offset)
+            lines, size = [], 0
+        line = SourceLine(number, offset, _skip_line(file, raw) if is_too_long else raw)
+        if not line.raw.endswith(b"\n"):
+            if _is_whole_json(line.raw):
+                yield LineBatch([*lines, line], offset + len(line.raw))
+            else:
+                yield LineBatch(lines, offset, incomplete=line)
+            return
+        offset = file.tell()
+        number += 1
+        if is_too_long:
+            yield LineBatch([line], offset, is_too_long=True)
+        else:
+            lines.append(line)
+            size += len(raw)
+    if lines:
+        yield LineBatch(lines, offset)
+
+
+def _skip_line(file: BinaryIO, start: bytes) -> bytes:
+    """Reads on to the newline; returns only the first 64 KiB, with the newline of the line."""
+    while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n"):
+        continue
+    return start[:HEAD_BYTES] + (b"\n" if raw else b"")
+
+
+def _is_whole_json(raw: bytes) -> bool:
+    """A last line without a newline is whole when it is one JSON object or array, with NaN in it or not, or several."""
+    raw = raw.removeprefix(BYTE_ORDER_MARK)
+    if not raw.rstrip().endswith((b"}", b"]")):
+        return False
+    with suppress(msgspec.DecodeError, RecursionError):
+        msgspec.json.decode(raw, type=msgspec.Raw)
+        return True
+    if len(split_objects(raw)) > 1:
+        return True
+    try:
+        parse_json(raw)
+    except Untrusted:
+        return False
+    return True
+
+
+def detect_file_format(file: BinaryIO, head: bytes, path: SourcePath) -> Format:
+    """Detects it by the first lines or, when those are too long or damaged, by later ones. Raises UnknownFormat."""
+    try:
+        return detect_format(head, path)
+    except UnknownFormat:
+        for later in _later_heads(file):
+            with suppress(UnknownFormat):
+                return detect_format(later, path)
+        raise
+
+
+def _later_heads(file: BinaryIO) -> Iterator[bytes]:
+    """64 KiB from the first line behind the first 64 KiB, and so on: a few more looks at the file."""
+    file.seek(HEAD_BYTES - 1)
+    for _ in range(LATER_HEADS):
+        while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n") and file.tell() < MAX_LINE_BYTES:
+            continue
+        if not (head := file.read(HEAD_BYTES)):
+            return
+        yield head
+        file.seek(-1, os.SEEK_CUR)
+
+
+def explain_unknown_format(path: Path) -> str:
+    """Advice for a file of unknown format, from its first bytes; empty when they are not recognised."""
+    with open_regular(path) as file:
+        head = file.read(HEAD_BYTES)
+    if is_blank(head):
+        return "the file begins with blank lines only" if head else "the file is empty"
+    if head.startswith(COMPRESSED):
+        return "not a recording, it is compressed: unpack it and import what it holds"
+    return "the text is UTF-16: save it as UTF-8 and import that" if head.startswith(UTF_16) else ""
+
+
+def read_refused_file(path: Path) -> tuple[bytes, dict[str, int]]:
+    """The beginning of a refused file and its lines by kind; nothing for a file that cannot be opened."""
+    rejected = blank = 0
+    try:
+        with open_regular(path) as file:
+            raw = file.read(HEAD_BYTES)
+            for batch in read_line_batches(file, offset=0, number=1):
+                lines = [*batch.lines, *([batch.incomplete] if batch.incomplete else [])]
+                blank_lines = sum(is_blank(line.raw) for line in lines)
+                rejected, blank = rejected + len(lines) - blank_lines, blank + blank_lines
+    except OSError:
+        return b"", {}
+    return raw, {"rejected": rejected, "blank": blank}
