@@ -12,6 +12,7 @@ ALLOWED_HOSTS          comma-separated; default: this machine only
 COUNTERFOIL_UPLOAD_LIMIT  largest upload on the import page, in bytes; default: 256 MB
 COUNTERFOIL_UPLOAD_QUOTA  bytes that the uploads of all people may take at once; default: four times the limit
 COUNTERFOIL_LOCK_SECONDS  that a command waits while another process writes to the embedded database; default: 20
+COUNTERFOIL_MASK       "off" shows secrets on pages, in downloads and logs, for those who run it alone; default: on
 COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_TRUSTED_PROXIES  addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed;
                        default: this machine
@@ -66,6 +67,7 @@ ARTIFACT_HASHED_BYTES = 64 * 1024 * 1024  # up to this size a page compares cont
 ANSWER_SECONDS = 1.0  # that the searches, highlights, templates and replays of one answer may take together
 ARTIFACT_QUOTAS_BYTES = env.dict("COUNTERFOIL_ARTIFACT_QUOTAS", cast={"value": int}, default={})
 DEBUG = env.bool("COUNTERFOIL_DEBUG", default=False)
+MASK = env.bool("COUNTERFOIL_MASK", default=True)
 SECRET_KEY = env.str("SECRET_KEY", default="") or _secret_key(DATA)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 
@@ -93,6 +95,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "dashboard.accounts.ProjectMiddleware",
+    "dashboard.middleware.MaskingMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "dashboard.middleware.TimeBudgetMiddleware",
 ]

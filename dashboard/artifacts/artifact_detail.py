@@ -296,7 +296,7 @@ def start_tail(artifact: Artifact, content: Content, window: ArtifactWindow) -> 
         return None
     if not can_follow(artifact):
         return TailUpdate(message=OVER)
-    return TailUpdate(href=_next_address(artifact, content.stream, window), size=content.size)
+    return TailUpdate(href=_next_address(artifact, content.stored, window), size=content.size)
 
 
 def tail_since(artifact: Artifact, params: Params) -> TailUpdate | None:
@@ -312,11 +312,11 @@ def tail_since(artifact: Artifact, params: Params) -> TailUpdate | None:
                 sizes = f"{format_size(start)} before, {format_size(content.size)} now"
                 message = f"The file became shorter while you were reading it: {sizes}."
                 return TailUpdate(message=message, is_broken=True)
-            if _hash_before(content.stream, start) != mark:
+            if _hash_before(content.stored, start) != mark:
                 message = "The file was replaced by another one while you were reading it."
                 return TailUpdate(message=message, is_broken=True)
             window = load_window(content, mode, WindowStart(offset=start), WindowMarks())
-            href = _next_address(artifact, content.stream, window)
+            href = _next_address(artifact, content.stored, window)
             return TailUpdate(rows=window.rows, href=href, size=content.size)
     except NoContent as error:
         if error.absence.cause == AbsenceCause.UNREACHABLE:

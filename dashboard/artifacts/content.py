@@ -26,6 +26,7 @@ from django.http.response import HttpResponseBase
 
 from dashboard.artifacts.stores import configured_store, load_line_index, open_stored, peek_stored
 from dashboard.models import Artifact
+from dashboard.text.masks import mask_stream
 from dashboard.text.responses import sandboxed
 from envelopes.storage.encoding import ENCODINGS, SNIFFED, Encoding, detect_encoding
 from envelopes.storage.file_store import MissingArtifact, wrong_size
@@ -107,6 +108,8 @@ class NoContent(Exception):
 class Content:
     """Open content of `size` bytes, with its first SNIFFED bytes in `head`.
 
+    `stream` is for pages, with secrets masked; `stored` has the bytes themselves, for comparisons.
+
     `index` covers only a beginning while it is being built. `encoding` has no name where the content is not text.
     `is_unverified`: the content is too large to hash for a page, and its file may have been written to.
     """
@@ -116,6 +119,7 @@ class Content:
     head: bytes
     encoding: Encoding
     index: LineIndex
+    stored: BinaryIO
     is_unverified: bool = False
 
     @property
@@ -163,7 +167,8 @@ def open_content(artifact: Artifact, encoding: str = "") -> Iterator[Content]:
         index = load_line_index(stream, size, "" if is_field else artifact.sha256, detected.name or "utf-8")
         is_hashed = is_field or size <= settings.ARTIFACT_HASHED_BYTES
         yield Content(
-            stream=stream,
+            stream=mask_stream(stream),
+            stored=stream,
             size=size,
             head=head,
             encoding=detected,
@@ -244,7 +249,10 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 def download(
     request: HttpRequest, stream: BinaryIO, *, size: int, name: str, content_type: str, etag: str
 ) -> HttpResponseBase:
-    """Closes the stream. `name` holds letters, digits, dashes and one dot: it goes into a header as it is."""
+    """Closes the stream, which the caller has masked where it has to be.
+
+    `name` holds letters, digits, dashes and one dot: it goes into a header as it is.
+    """
     quoted_etag = f'"{etag}"' if etag else ""
     span = _parse_range(request, size, quoted_etag)
     if etag and quoted_etag in request.headers.get("If-None-Match", ""):
@@ -258,6 +266,7 @@ def download(
         pieces = _Pieces(stream, start, end)
         response = StreamingHttpResponse(pieces, status=206 if span else 200, content_type=content_type)
         response["Content-Length"] = str(end - start)
+        response.is_masked = True  # type: ignore[attr-defined]
         response["Content-Disposition"] = f'attachment; filename="{name}"'
         response["Accept-Ranges"] = "bytes"
         if span:

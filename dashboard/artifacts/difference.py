@@ -84,8 +84,8 @@ def _load_text(artifact: Artifact) -> ComparedArtifact:
         with open_content(artifact) as content:
             if not content.encoding.name:
                 return ComparedArtifact(artifact=artifact, size=content.size, problem="It is not text.")
-            content.stream.seek(0)
-            data = content.stream.read(COMPARED_BYTES)
+            content.stored.seek(0)
+            data = content.stored.read(COMPARED_BYTES)
             if len(data) < content.size:
                 data = data[: data.rfind(b"\n") + 1] or data
             text = decode(data, content.encoding.name)

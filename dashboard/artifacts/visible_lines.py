@@ -110,8 +110,8 @@ def _find_in_field(artifact: Artifact, evidence: CallEvidence, content: Content)
         return None
     if cut.is_whole:
         return VisibleLines(cut=cut)
-    content.stream.seek(0)
-    text = content.stream.read().decode("utf-8", "surrogatepass")
+    content.stored.seek(0)
+    text = content.stored.read().decode("utf-8", "surrogatepass")
     partial = find_partial_line(text, shown_spans(receipt, artifact.pointer), cut)
     if partial is None:
         return VisibleLines(cut=cut)
@@ -153,12 +153,12 @@ def _read_ends(content: Content, ends: int) -> tuple[str, str]:
     A byte order mark is left out, because no agent prints it.
     """
     encoding = content.index.encoding
-    content.stream.seek(0)
+    content.stored.seek(0)
     if content.size <= 2 * ends:
-        return decode(content.stream.read(), encoding).removeprefix(BYTE_ORDER_MARK), ""
-    head = decode(content.stream.read(ends), encoding).removeprefix(BYTE_ORDER_MARK)
-    content.stream.seek(content.size - ends)
-    tail = content.stream.read(ends)
+        return decode(content.stored.read(), encoding).removeprefix(BYTE_ORDER_MARK), ""
+    head = decode(content.stored.read(ends), encoding).removeprefix(BYTE_ORDER_MARK)
+    content.stored.seek(content.size - ends)
+    tail = content.stored.read(ends)
     first_line = next_end(tail, 0, encoding) + (2 if encoding in WIDE else 1)
     return head, decode(tail[first_line:], encoding) if first_line > 1 else ""
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from dashboard.models import Observation, load_slices
 from dashboard.models.sources import SLICE_FIELDS
+from dashboard.text.masks import mask_value
 from dashboard.text.text_markup import printable
 
 HEAD_BYTES = 600
@@ -56,13 +57,14 @@ def label_arguments(head: bytes) -> str:
     text = head.decode("utf-8", "replace")
     members = _TEXT.findall(text)
     values = dict(reversed(members))  # of two members with one name, the first
-    escaped = next((values[name] for name in NAMES if name in values), members[0][1] if members else "")
+    chosen = next((name for name in NAMES if name in values), members[0][0] if members else "")
+    escaped = values.get(chosen, "")
     if not escaped:
         return ""
     try:
         label = _DECODE(f'"{_HALF_ESCAPE.sub("", escaped)}"') if "\\" in escaped else escaped
     except json.JSONDecodeError:
         return ""
-    line = " ".join(label.split())
+    line = mask_value(chosen, " ".join(label.split()))
     is_whole = len(line) <= MAX_CHARACTERS and not text.endswith(escaped)
     return printable(line if is_whole else f"{line[: MAX_CHARACTERS - 1]}…")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from itertools import accumulate, chain, islice, zip_longest
 from typing import Literal, NamedTuple, TypeAlias
 
 from django.utils.safestring import SafeString, mark_safe
 
 from dashboard.text.diff import DiffBlock, Difference, DiffPiece, diff_words, pair_lines
+from dashboard.text.masks import mask_text
 from dashboard.text.text_markup import escape
 
 CONTEXT_LINES = 3  # equal lines before and after a change
@@ -138,17 +139,33 @@ def _pairs(difference: Difference, block: DiffBlock, most: int) -> list[tuple[in
     ]
 
 
+def _mask_lines(lines: list[str]) -> list[str]:
+    """The lines as they may be shown; a secret may run over several."""
+    text = "".join(lines)
+    masked = mask_text(text)
+    if masked is text:
+        return lines
+    ends = list(accumulate(map(len, lines)))
+    return [masked[end - len(line) : end] for line, end in zip(lines, ends, strict=True)]
+
+
 class _RowRenderer:
     def __init__(self, difference: Difference, *, spaces: bool) -> None:
         self._left, self._right = difference.left, difference.right
         self._spaces = spaces
+        # The difference is that of the stored lines; shown are the masked ones, which are as long.
+        self._shown_left, self._shown_right = _mask_lines(difference.left), _mask_lines(difference.right)
 
     def row(self, plan: _RowPlan) -> DiffRow:
         if plan.kind == "gap":
             return DiffRow(kind="gap", count=plan.hidden)
         if plan.kind == "same" and plan.left is not None and plan.right is not None:
             pieces = [DiffPiece(self._left[plan.left], is_changed=False)]
-            return DiffRow(kind="same", left=self._line(plan.left, pieces), right=self._line(plan.right, pieces))
+            return DiffRow(
+                kind="same",
+                left=self._line(self._shown_left, plan.left, pieces),
+                right=self._line(self._shown_right, plan.right, pieces),
+            )
         left, right = self._changed_lines(plan.left, plan.right)
         return DiffRow(
             kind=plan.kind, left=left if plan.shows_left else None, right=right if plan.shows_right else None
@@ -157,20 +174,24 @@ class _RowRenderer:
     def _changed_lines(self, left: int | None, right: int | None) -> tuple[DiffLine | None, DiffLine | None]:
         if left is not None and right is not None:
             before, after = diff_words(self._left[left], self._right[right])
-            return self._line(left, before), self._line(right, after)
+            return self._line(self._shown_left, left, before), self._line(self._shown_right, right, after)
         return (
-            None if left is None else self._line(left, [DiffPiece(self._left[left], is_changed=False)]),
-            None if right is None else self._line(right, [DiffPiece(self._right[right], is_changed=False)]),
+            None if left is None else self._whole_line(self._left, self._shown_left, left),
+            None if right is None else self._whole_line(self._right, self._shown_right, right),
         )
 
-    def _line(self, index: int, pieces: list[DiffPiece]) -> DiffLine:
+    def _whole_line(self, lines: list[str], shown: list[str], index: int) -> DiffLine:
+        return self._line(shown, index, [DiffPiece(lines[index], is_changed=False)])
+
+    def _line(self, shown: list[str], index: int, pieces: list[DiffPiece]) -> DiffLine:
+        """`shown` are the lines of the side, masked; the pieces are of the stored line."""
         html: list[str] = []
-        room = LONGEST_LINE
+        line, at = shown[index], 0
         for piece in pieces:
-            text = piece.text[: max(0, room)]
-            room -= len(piece.text)
+            text = line[at : min(at + len(piece.text), LONGEST_LINE)]
+            at += len(piece.text)
             draws_spaces = self._spaces or (piece.is_changed and text.isspace())
             # The row is the line: its newline is drawn where it matters, and never breaks the row.
             body = escape(text if draws_spaces else text.removesuffix("\n"), spaces=draws_spaces).replace("↵\n", "↵")
             html.append(f'<mark class="word">{body}</mark>' if piece.is_changed and text else body)
-        return DiffLine(number=index + 1, html=mark_safe("".join(html)), left_out=max(0, -room))
+        return DiffLine(number=index + 1, html=mark_safe("".join(html)), left_out=max(0, at - LONGEST_LINE))

@@ -22,6 +22,7 @@ import msgspec
 from django.utils.safestring import SafeString, mark_safe
 from pygments.token import STANDARD_TYPES, Keyword, Name, Number, Punctuation, String
 
+from dashboard.text.masks import mask_around
 from dashboard.text.text_markup import MAX_MARKUP, TextChunk, chunk_end, escape, escape_attribute
 from envelopes.text.pointer import join
 from envelopes.text.preview import split_lines
@@ -98,6 +99,7 @@ class _LineMarkup(NamedTuple):
 def first_chunk(text: str, limit: int, attribute: str) -> TextChunk:
     """The first characters with folds; `attribute` is the one that carries a value's pointer."""
     writer = _LineWriter(attribute)
+    text = mask_around(text, 0, limit)
     end, room = 0, MAX_MARKUP
     for line in split_lines(text[: chunk_end(text, 0, limit)]):
         end += len(line)
@@ -208,6 +210,7 @@ def _escape_markup(match: re.Match[str]) -> str:
 def later_chunk(text: str, start: int, limit: int) -> TextChunk:
     """Characters from `start`, coloured. Reading begins at the line's own start, where no string is open."""
     pieces: list[str] = []
+    text = mask_around(text, start, start + limit)
     end, room = start, 2 * MAX_MARKUP
     for match in _TOKEN.finditer(text, text.rfind("\n", 0, start) + 1, chunk_end(text, start, limit)):
         if match.end() <= start:

@@ -14,6 +14,7 @@ import msgspec
 from django.utils.safestring import SafeString
 
 from dashboard.text.formatting import format_size
+from dashboard.text.masks import CONTEXT, mask_text, mask_value
 from dashboard.text.text_markup import escape
 from envelopes.halves import parse_parts
 from envelopes.schema.receipt import ImagePart, OtherPart
@@ -114,7 +115,11 @@ def preview_texts(parts: Iterable[LabelledText], *, limit: int) -> tuple[Preview
             left_out, characters = left_out + 1, characters + len(text)
             continue
         label = label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…"
-        texts.append(PreviewText(label, escape(text[:limit]), min(limit, len(text)), len(text)))
+        texts.append(
+            PreviewText(
+                label, escape(mask_value(label, text[: limit + CONTEXT])[:limit]), min(limit, len(text)), len(text)
+            )
+        )
         limit = max(0, limit - len(text) - len(label))
     if left_out:
         texts.append(PreviewText(f"and {left_out:,} more", escape(""), 0, max(1, characters)))
@@ -131,7 +136,7 @@ def _preview_head(data: bytes, limit: int) -> PreviewText:
             break
         except json.JSONDecodeError:  # the head ends within an escape
             continue
-    return PreviewText(label, escape(text[:limit]), min(limit, len(text)), None)
+    return PreviewText(label, escape(mask_text(text)[:limit]), min(limit, len(text)), None)
 
 
 def _parse_or_decode(data: bytes) -> JsonValue:

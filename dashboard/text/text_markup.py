@@ -23,6 +23,8 @@ from functools import lru_cache
 
 from django.utils.safestring import SafeString, mark_safe
 
+from dashboard.text.masks import mask_around
+
 _BIDI = {
     0x061C: "ALM",
     0x200E: "LRM",
@@ -193,4 +195,5 @@ def chunk_end(text: str, start: int, limit: int, *, spaces: bool = False) -> int
 
 def text_chunk(text: str, start: int, limit: int) -> TextChunk:
     end = chunk_end(text, start, limit)
+    text = mask_around(text, start, end)
     return TextChunk(html=escape(text[start:end]), start=start, end=end, total=len(text))

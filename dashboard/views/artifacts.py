@@ -24,6 +24,7 @@ from dashboard.artifacts.location import LARGEST
 from dashboard.artifacts.search import CONTEXT_BYTES, find_hit_address, load_search_slice, parse_search
 from dashboard.models import Artifact
 from dashboard.text.images import read_image_header
+from dashboard.text.masks import MaskedStream, mask_stream
 from dashboard.text.params import Params, UnusableAddress
 from dashboard.views.calls import file_name
 from dashboard.views.site import render_page
@@ -121,7 +122,7 @@ def raw(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
     """The whole content as a file: as text where it begins like text, as bytes otherwise."""
     artifact = _load_artifact(request, pk)
     try:
-        stream = open_stream(artifact)
+        stream = mask_stream(open_stream(artifact))
     except NoContent as error:
         return _without_content(error)
     if b"\0" in stream.read(SNIFFED):
@@ -148,7 +149,8 @@ def _send(
     request: OperatorRequest, artifact: Artifact, stream: BinaryIO, content_type: str, ending: str
 ) -> HttpResponseBase:
     name, size = file_name(artifact.role, artifact.pk, ending), stream.seek(0, os.SEEK_END)
-    return download(request, stream, size=size, name=name, content_type=content_type, etag=artifact.sha256)
+    etag = f"{artifact.sha256}-masked" if artifact.sha256 and isinstance(stream, MaskedStream) else artifact.sha256
+    return download(request, stream, size=size, name=name, content_type=content_type, etag=etag)
 
 
 def _without_content(error: NoContent) -> HttpResponse:

@@ -1,0 +1,135 @@
+"""Masks a whole response; of a page of HTML its text as a reader sees it, and the attributes that repeat recorded text.
+
+The rules look at the visible text, in which a key and its value stand beside each other whatever elements they are in.
+Masks that were drawn earlier, in a window of a longer text, become elements that name their rule here, too.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import cast
+from urllib.parse import quote, unquote
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
+
+from dashboard.text.masks import DIGEST_LENGTH, Masks
+
+MASK_NOTE = "<!-- masks -->"  # in base.html
+_INLINE = "span|i|b|mark|bdi|code|em|strong|a|kbd|small|wbr"
+_MARK = r'<i class="mark"[^>]*>[^<]*</i>'
+_ESCAPE_MARK = '<i class="mark" data-code="27">'
+_TOKEN = re.compile(
+    rf"(?P<mark>{_MARK})|(?P<inline></?(?:{_INLINE})(?=[\s>])[^>]*>)|(?P<tag><[^>]*>)|&[a-z#0-9]{{1,8}};"
+)
+_MARKS = re.compile(_MARK)
+_INLINE_TAGS = re.compile(rf"</?(?:{_INLINE})(?=[\s>])[^>]*>")
+_TAGS = re.compile(r"<[^>]*>")
+_ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#x27;": "'", "&#39;": "'", "&amp;": "&"}
+_ATTRIBUTE = re.compile(
+    r'(?<= )(?:title|aria-label|value|alt|placeholder|content|(?P<href>href)|data-text)="(?P<value>[^"]{6,})"'
+)
+_DRAWN = re.compile(
+    rf"(?P<raw><(?:title|textarea|option)[\s>][^<]*)|<[^>]*>|\*(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\*+"
+)
+
+
+def mask_response(request: HttpRequest, response: HttpResponseBase, masks: Masks) -> None:
+    """Replaces the content where it has a secret; pictures have no text. An artifact is masked where it is opened."""
+    if isinstance(response, StreamingHttpResponse) and not getattr(response, "is_masked", False):
+        pieces = cast(Iterable[bytes], response.streaming_content)  # each is a line, or several
+        response.streaming_content = (masks.mask(piece.decode("latin-1")).encode("latin-1") for piece in pieces)
+    if not isinstance(response, HttpResponse):
+        return
+    kind = response.headers.get("Content-Type", "").partition(";")[0]
+    if kind.startswith("image/") or not response.content:
+        return
+    if kind == "text/html":
+        page = response.content.decode()
+        masked = mask_page(page, masks)
+        if masks.places and MASK_NOTE in masked:
+            note = render_to_string("masks/_note.html", {"places": sorted(masks.places.items())}, request)
+            masked = masked.replace(MASK_NOTE, note, 1)
+        if masked is not page:
+            response.content = masked.encode()
+    else:  # one character a byte: whatever the encoding, no other byte changes
+        text = response.content.decode("latin-1")
+        masked = masks.mask(text)
+        if masked is not text:
+            response.content = masked.encode("latin-1")
+
+
+def mask_page(page: str, masks: Masks) -> str:
+    text = _visible_text(page)
+    spans = masks.rules.find(text)
+    if spans:
+        page = _replace_text(page, masks.apply(text, spans))
+    page = _mask_attributes(page, masks)
+    return _name_rules(page, masks) if masks.titles else page
+
+
+def _visible_text(page: str) -> str:
+    """No tags, a line end for each that is not inline, and nothing in place of a mark but that of an escape."""
+    if '<i class="mark"' in page:
+        page = _MARKS.sub(lambda match: "\x1b" if match[0].startswith(_ESCAPE_MARK) else "", page)
+    text = _TAGS.sub("\n", _INLINE_TAGS.sub("", page))
+    for entity, character in _ENTITIES.items():
+        text = text.replace(entity, character)
+    return text
+
+
+def _replace_text(page: str, masked: str) -> str:
+    """The page with the characters of `masked`, its visible text, which is as long as it was."""
+    pieces: list[str] = []
+    offset = position = 0
+    for token in _TOKEN.finditer(page):
+        size = token.start() - offset
+        pieces.append(masked[position : position + size])
+        position, offset, markup = position + size, token.end(), token[0]
+        if token["tag"] or markup.startswith(_ESCAPE_MARK):
+            position += 1
+        elif markup in _ENTITIES:
+            character = masked[position]
+            markup = markup if character == _ENTITIES[markup] else html.escape(character)
+            position += 1
+        elif not token["mark"] and not token["inline"]:  # an entity that is not read as one character
+            markup = masked[position : position + len(markup)]
+            position += len(markup)
+        pieces.append(markup)
+    return "".join([*pieces, page[offset:]])
+
+
+def _mask_attributes(page: str, masks: Masks) -> str:
+    """All values are searched as one text, a line each."""
+    attributes = list(_ATTRIBUTE.finditer(page))
+    values = [html.unescape(unquote(match["value"]) if match["href"] else match["value"]) for match in attributes]
+    values = [value.replace("\n", " ") for value in values]
+    spans = masks.rules.find("\n".join(values))
+    if not spans:
+        return page
+    starts = [0]
+    for value in values:
+        starts.append(starts[-1] + len(value) + 1)
+    pieces: list[str] = []
+    offset = 0
+    for index in sorted({bisect_right(starts, span.start) - 1 for span in spans}):
+        match = attributes[index]
+        masked = masks.mask(values[index])
+        masked = quote(masked, safe="/?=&#:%") if match["href"] else html.escape(masked)
+        pieces += [page[offset : match.start("value")], masked]
+        offset = match.end("value")
+    return "".join([*pieces, page[offset:]])
+
+
+def _name_rules(page: str, masks: Masks) -> str:
+    """Each mask of this request as an element; the titles contain names of rules and digests alone."""
+
+    def name_rule(match: re.Match[str]) -> str:
+        title = masks.titles.get(match["digest"] or "")
+        return match[0] if title is None else f'<span class="masked" title="{html.escape(title)}">{match[0]}</span>'
+
+    return _DRAWN.sub(name_rule, page)

@@ -1,0 +1,412 @@
+"""Finds what a page must not show, by named rules; `dashboard.text.masks` masks it.
+
+    RuleSet(rules).find(text)    the spans to mask, each with the name of its rule
+
+Secrets are also found where colour codes or invisible letters run through them, or JSON escapes: the rules look at a
+text without these, and the spans are mapped back. A rule begins at a word that `str.find` looks for, and every
+repetition is bounded, so the time grows with the length of the text alone.
+
+`detect-secrets` is not used: it looks at single lines, returns values instead of positions, does not see through
+escapes, and needs a second for a megabyte that this module reads in milliseconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+import re2
+
+LONGEST_VALUE = 4_000  # characters of one value; behind them nothing is masked unless another rule applies
+
+
+class MaskSpan(NamedTuple):
+    """Characters [start, end) of a text, and the name of the rule that masks them."""
+
+    start: int
+    end: int
+    rule: str
+
+
+class KeyRule(msgspec.Struct, frozen=True):
+    """Masks the value of a key whose name contains a match of `words`, an expression for lower case."""
+
+    name: str
+    title: str
+    words: str
+    masks_numbers: bool = False
+    to_line_end: bool = False  # of a header, such as Cookie
+
+
+class ShapeRule(msgspec.Struct, frozen=True):
+    """Masks the group `secret` of `pattern`, or all of it; each match begins with one of `pieces` (an expression).
+
+    `is_valid` decides about a match.
+    """
+
+    name: str
+    title: str
+    pieces: str
+    pattern: str
+    is_valid: Callable[[str], bool] | None = None
+
+
+class PatternRule(msgspec.Struct, frozen=True):
+    """Masks the matches of an expression of RE2, which cannot backtrack: the rules that a project writes itself."""
+
+    name: str
+    title: str
+    pattern: str
+
+
+MaskingRule = KeyRule | ShapeRule | PatternRule
+
+
+def passes_luhn(number: str) -> bool:
+    digits = [int(digit) for digit in reversed(number) if digit.isdigit()]
+    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[1::2]]
+    return len(set(digits)) > 1 and (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+def _is_basic(value: str) -> bool:
+    """True for the base64 form of `user:password`."""
+    try:
+        return b":" in base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _has_digit(value: str) -> bool:
+    return len(value) > 20 or any(character.isdigit() for character in value)
+
+
+RULES: tuple[MaskingRule, ...] = (
+    KeyRule(
+        "api-key",
+        "the value of an API, access, private, signing or account key",
+        "(?:api|access|secret|private|encryption|signing|account)[_-]?key",
+    ),
+    KeyRule("password", "the value of a password", "password|passwd|passphrase|pwd|pass", masks_numbers=True),
+    KeyRule("secret", "the value of a secret", "secret|credentials|credential"),
+    KeyRule("token", "the value of a token", "token"),
+    KeyRule("authorization", "an authorization header", "authorization|auth"),
+    KeyRule("cookie", "a cookie", "cookies|cookie", to_line_end=True),
+    ShapeRule(
+        "private-key",
+        "a private key",
+        "-----BEGIN",
+        r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?P<secret>[^-]{16,8000}(?:-{1,4}[^-]{1,8000}){0,9})",
+    ),
+    ShapeRule(
+        "aws-key",
+        "an AWS access key",
+        "A(?:KIA|SIA|ROA|IDA)[A-Z0-9]",
+        r"A(?:KIA|SIA|ROA|IDA)[A-Z0-9]{12,20}(?![a-z0-9])",
+    ),
+    ShapeRule("github-token", "a GitHub token", "gh[opusr]_|github_pat_", r"(?:gh[opusr]|github_pat)_\w{16,255}"),
+    ShapeRule("gitlab-token", "a GitLab token", "gl(?:pat|dt|rt)-", r"gl(?:pat|dt|rt)-[\w-]{16,255}"),
+    ShapeRule("slack-token", "a Slack token", "xox[a-z]-|xapp-", r"(?:xox[a-z]|xapp)-[\w-]{10,255}"),
+    ShapeRule(
+        "slack-webhook",
+        "a Slack webhook",
+        r"hooks\.slack\.com/",
+        r"hooks\.slack\.com/(?:services|workflows)/(?P<secret>[\w/-]{16,255})",
+    ),
+    ShapeRule("openai-key", "an OpenAI or Anthropic key", "sk-", r"sk-[\w-]{16,255}", _has_digit),
+    ShapeRule("google-key", "a Google key", "AIza", r"AIza[\w-]{30,60}"),
+    ShapeRule("google-token", "a Google token", r"ya29\.|GOCSPX-", r"(?:ya29\.|GOCSPX-)[\w.-]{16,1000}"),
+    ShapeRule(
+        "stripe-key",
+        "a Stripe key",
+        "[sr]k_(?:live|test)_|whsec_",
+        r"(?:[sr]k_(?:live|test)|whsec)_\w{16,255}",
+    ),
+    ShapeRule("sendgrid-key", "a SendGrid key", r"SG\.", r"SG\.[\w-]{16,64}\.[\w-]{16,64}"),
+    ShapeRule("npm-token", "an npm token", "npm_", r"npm_[A-Za-z0-9]{30,40}"),
+    ShapeRule("pypi-token", "a PyPI token", "pypi-AgE", r"pypi-AgE[\w-]{16,500}"),
+    ShapeRule("huggingface-token", "a Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,40}"),
+    ShapeRule("digitalocean-token", "a DigitalOcean token", "do[opr]_v1_", r"do[opr]_v1_[a-f0-9]{40,64}"),
+    ShapeRule("twilio-key", "a Twilio key", "SK[0-9a-f]", r"SK[0-9a-f]{32}(?![0-9A-Za-z])"),
+    ShapeRule(
+        "jwt",
+        "a JSON web token",
+        "eyJ",
+        r"eyJ[\w-]{8,4000}\.[\w-]{4,8000}(?:\.[\w-]{0,2000})?",
+    ),
+    ShapeRule(
+        "bearer",
+        "a Bearer header",
+        "[Bb](?:earer|EARER) ",
+        r"\w{6} +(?P<secret>[A-Za-z0-9._~+/-]{8,4000}={0,2})",
+        _has_digit,
+    ),
+    ShapeRule(
+        "basic",
+        "a Basic header",
+        "[Bb](?:asic|ASIC) ",
+        r"\w{5} +(?P<secret>[A-Za-z0-9+/]{6,400}={0,2})",
+        _is_basic,
+    ),
+    ShapeRule(
+        "address-password",
+        "the password in an address",
+        "://",
+        r"://[^\s/:@'\"<>{}$\\]{0,64}:(?P<secret>[^\s/@'\"<>{}$\\*][^\s/@'\"<>\\]{0,127})@",
+    ),
+    ShapeRule(  # at most one separator between groups
+        "card",
+        "a card number that passes the Luhn check",
+        "[3-6][0-9]{3}[ -]?[0-9]{4}",
+        r"(?:(?<![\w.-])|(?<=\\[nrtbf]))\d{4}([ -]?)(?:\d{4}\1\d{4}\1\d{1,4}|\d{6}\1\d{4,5})(?![\w-])",
+        passes_luhn,
+    ),
+)
+
+# What runs through a text without being of it: colour codes (also written as escapes), escaped letters and slashes,
+# NUL (of UTF-16), and letters without a shape.
+COLOUR_CODE = r"\x1b\[[0-9;:?]{0,40}[A-Za-z]"
+_NOISE = re.compile(
+    rf"{COLOUR_CODE}|\u241b\[[0-9;:?]{{0,40}}[A-Za-z]|\\{{1,8}}(?:u001[bB]|x1[bB]|033|e)\[[0-9;:?]{{0,40}}[A-Za-z]"
+    r"|\\{1,8}u00(?P<code>[2-7][0-9a-fA-F])|\\{1,8}(?P<slash>/)|[\0\u00ad\u200b-\u200f\u2060\ufeff]"
+)
+_ESCAPE_SIGNS = ("\\u00", "\\x1", "\\033", "\\e[", "\\/")
+_INVISIBLE_SIGNS = "\u241b\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+
+
+def _has_noise(text: str) -> bool:
+    """Looking for single characters first is ten times faster than for the signs themselves."""
+    if "\x1b" in text or "\0" in text or ("\\" in text and any(sign in text for sign in _ESCAPE_SIGNS)):
+        return True
+    return not text.isascii() and any(sign in text for sign in _INVISIBLE_SIGNS)
+
+
+class _Unit(NamedTuple):
+    """Characters of the clean text from `clean` on are those of the original from `start` on; an escape is one."""
+
+    clean: int
+    start: int
+    escape_end: int = 0
+
+
+class CleanText:
+    """The text without noise, and the way back to the positions of the original."""
+
+    def __init__(self, text: str) -> None:
+        self._units: list[_Unit] = []
+        pieces: list[str] = []
+        size = offset = 0
+        for match in _NOISE.finditer(text):
+            if match.start() > offset:
+                self._units.append(_Unit(size, offset))
+                pieces.append(text[offset : match.start()])
+                size += match.start() - offset
+            character = chr(int(match["code"], 16)) if match["code"] else match["slash"] or ""
+            if character:
+                self._units.append(_Unit(size, match.start(), match.end()))
+                pieces.append(character)
+                size += 1
+            offset = match.end()
+        self._units.append(_Unit(size, offset))
+        self._starts = [unit.clean for unit in self._units]
+        self.text = "".join([*pieces, text[offset:]])
+
+    def original(self, span: MaskSpan) -> MaskSpan:
+        first, last = self._unit(span.start), self._unit(span.end - 1)
+        start = first.start if first.escape_end else first.start + span.start - first.clean
+        return MaskSpan(start, last.escape_end or last.start + span.end - last.clean, span.rule)
+
+    def _unit(self, position: int) -> _Unit:
+        return self._units[bisect_right(self._starts, position) - 1]
+
+
+class RuleSet:
+    """The rules that apply, behind a gate: one pass of RE2 finds every place where a rule may begin."""
+
+    def __init__(self, rules: Sequence[MaskingRule] = RULES) -> None:
+        self.rules = tuple(rules)
+        keys = [rule for rule in self.rules if isinstance(rule, KeyRule)]
+        shapes = [rule for rule in self.rules if isinstance(rule, ShapeRule)]
+        self._keys = [(rule, re.compile(rule.words)) for rule in keys]
+        self._shapes = [(rule, re.compile(rule.pieces), re.compile(rule.pattern)) for rule in shapes]
+        self._own = [(rule, _compile(rule.pattern)) for rule in self.rules if isinstance(rule, PatternRule)]
+        pieces = [f"(?i:{'|'.join(rule.words for rule in keys)})"] if keys else []
+        pieces += [rule.pieces for rule in shapes]
+        self._gate = _compile("|".join(pieces)) if pieces else None
+        self._rules_by_piece = lru_cache(1_000)(self._rules_for)
+
+    def find(self, text: str) -> list[MaskSpan]:
+        """The spans in order; those that overlap are one, under the rule that begins first."""
+        if _has_noise(text):
+            clean = CleanText(text)
+            return [clean.original(span) for span in self._find(clean.text)]
+        return self._find(text)
+
+    def secret_name(self, name: str) -> str:
+        """The rule that masks the whole value under the key `name`; empty when none does."""
+        lower = name.lower()
+        for rule, words in self._keys:
+            for match in words.finditer(lower):
+                if _ends_name(name[match.end() - 1 : match.end()], name[match.end() :]):
+                    return rule.name
+        return ""
+
+    def _find(self, text: str) -> list[MaskSpan]:
+        data = text.encode("latin-1", "replace")  # one byte a character, so that positions are the same
+        spans: list[MaskSpan] = []
+        for rule, pattern in self._own:
+            spans += [
+                MaskSpan(match.start(), match.end(), rule.name) for match in pattern.finditer(data) if match.group()
+            ]
+        reached = 0
+        for place in self._gate.finditer(data) if self._gate else ():
+            position = place.start()
+            if position < reached:  # inside of what is masked already
+                continue
+            key, shape = self._rules_by_piece(place.group())
+            span = _find_value(text, position, place.end(), key) if key else None
+            span = _find_shape(text, position, *shape) if shape else span
+            if span:
+                spans.append(span)
+                reached = span.end
+        merged: list[MaskSpan] = []
+        for span in sorted(spans):
+            if merged and span.start < merged[-1].end:
+                merged[-1] = merged[-1]._replace(end=max(span.end, merged[-1].end))
+            else:
+                merged.append(span)
+        return merged
+
+    def _rules_for(self, piece: bytes) -> tuple[KeyRule | None, tuple[ShapeRule, re.Pattern[str]] | None]:
+        text = piece.decode("latin-1")
+        key = next((rule for rule, words in self._keys if words.fullmatch(text.lower())), None)
+        shapes = ((rule, pattern) for rule, pieces, pattern in self._shapes if pieces.fullmatch(text))
+        return key, next(shapes, None)
+
+
+def _compile(pattern: str) -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    return re2.compile(pattern.encode("latin-1", "replace"), options)
+
+
+# A letter before the place; not that of an escaped line end or tab (\\n) of a JSON string.
+_INSIDE_WORD = re.compile(r"(?:\A|[^\\])\w\Z|\\[^nrtbf\W]\Z")
+
+
+def _find_shape(text: str, position: int, rule: ShapeRule, pattern: re.Pattern[str]) -> MaskSpan | None:
+    if text[position].isalnum() and _INSIDE_WORD.search(text, max(0, position - 2), position):
+        return None
+    match = pattern.match(text, position)
+    group = "secret" if "secret" in pattern.groupindex else 0
+    if match is None or (rule.is_valid and not rule.is_valid(match[group])):
+        return None
+    return MaskSpan(match.start(group), match.end(group), rule.name)
+
+
+_SEPARATOR = re.compile(
+    r"(?P<tail>[A-Za-z0-9_-]{0,30})"
+    r"(?:(?P<close>\\{0,7}[\"'`]\]?|)[ \t]{0,8}(?P<sign>:=|=>|=|:)(?P<space>[ \t]{0,8})"
+    r"|(?P<item>\\{0,7}[\"'`],?[ \t\n]{0,40}\\{0,7}[\"']value\\{0,7}[\"'][ \t]{0,4}:[ \t]{0,8})"
+    r"|(?P<option>(?:\\{0,7}[\"'],)?[ \t\n]{1,20})|(?P<element>>))"
+)
+_QUOTED = re.compile(r"(?:[a-zA-Z]{0,2})(?P<open>\\{0,7}[\"'`])")
+_INSIDE = {
+    '"': re.compile(rf'(?:[^"\\\n]|\\.){{0,{LONGEST_VALUE}}}'),
+    "'": re.compile(rf"(?:[^'\\\n]|\\.){{0,{LONGEST_VALUE}}}"),
+    "`": re.compile(rf"[^`\n]{{0,{LONGEST_VALUE}}}"),
+}
+_BARE = re.compile(rf"[^\s\"'`<>,;&|(){{}}\[\]\\]{{3,{LONGEST_VALUE}}}")
+_LINE = re.compile(rf"[^\r\n\"'`\\<>]{{3,{LONGEST_VALUE}}}")
+_SCHEME = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey)[ \t]+", re.IGNORECASE)
+_OPTION_BEFORE = re.compile(r"(?:(?<![\w-])|(?<=\\[nrtbf]))--?[A-Za-z0-9_-]{0,40}\Z")
+# Words that are secret only as a name of their own: "auth" and "pass", DB_PASS.
+_SHORT_WORDS = ("pass", "auth")
+_SHORT_NAME_BEFORE = re.compile(r"[_\"'-]\Z")
+_NAME_ONLY = re.compile(r"[A-Za-z_][A-Za-z_:.-]*\Z")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
+_PATH = re.compile(r"[~.]{0,2}(?:/[a-z0-9_.-]+)+/?\Z|.*://")
+_REFERENCE = re.compile(r"\$|\{|<|%[({]|\*+\Z|\(|\[|\.\.\.|\u2026|#|process\.env|os\.environ")
+# The last word of a name whose value is about a secret and is none.
+_ABOUT = re.compile(
+    r"(?:.*[^a-z])?(?:counts?|types?|names?|urls?|uri|path|file|limit|budget|usage|ids?|len|length|field|policy|expires|"
+    r"expiry|ttl|size|index|class|kind|format|prefix|regex|pattern|header|env|var|required|enabled|label|placeholder|"
+    r"hint|error|status|rotation|version|manager|providers?|store|help|at|in|time|age|mode|max|min|total|position|pos|"
+    r"start|end|estimate|per|ratio|rate)\Z"
+)
+_WORDS = re.compile(
+    r"(?:true|false|null|none|nil|undefined|str|string|int|integer|number|bool|boolean|bytes|any|object|optional|"
+    r"required|const|let|var|new|await|async|return|self|this|function|lambda|default|redacted|masked|empty|yes|no|"
+    r"on|off)\Z"
+)
+
+
+def _find_value(text: str, position: int, end: int, rule: KeyRule) -> MaskSpan | None:
+    match = _SEPARATOR.match(text, end)
+    if match is None or not _ends_name(text[end - 1], match["tail"]):
+        return None
+    word = text[position:end].lower()
+    if word in _SHORT_WORDS and not _SHORT_NAME_BEFORE.search(text, max(0, position - 1), position):
+        return None
+    if match["option"] and not _OPTION_BEFORE.search(text, max(0, position - 42), position):
+        return None
+    if match["element"] and "<" not in text[max(0, position - 40) : position]:
+        return None
+    span = _value_span(text, match, rule, word)
+    return MaskSpan(*span, rule.name) if span else None
+
+
+def _ends_name(last: str, tail: str) -> bool:
+    """False where the word goes on (tokens, secretary), or the name is of something about the secret (token_count)."""
+    if tail[:1].isalpha() and tail[0].isupper() == last.isupper():
+        return False
+    words = tail if tail.isupper() else re.sub(r"([A-Z]+)", r"_\1", tail)
+    return _ABOUT.match(words.lower()) is None
+
+
+def _value_span(text: str, match: re.Match[str], rule: KeyRule, word: str) -> tuple[int, int] | None:
+    start = match.end()
+    quoted = _QUOTED.match(text, start)
+    if quoted:
+        start, opening = quoted.end(), quoted["open"]
+        inside = _INSIDE[opening].match(text, start) if len(opening) == 1 else None
+        end = inside.end() if inside else text.find(opening, start, start + LONGEST_VALUE)
+        if end < 0:
+            end = min(len(text), start + LONGEST_VALUE)
+        scheme = _SCHEME.match(text, start, end)
+        start = scheme.end() if scheme else start
+        return (start, end) if _is_quoted_secret(text[start:end], match) else None
+    scheme = _SCHEME.match(text, start)
+    start = scheme.end() if scheme else start
+    if rule.to_line_end and match["sign"] == ":":
+        line = _LINE.match(text, start)
+        return line.span() if line and "=" in line[0] else None
+    bare = _BARE.match(text, start)
+    return bare.span() if bare and _is_bare_secret(text, bare, match, rule, word) else None
+
+
+def _is_quoted_secret(value: str, match: re.Match[str]) -> bool:
+    is_text = len(value.strip()) > 0 and not _REFERENCE.match(value) and not _WORDS.match(value.lower())
+    return is_text and not (match["option"] and match["option"].isspace() and " " in value)
+
+
+def _is_bare_secret(text: str, bare: re.Match[str], match: re.Match[str], rule: KeyRule, word: str) -> bool:
+    """Without quotes most values are names, types or calls of a program: a secret has a digit, or follows `KEY=`."""
+    value, following = bare[0], text[bare.end() : bare.end() + 1]
+    if _REFERENCE.match(value) or _WORDS.match(value.lower()) or _DOTTED.match(value) or _PATH.match(value):
+        return False
+    if value.replace(".", "").isdigit():
+        return rule.masks_numbers and len(value) > 3
+    if match["close"] or (following and following in "([{"):
+        return False
+    if not _NAME_ONLY.match(value):
+        return any(character.isalnum() for character in value)
+    is_assignment = match["sign"] == "=" and not match["space"]
+    return (is_assignment or bool(match["option"])) and following not in (",", ")") and word not in value.lower()

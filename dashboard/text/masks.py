@@ -1,0 +1,202 @@
+"""The masks of one request: which rules apply, what they masked, and the texts, streams and pages with masks.
+
+`Masks` lives in a context variable from the beginning of a request to its end (`dashboard.middleware`). Windows of
+long texts are masked before they are cut (`mask_around`, `MaskedStream`), because a window may begin inside a secret.
+The response is masked once more as a whole, so that a page needs to do nothing for it and cannot forget it. Without a
+request (a command, an import) nothing is masked.
+
+A mask has as many characters as what it covers, so that offsets, segments, highlights and links, which are positions
+in the stored text, fit the masked text too. Line ends and colour codes inside a secret stay. A mask of eight characters
+and more contains a keyed digest of the secret: equal secrets have equal masks.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, BinaryIO
+
+from django.utils.crypto import salted_hmac
+
+from dashboard.text.masking import COLOUR_CODE, CleanText, MaskSpan, RuleSet
+
+CONTEXT = 8_500  # characters on each side of a window: the longest private key
+BLOCK = 64 * 1024  # bytes of a stream that are masked at once
+LENGTH_CLASSES = ((8, "up to 8"), (16, "9 to 16"), (32, "17 to 32"), (64, "33 to 64"), (256, "65 to 256"))
+DIGEST_LENGTH = 6
+SHORTEST_WITH_DIGEST = DIGEST_LENGTH + 2
+BUILT_IN = RuleSet()
+
+
+def length_class(length: int) -> str:
+    return next((label for most, label in LENGTH_CLASSES if length <= most), "more than 256")
+
+
+class Masks:
+    """`places` counts masks by the name of their rule; `titles` has a sentence about each digest."""
+
+    def __init__(self, rules: RuleSet = BUILT_IN) -> None:
+        self.rules = rules
+        self.places: Counter[str] = Counter()
+        self.titles: dict[str, str] = {}
+
+    def mask(self, text: str) -> str:
+        spans = self.rules.find(text)
+        return self.apply(text, spans) if spans else text
+
+    def apply(self, text: str, spans: list[MaskSpan]) -> str:
+        return apply_masks(text, spans, self._digest)
+
+    def _digest(self, secret: str, rule: str) -> str:
+        """Keyed with the store's own key, so that nobody can try passwords on it elsewhere."""
+        digest = salted_hmac("counterfoil.masks", secret.encode("utf-8", "surrogatepass"), algorithm="sha256")
+        name = digest.hexdigest()[:DIGEST_LENGTH]
+        self.places[rule] += 1
+        self.titles[name] = f"Masked by rule {rule}: {length_class(len(secret))} characters, equal ones have {name}"
+        return name
+
+
+_SHOWN = re.compile(rf"{COLOUR_CODE}|[\r\n\0]+")  # inside of a mask
+
+
+def apply_masks(text: str, spans: Iterable[MaskSpan], digest: Callable[[str, str], str]) -> str:
+    """`digest` gets a secret without noise and the name of its rule, and returns at least six letters and digits."""
+    pieces: list[str] = []
+    offset = 0
+    for start, end, rule in spans:
+        secret = text[start:end]
+        mask = digest(CleanText(secret).text.replace("\\n", "\n"), rule)[:DIGEST_LENGTH]
+        pieces += [text[offset:start], _draw_mask(text, start, end, mask)]
+        offset = end
+    return "".join([*pieces, text[offset:]]) if pieces else text
+
+
+def _draw_mask(text: str, start: int, end: int, mask: str) -> str:
+    """Asterisks with the digest in the first stretch that has room for it; a number of a JSON document in quotes."""
+    secret = text[start:end]
+    if secret.isdigit() and end - start > 2 and text[max(0, start - 8) : start].rstrip(" ").endswith('":'):
+        escaped = text[max(0, start - 8) : start].rstrip(" ").endswith('\\":')
+        return "*" * (end - start) if escaped else f'"{"*" * (end - start - 2)}"'
+    pieces: list[str] = []
+    offset = 0
+    for shown in [*_SHOWN.finditer(secret), None]:
+        stop = shown.start() if shown else len(secret)
+        room = stop - offset
+        if mask and room >= SHORTEST_WITH_DIGEST:
+            pieces.append(f"*{mask}".ljust(room, "*"))
+            mask = ""
+        else:
+            pieces.append("*" * room)
+        if shown:
+            pieces.append(shown[0])
+            offset = shown.end()
+    return "".join(pieces)
+
+
+_current: ContextVar[Masks | None] = ContextVar("masks", default=None)
+
+
+@contextmanager
+def masking(masks: Masks | None) -> Iterator[Masks | None]:
+    token = _current.set(masks)
+    try:
+        yield masks
+    finally:
+        _current.reset(token)
+
+
+def current_masks() -> Masks | None:
+    return _current.get()
+
+
+def mask_text(text: str) -> str:
+    """The text as it may be shown: as long as it is, masked by the rules of the request."""
+    masks = _current.get()
+    return masks.mask(text) if masks else text
+
+
+def mask_around(text: str, start: int, end: int) -> str:
+    """The text, of which [start, end) may be shown; only that and a context on each side is searched."""
+    masks = _current.get()
+    if masks is None:
+        return text
+    start, end = max(0, start - CONTEXT), end + CONTEXT
+    part = text[start:end]
+    masked = masks.mask(part)
+    return text if masked is part else f"{text[:start]}{masked}{text[end:]}"
+
+
+def mask_value(name: str, text: str) -> str:
+    """The text of an argument or a part of this name."""
+    masks = _current.get()
+    if masks is None:
+        return text
+    rule = masks.rules.secret_name(name) if name else ""
+    return masks.apply(text, [MaskSpan(0, len(text), rule)]) if rule and text else masks.mask(text)
+
+
+class MaskedStream(io.RawIOBase):
+    """A stream of the same length whose secrets are masked, byte for byte; it can be read from anywhere."""
+
+    def __init__(self, stream: BinaryIO, masks: Masks) -> None:
+        self._stream, self._masks = stream, masks
+        self._at = 0
+        self._size = stream.seek(0, io.SEEK_END)
+        self._blocks: dict[int, bytes] = {}
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        number, offset = divmod(self._at, BLOCK)
+        if self._at >= self._size:
+            return 0
+        data = self._block(number)[offset : offset + len(buffer)]
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def read(self, size: int = -1) -> bytes:
+        """Reads all bytes that are asked for; other raw streams may return fewer."""
+        remaining = size if size >= 0 else self._size - self._at
+        pieces = []
+        while remaining > 0 and (piece := super().read(min(remaining, BLOCK))):
+            pieces.append(piece)
+            remaining -= len(piece)
+        return b"".join(pieces)
+
+    def _block(self, number: int) -> bytes:
+        if number not in self._blocks:
+            while len(self._blocks) >= 4:
+                del self._blocks[next(iter(self._blocks))]
+            start = number * BLOCK
+            begin = max(0, start - CONTEXT)
+            self._stream.seek(begin)
+            text = self._stream.read(start - begin + BLOCK + CONTEXT).decode("latin-1")
+            masked = self._masks.mask(text)[start - begin : start - begin + BLOCK]
+            self._blocks[number] = masked.encode("latin-1")
+        return self._blocks[number]
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def mask_stream(stream: BinaryIO) -> BinaryIO:
+    masks = _current.get()
+    return stream if masks is None else MaskedStream(stream, masks)  # type: ignore[return-value]
