@@ -175,6 +175,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     navigation = load_navigation(project, call, query)
     receipt_run = evidence.receipts[0].run_id if evidence.receipts else navigation.run.pk
     rewrite = load_rewrite(evidence, events, receipt_run, has_more=len(events) > MAX_EVENTS)
+    is_rewritten = rewrite is not None and rewrite.state == "rewritten"  # no cut, but another text
     return CallPage(
         call=call,
         run=call.run,
@@ -197,7 +198,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         variants=load_variant_keys(project, evidence, query),
         drifted=tuple(receipt for receipt in sent if receipt.drift),
         lint=lint,
-        cuts=build_cut_bars(evidence.halves, artifacts, got=fidelity.got),
+        cuts=() if is_rewritten else build_cut_bars(evidence.halves, artifacts, got=fidelity.got),
         receipt_row=evidence.receipt,
         other_run=None if receipt_run == navigation.run.pk else project.runs.filter(pk=receipt_run).first(),
         receipts=_receipt_options(evidence),
@@ -235,7 +236,7 @@ def _badges(evidence: CallEvidence, rewrite: HookRewrite | None) -> Iterator[Cal
         yield CallBadge(text=rewrite.badge, tone="warn")
     if call.is_waiting:
         yield CallBadge(text="waited for a person", tone="wait")
-    if rewrite is None or rewrite.state != "rewritten":  # no cut, but another text
+    if rewrite is None or rewrite.state != "rewritten":
         yield from _cut_badges(evidence)
     if halves_disagree(call):
         yield CallBadge(text="error flag wrong", tone="warn")
