@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from threading import BoundedSemaphore
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -34,6 +35,7 @@ LOG_SECRETS = (
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160))}
 
 
+HEALTH = "/healthz"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 View = TypeVar("View", bound=Callable[..., object])
 
@@ -101,6 +103,38 @@ class HeadersMiddleware:
         if not request.path.startswith("/static/"):
             response.headers.setdefault("Cache-Control", "private, no-store")
         return response
+
+
+class TurnsMiddleware:
+    """Works on ANSWERS_AT_ONCE pages at a time in this process; the next ones wait, and those beyond them get 503.
+
+    The server has more threads than that, so some are free for `/healthz`, forms and files, however much the pages
+    cost. A form does not wait: a slow client would keep its turn while it sends.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+        self._turns = BoundedSemaphore(settings.ANSWERS_AT_ONCE)
+        self._places = BoundedSemaphore(settings.ANSWERS_AT_ONCE + settings.ANSWERS_WAITING)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.method not in SAFE_METHODS or request.path == HEALTH:
+            return self.get_response(request)
+        if not self._places.acquire(blocking=False):
+            return _busy()
+        try:
+            if not self._turns.acquire(timeout=settings.ANSWER_WAIT_SECONDS):
+                return _busy()
+            try:
+                return self.get_response(request)
+            finally:
+                self._turns.release()
+        finally:
+            self._places.release()
+
+
+def _busy() -> HttpResponse:
+    return render_error(503, "Busy", "Many requests are being answered. Try again in a moment.", retry_after=2)
 
 
 class TimeBudgetMiddleware:

@@ -11,7 +11,7 @@ from gunicorn.glogging import Logger
 
 from dashboard.middleware import OneLineFormatter
 
-THREADS = 8
+THREADS = 16  # more than pages take (settings.ANSWERS_AT_ONCE and ANSWERS_WAITING): the others are for all else
 LOCK_SECONDS = 5.0  # that a page waits while another process writes to the embedded database
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -13,10 +14,12 @@ from uuid import UUID
 
 import pytest
 from django.db import OperationalError, connection
-from django.test import Client, override_settings
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, RequestFactory, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver
+from pytest_django import Settings
 
-from dashboard.middleware import OneLineFormatter
+from dashboard.middleware import OneLineFormatter, TurnsMiddleware
 from tests.cases import each
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_call, create_problem, create_project, create_run, create_user
@@ -288,3 +291,34 @@ def test_a_command_on_a_store_without_tables_names_the_command_that_makes_them(t
         "CommandError: no such table: auth_user",
         "The store has pending migrations. Run: python manage.py migrate",
     ]
+
+
+def test_pages_wait_for_their_turn_and_health_and_forms_do_not(settings: Settings, rf: RequestFactory) -> None:
+    """Twenty requests of a second each took all threads, so that nobody else was answered."""
+    settings.ANSWERS_AT_ONCE, settings.ANSWERS_WAITING, settings.ANSWER_WAIT_SECONDS = 1, 1, 60.0
+    begun, end = threading.Semaphore(0), threading.Event()
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.GET.get("slow"):
+            begun.release()
+            assert end.wait(60)
+        return HttpResponse("answered")
+
+    middleware, statuses = TurnsMiddleware(answer), list[int]()
+    slow = [
+        threading.Thread(target=lambda: statuses.append(middleware(rf.get("/runs/?slow=1")).status_code)) for _ in "12"
+    ]
+    slow[0].start()
+    assert begun.acquire(timeout=60), "it works on the first one"
+    slow[1].start()
+    settings.ANSWER_WAIT_SECONDS = 0.0  # the second one waits in any case, or it is answered as the third one is
+    third = middleware(rf.get("/runs/"))
+    assert (third.status_code, third["Retry-After"]) == (503, "2")
+    assert "Many requests are being answered" in parse_page(third).text
+    assert middleware(rf.get("/healthz")).content == b"answered"
+    assert middleware(rf.post("/runs/views/")).content == b"answered"
+    end.set()
+    for thread in slow:
+        thread.join(60)
+    assert 200 in statuses
+    assert middleware(rf.get("/runs/")).content == b"answered"
