@@ -26,19 +26,14 @@ sys.argv = sys.argv[1:]
 from dashboard.__main__ import main
 main()
 """
-DIGESTED = {
-    "dashboard_observation": "id, sha256, surface, fidelity, selected, start, own_data",
-    "dashboard_receipt": "id, seq, characters, tokens, superseded_reason",
-    "dashboard_call": "id, tool, status, outcome, summary, output_lines, seen_lines, is_cut, tokens, derivation",
-    "dashboard_runcall": "run_id, call_id, ordinal, inherited",
-    "dashboard_message": "id, role, line, start, own_data",
-    "dashboard_event": "id, kind, line, start, own_data",
-    "dashboard_canonicalprojection": "call_id, mapping, policy, packed",
-    "dashboard_sourceframe": 'source_id, "offset", size',
-    "dashboard_run": "id, title, call_count, failed_count, cut_count, token_count, strip",
-    "dashboard_runfacet": "run_id, kind, value, count",
-    "dashboard_source": 'path, "offset", accepted, rejected, blank',
-}
+TABLES = (
+    *("source", "sourceframe", "run", "source_runs", "runcall", "runfacet", "call", "observation", "receipt"),
+    *("receiptsupersession", "receiptfingerprint", "canonicalprojection", "artifact", "message", "event"),
+    *("requestusage", "problem"),
+)
+# The moment of the import, and how often a row was written; of a run that recorded no time also what it is sorted by.
+UNEQUAL = {"created_at", "sort_at", "revision", "evidence_version", "inode"}
+NUMBERED = {"source_runs", "sourceframe", "runcall", "runfacet", "problem"}  # by the database, as rows come
 
 
 def environment(store: Path) -> dict[str, str]:
@@ -95,8 +90,12 @@ def rows(store: Path, query: str) -> list[tuple[object, ...]]:
 def digest(store: Path) -> str:
     """Over everything that an import leaves, in an order that does not depend on when it was written."""
     total = hashlib.sha256()
-    for table, columns in DIGESTED.items():
-        for row in sorted(map(repr, rows(store, f"SELECT {columns} FROM {table}"))):
+    for table in TABLES:
+        info = rows(store, f"PRAGMA table_info(dashboard_{table})")
+        assert info, table
+        skipped = UNEQUAL | ({"id"} if table in NUMBERED else set())
+        columns = ", ".join(f'"{name}"' for _, name, *_ in info if name not in skipped)
+        for row in sorted(map(repr, rows(store, f"SELECT {columns} FROM dashboard_{table}"))):
             total.update(row.encode())
     return total.hexdigest()
 

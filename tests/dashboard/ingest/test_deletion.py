@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.conf import settings
 from django.test import Client
 
+from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Artifact,
     Call,
+    CanonicalProjection,
     Event,
     Message,
     Observation,
@@ -27,13 +30,16 @@ from dashboard.models import (
     SourceFrame,
     load_slices,
 )
+from dashboard.runs.export_run import export_run
 from tests.dashboard.factories import create_project
+from tests.dashboard.filters.test_trigram import indexed_texts
 from tests.dashboard.ingest.test_import_order import AGENT_LINES, FAMILY, FORK, PARENT_LINES
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, write
 
 pytestmark = pytest.mark.django_db
 Captured = Callable[..., AbstractContextManager[list[Callable[[], Any]]]]
 CALLS = 2_000
+OTHER = "run-8"
 
 
 def stored_files() -> list[str]:
@@ -49,6 +55,21 @@ def evidence() -> dict[Any, bytes]:
     rows = [*Observation.objects.all(), *Message.objects.all(), *Event.objects.all()]
     load_slices(rows)
     return {row.pk: row.data for row in rows}
+
+
+def stored_values() -> bytes:
+    """Every value of every row, unpacked, and the texts that are indexed."""
+    values = [value for model in apps.get_app_config("dashboard").get_models() for value in model.objects.values_list()]
+    envelopes = [projection.data for projection in CanonicalProjection.objects.select_related("observation")]
+    return repr((values, envelopes, indexed_texts())).encode()
+
+
+def exports(folder: Path, *, but: str) -> dict[tuple[str, str], bytes]:
+    """The files of the export of every run but one."""
+    for run in Run.objects.exclude(external_id=but):
+        export_run(run, folder / str(run.pk))
+    names = {str(run.pk): run.external_id for run in Run.objects.all()}
+    return {(names[path.parent.name], path.name): path.read_bytes() for path in folder.glob("*/*.json*")}
 
 
 def session_with_a_file(folder: Path, session: str, call: str, content: bytes) -> Path:
@@ -123,21 +144,31 @@ def test_importing_again_brings_back_a_run_whose_recording_still_feeds_another(
     assert set(child.facets.filter(kind="state").values_list("value", flat=True)) >= {"child"}
 
 
-@pytest.mark.parametrize("gone", ["parent", "child", "fork"])
-def test_the_evidence_of_other_runs_stays_byte_for_byte_and_no_other_bytes_do(
+@pytest.mark.parametrize("gone", [SESSION, f"{SESSION}/abc", FORK, OTHER], ids=["parent", "child", "fork", "of a file"])
+def test_the_other_runs_export_byte_for_byte_as_before_and_no_other_bytes_stay(
     gone: str, project: Project, tmp_path: Path
 ) -> None:
     write(tmp_path / SESSION / "subagents" / "agent-abc.jsonl", AGENT_LINES)
-    write(tmp_path / f"{SESSION}.jsonl", [*PARENT_LINES, asks("toolu_own"), answers("toolu_own", "only of the parent")])
+    own = [asks("toolu_own"), answers("toolu_own", "only of the parent")]
+    write(tmp_path / f"{SESSION}.jsonl", [*PARENT_LINES, *own])
     fork_lines = [asks("toolu_fork", session=FORK), answers("toolu_fork", "only of the fork", session=FORK)]
     write(tmp_path / f"{FORK}.jsonl", [*PARENT_LINES, *FAMILY[FORK], *fork_lines])
+    ids = [{"runId": run, "callId": "1", "tool": "ExecCommand"} for run in ("run-7", OTHER)]
+    write(tmp_path / "calls.jsonl", [{**keys, "args": {"cmd": f"of {keys['runId']}"}} for keys in ids])
+    results = [{**keys, "ok": True, "data": {"output": f"only of {keys['runId']}"}} for keys in ids]
+    write(tmp_path / "results.jsonl", list(results))
     import_paths(project, [tmp_path])
-    before = evidence()
-    delete_run(Run.objects.get(external_id={"parent": SESSION, "child": f"{SESSION}/abc", "fork": FORK}[gone]))
+    before, exported = evidence(), exports(tmp_path / "before", but=gone)
+    delete_run(Run.objects.get(external_id=gone))
+    derive_waiting(project)
     after = evidence()
     assert after == {key: before[key] for key in after}
-    texts = {"parent": b"only of the parent", "fork": b"only of the fork"}
-    assert {name: text in stored_bytes() for name, text in texts.items()} == {name: name != gone for name in texts}
+    texts = {SESSION: b"only of the parent", FORK: b"only of the fork", OTHER: b"only of run-8"}
+    for place in (stored_bytes(), stored_values()):
+        assert {name: text in place for name, text in texts.items()} == {name: name != gone for name in texts}
+    links = [f'"{name}":"{gone}",'.encode() for name in ("parentRunId", "childRunId")]  # to the deleted run
+    expected = {name: raw.replace(links[0], b"").replace(links[1], b"") for name, raw in exported.items()}
+    assert exports(tmp_path / "after", but=gone) == expected
     for run in list(Run.objects.order_by("pk")):
         delete_run(run)
     assert (Source.objects.count(), SourceFrame.objects.count()) == (0, 0)
