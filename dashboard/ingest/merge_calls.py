@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -120,6 +120,14 @@ def new_call(draft: CallDraft, *, project: int, namespace: str, run: UUID) -> Ca
     )
 
 
+class ResultFlags(NamedTuple):
+    """The columns that came with a result; `result` is its observation, None where the record had only these."""
+
+    result: UUID | None
+    is_own: bool
+    columns: dict[str, Any]
+
+
 class CallMerge:
     """Merges one draft into the rows of its call."""
 
@@ -135,14 +143,15 @@ class CallMerge:
                 self._observe("call", call.document, "structured", call.line, call.at, run_ids[call.run])
         if draft.call is not None:
             self._merge_call(draft.call, run_ids[draft.call.run])
-        for result in draft.results:
-            self._merge_result(result, run_ids)
+        stored_result = self._selected("result")
+        flags = [self._merge_result(result, run_ids) for result in draft.results]
         for receipt in draft.receipts:
             self._merge_receipt(receipt, run_ids[receipt.run])
         for superseded in draft.superseded:
             self._supersede(superseded, run_ids[superseded.run])
         self._settle_receipts()
         self._select_observations()
+        self._settle_flags(flags, is_other=stored_result not in (None, self._selected("result")))
         self.call.duration_ms = milliseconds_between(self.call.started_at, self.call.ended_at)
 
     def _merge_call(self, record: CallRecord, run: UUID) -> None:
@@ -158,12 +167,12 @@ class CallMerge:
         self.call.attempt = max(1, min(record.attempt, MAX_ATTEMPT))
         self.call.origin = record.origin
 
-    def _merge_result(self, record: ResultRecord, run_ids: dict[str, UUID]) -> None:
-        run = run_ids[record.run]
+    def _merge_result(self, record: ResultRecord, run_ids: dict[str, UUID]) -> ResultFlags:
+        run, result = run_ids[record.run], None
         if record.result is not None:
-            self._observe("result", record.result, record.fidelity, record.line, record.at, run)
+            result = self._observe("result", record.result, record.fidelity, record.line, record.at, run)
         elif record.error is not None:
-            self._observe("result", record.error, "structured", record.line, record.at, run)
+            result = self._observe("result", record.error, "structured", record.line, record.at, run)
         if record.document is not None:
             self._observe("timing", record.document, "structured", record.line, record.at, run)
         elif record.effects or record.extra:  # the rest of a settlement, with fields that are unknown to us
@@ -173,16 +182,28 @@ class CallMerge:
             self._observe("timing", rest, "structured", record.line, record.at, run)
         self.call.started_at = column_time(record.started_at) or self.call.started_at
         self.call.ended_at = column_time(record.ended_at) or _earlier(self.call.ended_at, record.at)
+        child = run_ids.get(record.child_run) if record.child_run else None
+        if child is not None and (run == self.call.run_id or self.call.child_run is None):
+            self.call.child_run = child
         duration = record.duration_ms if record.duration_ms is not None and record.duration_ms >= 0 else None
-        columns = {
-            "source_error": record.is_error,
-            "tool_ms": column_int(duration),
-            "child_run": run_ids.get(record.child_run) if record.child_run else None,
-        }
-        for name, value in columns.items():
-            # What another run recorded says nothing against the call's own.
-            if value is not None and (run == self.call.run_id or getattr(self.call, name) is None):
-                setattr(self.call, name, value)
+        columns = {"source_error": record.is_error, "tool_ms": column_int(duration)}
+        return ResultFlags(result.pk if result else None, run == self.call.run_id, columns)
+
+    def _settle_flags(self, flags: Sequence[ResultFlags], *, is_other: bool) -> None:
+        """Takes the flag and the duration of the selected result alone, or of a record without a result.
+
+        `is_other` says that the selected result is not the one that was selected before: its columns went with it.
+        What another run recorded says nothing against the call's own.
+        """
+        if is_other:
+            self.call.source_error = self.call.tool_ms = None
+        for flag in reversed(flags):  # the first record of equal ones decides
+            for name, value in flag.columns.items() if flag.result in (None, self._selected("result")) else ():
+                if value is not None and (flag.is_own or getattr(self.call, name) is None):
+                    setattr(self.call, name, value)
+
+    def _selected(self, surface: str) -> UUID | None:
+        return next((row.pk for row in self.rows.surface(surface) if row.selected), None)
 
     def _merge_receipt(self, record: ReceiptRecord, run: UUID) -> None:
         """The first text that a run's recording has for the call is the receipt; another one is evidence beside it."""
@@ -302,20 +323,25 @@ class CallMerge:
 
     def _select_observations(self) -> None:
         """Selects one observation of each surface, and marks the call when its sources contradict each other."""
-        for surface in ("args", "result"):
-            observations = self.rows.surface(surface)
-            best = min(observations, key=self._rank, default=None)
-            for observation in observations:
-                if observation.selected == (observation is best):
-                    continue
-                observation.selected = observation is best
-                if observation not in self.rows.new_observations + self.rows.changed_observations:
-                    self.rows.changed_observations.append(observation)
+        for surface, rest in (("args", "call"), ("result", "timing")):
+            best = min(self.rows.surface(surface), key=self._rank, default=None)
+            self._select(self.rows.surface(surface), [best])
+            others = self.rows.surface(rest)  # what else the line of the selected one has is selected with it
+            pairs = [row for row in others if best and (row.source_id, row.line) == (best.source_id, best.line)]
+            self._select(others, pairs or others)
         # A receipt that replaced an earlier one contradicts nothing, in whichever run.
         replaced = {receipt.observation_id for receipt in self.rows.receipts if receipt.seq > 1}
         receipts = [row for row in self.rows.surface("receipt") if row.pk not in replaced]
         surfaces = (self.rows.surface("args"), self.rows.surface("result"), receipts)
         self.call.is_disagreeing = any(_differ(observations) for observations in surfaces)
+
+    def _select(self, observations: Sequence[Observation], chosen: Sequence[Observation | None]) -> None:
+        for observation in observations:
+            if observation.selected == (observation in chosen):
+                continue
+            observation.selected = observation in chosen
+            if observation not in self.rows.new_observations + self.rows.changed_observations:
+                self.rows.changed_observations.append(observation)
 
     def _rank(self, row: Observation) -> tuple[int, bool, int, str]:
         """The best fidelity first; of equals what the call's own recording has, then the first."""

@@ -247,6 +247,25 @@ def test_the_same_key_with_other_content_is_a_new_observation_and_a_flag(project
     ]
 
 
+@pytest.mark.parametrize("is_error", [False, True])
+@pytest.mark.parametrize("imports", [1, 2])
+def test_the_flag_of_a_call_is_that_of_the_result_in_view_and_never_of_another(
+    project: Project, tmp_path: Path, *, is_error: bool, imports: int
+) -> None:
+    """Two results: whichever the source wrote first is in view with its own flag, and the other disagrees."""
+    bash = {"stdout": "fine", "stderr": "", "interrupted": False}
+    first = answers("toolu_01", "one", bash | {"stdout": "one"}, is_error=is_error)
+    second = answers("toolu_01", "two", bash | {"stdout": "two"}, is_error=not is_error)
+    lines = [asks("toolu_01"), first, second]
+    for end in (3,) if imports == 1 else (2, 3):
+        take(project, write(tmp_path / f"{SESSION}.jsonl", lines[:end]))
+    call = Call.objects.get()
+    selected = call.observations.get(surface="result", selected=True)
+    assert b'"one"' in bytes(selected.data)
+    assert (call.source_error, call.is_disagreeing) == (is_error, True)
+    assert call.outcome == ("failed" if is_error else "succeeded")
+
+
 @pytest.mark.parametrize("second", ['{"command":"ls"}', '{"command": "pwd"}'])
 def test_a_call_that_is_written_twice_keeps_both_arguments(second: str, project: Project, tmp_path: Path) -> None:
     """Other spacing is no contradiction; only other content is."""
