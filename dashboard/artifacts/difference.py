@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import F
+
 from dashboard.artifacts.content import NoContent, open_content
 from dashboard.models import Artifact, Project
 from dashboard.text.diff import compute_difference
@@ -101,7 +103,7 @@ def _load_candidates(artifact: Artifact) -> tuple[Candidates, ...]:
         Artifact.objects.filter(project=artifact.project_id, state=Artifact.State.PRESENT)
         .exclude(pk=artifact.pk)
         .with_call_names()
-        .order_by("call__started_at", "ordinal", "pk")
+        .order_by(F("call__started_at").asc(nulls_last=True), "ordinal", "pk")
     )
     elsewhere = others.exclude(call=call)
     same_role = elsewhere.filter(call__run=call.run_id, call__tool=call.tool, role=artifact.role)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from uuid import UUID
 
-from django.db.models import Count, OuterRef, Subquery
+from django.db.models import Count, F, OuterRef, Subquery
 
 from dashboard.artifacts.read_commands import ReadCommand, parse_read_command
 from dashboard.models import Artifact, Call, Observation, Run, RunCall, load_slices
@@ -193,7 +193,7 @@ def _session_runs(run: UUID) -> dict[UUID, int]:
         visited.update(level)
         following: list[tuple[UUID, int]] = []
         for parent in level:
-            children = Run.objects.filter(parent=parent).order_by("started_at", "pk")
+            children = Run.objects.filter(parent=parent).order_by(F("started_at").asc(nulls_last=True), "pk")
             following += children.values_list("pk", "call_count")[:MOST_RUNS]
         counts |= dict(following)
         level = [child for child, _ in following if child not in visited]

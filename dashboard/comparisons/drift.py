@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, Max
+from django.db.models import Count, F, Max
 from django.utils import timezone
 
 from dashboard.comparisons.measurements import MeasuredCall, measure_calls, unpack_ids
@@ -214,7 +214,8 @@ def load_drift_list(project: Project, query: Mapping[str, str], *, page_size: in
     counts = dict(drifted.values_list("drift").annotate(Count("id")).order_by("drift"))
     chosen = drifted.filter(drift=reason) if reason else drifted
     total = chosen.count()
-    rows = chosen.select_related("receipt__call__run").order_by("-receipt__at", "pk")[first : first + page_size]
+    ordered = chosen.select_related("receipt__call__run").order_by(F("receipt__at").desc(nulls_last=True), "pk")
+    rows = ordered[first : first + page_size]
     return DriftList(
         reasons=tuple(
             ReasonCount(

@@ -18,7 +18,7 @@ from threading import Event
 from uuid import UUID
 
 from django.db import Error
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 from watchfiles import watch
 
@@ -125,7 +125,8 @@ class GrowingFiles:
             call__run__ended_at=None,
             call__run__last_at__gte=timezone.now() - IDLE_BEFORE_ASSUMED_ENDED,
         )
-        live = {row.pk: row for row in of_live_runs.order_by("-call__started_at", "pk")[:MAX_GROWING_FILES]}
+        newest = of_live_runs.order_by(F("call__started_at").desc(nulls_last=True), "pk")
+        live = {row.pk: row for row in newest[:MAX_GROWING_FILES]}
         ended = _named_files().filter(pk__in=self._states.keys() - live.keys()).order_by("pk")
         return sum(map(self._poll_file, live.values())) + sum(map(self._poll_last, ended))
 

@@ -38,7 +38,7 @@ class ArtifactQuerySet(models.QuerySet["Artifact"]):
         if not artifact.sha256:
             return self.none()
         others = self.filter(project=artifact.project_id, sha256=artifact.sha256).exclude(call=artifact.call_id)
-        return others.with_call_names().order_by("call__started_at", "id")
+        return others.with_call_names().order_by(models.F("call__started_at").asc(nulls_last=True), "id")
 
     def referenced(self, hashes: Iterable[str]) -> set[str]:
         """Those of the stored contents `hashes` (SHA-256) that an artifact of any project refers to."""

@@ -16,6 +16,7 @@ from functools import cached_property
 from uuid import UUID
 
 import msgspec
+from django.db.models import F
 from django.urls import reverse
 
 from dashboard.evidence.call_evidence import load_evidence
@@ -124,7 +125,7 @@ def _load_call(project: Project, key: str) -> Call:
     try:
         call = calls.filter(pk=UUID(key)).first()
     except ValueError:
-        call = calls.filter(external_id=key).order_by("-started_at", "pk").first()
+        call = calls.filter(external_id=key).order_by(F("started_at").desc(nulls_last=True), "pk").first()
     if call is None:
         raise NoSource("There is no such call in this project: give the id of its address, or the agent's own id.")
     return call
@@ -162,7 +163,7 @@ def recent_calls(project: Project, owner: Family) -> list[Call]:
     """Calls of the latest runs that used the family. Metadata only; the facets' index finds the runs."""
     facets = RunFacet.objects.filter(project=project, kind="family", value=owner.name).order_by("-sort_at", "-run")
     runs = list(facets.values_list("run", flat=True)[:RECENT_RUNS])
-    calls = project.calls.filter(run__in=runs, family=owner.name).order_by("-started_at", "pk")
+    calls = project.calls.filter(run__in=runs, family=owner.name).order_by(F("started_at").desc(nulls_last=True), "pk")
     return list(calls[:RECENT_CALLS])
 
 

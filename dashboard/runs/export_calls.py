@@ -14,6 +14,8 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from django.db.models import F
+
 from dashboard.evidence.call_evidence import CallEvidence, build_evidence
 from dashboard.models import (
     Artifact,
@@ -224,7 +226,9 @@ def _native_lines(exported: ExportedCall) -> Iterator[tuple[str, bytes]]:
 def _load_portion(members: Sequence[tuple[int, UUID, int]]) -> Iterator[ExportedCall]:
     keys = [key for _, key, _ in members]
     calls = Call.objects.select_related("run", "projection").in_bulk(keys)
-    observations = list(Observation.objects.filter(call__in=keys).order_by("surface", "line", "start", "pk"))
+    observations = list(
+        Observation.objects.filter(call__in=keys).order_by("surface", "line", F("start").asc(nulls_last=True), "pk")
+    )
     load_slices(observations)
     receipts = RecordedReceipt.objects.filter(call__in=keys).order_by("seq")
     files = _by_call(Artifact.objects.filter(call__in=keys, observation=None).order_by("ordinal", "path"))

@@ -16,7 +16,7 @@ from typing import TypedDict
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from dashboard.evidence.argument_labels import argument_labels, shorten_paths, unless_repeated
 from dashboard.filters.language import Query
@@ -89,15 +89,18 @@ class ChildRuns:
         return tuple(row for child in loose for row in self.rows(child, axis))
 
 
+BY_START = (F("started_at").asc(nulls_last=True), "id")
+
+
 def load_child_runs(run: Run) -> ChildRuns:
     """One query; a second where the run has several children, and one more where it is a child itself."""
-    children = list(run.children.defer("plan", "document").order_by("started_at", "id")[:MAX_CHILDREN])
+    children = list(run.children.defer("plan", "document").order_by(*BY_START)[:MAX_CHILDREN])
     if run.parent_id:
         known = {run.pk, *(child.pk for child in children)}
         # Those that a call of this run names, whatever parent they were recorded with.
         named = run.own_calls.exclude(child_run=None).values("child_run")
         others = Run.objects.filter(project=run.project_id, pk__in=named).exclude(pk__in=known)
-        children += others.defer("plan", "document").order_by("started_at", "id")[:MAX_CHILDREN]
+        children += others.defer("plan", "document").order_by(*BY_START)[:MAX_CHILDREN]
     return _nest(children) if len(children) > 1 else ChildRuns(children)
 
 
