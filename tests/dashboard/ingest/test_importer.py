@@ -252,10 +252,8 @@ def test_the_same_key_with_other_content_is_a_new_observation_and_a_flag(project
 def test_the_flag_of_a_call_is_that_of_the_result_in_view_and_never_of_another(
     project: Project, tmp_path: Path, *, is_error: bool, imports: int
 ) -> None:
-    """Two results: whichever the source wrote first is in view with its own flag, and the other disagrees."""
-    bash = {"stdout": "fine", "stderr": "", "interrupted": False}
-    first = answers("toolu_01", "one", bash | {"stdout": "one"}, is_error=is_error)
-    second = answers("toolu_01", "two", bash | {"stdout": "two"}, is_error=not is_error)
+    first = answers("toolu_01", "one", {"stdout": "one"}, is_error=is_error)
+    second = answers("toolu_01", "two", {"stdout": "two"}, is_error=not is_error)
     lines = [asks("toolu_01"), first, second]
     for end in (3,) if imports == 1 else (2, 3):
         take(project, write(tmp_path / f"{SESSION}.jsonl", lines[:end]))
