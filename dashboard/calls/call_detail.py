@@ -35,11 +35,12 @@ from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_eviden
 from dashboard.evidence.execution import ExecutionFact, build_execution
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
+from dashboard.evidence.remarks import RemarkList, load_remarks
 from dashboard.filters.language import parse
 from dashboard.ingest.derive import derive, select_evidence
 from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
-from dashboard.models.runs import Outcome, describe_outcome
+from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
 from envelopes.text.untrusted_json import parse_json
@@ -151,6 +152,7 @@ class CallPage:
     rewrite: HookRewrite | None
     audiences: McpAudiences | None
     execution: tuple[ExecutionFact, ...]
+    remarks: RemarkList
     events: tuple[Event, ...]
     has_more_events: bool
 
@@ -209,6 +211,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         rewrite=rewrite,
         audiences=build_audiences(evidence, fidelity.got),
         execution=build_execution(evidence),
+        remarks=load_remarks(navigation.run, call),
         events=events[:MAX_EVENTS],
         has_more_events=len(events) > MAX_EVENTS,
     )

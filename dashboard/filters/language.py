@@ -21,8 +21,9 @@ from itertools import combinations
 from typing import Literal, get_args
 
 from dashboard.filters import queryset
-from dashboard.models import Call, Project, Run
-from dashboard.models.runs import CallQuerySet, Outcome, RunQuerySet
+from dashboard.models import Call, Project, Remark, Run
+from dashboard.models.outcomes import Outcome
+from dashboard.models.runs import CallQuerySet, RunQuerySet
 from dashboard.text.formatting import column_text
 from envelopes.schema.outcome import DeniedReason
 from envelopes.schema.tool import RiskLevel
@@ -43,6 +44,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
         "state": (*STATES, "child"),
         "cut": ("yes", "no"),
         "context": ("uncertain",),
+        "remark": tuple(Remark.Kind.values),
         "child": ("any", "yes", "no"),
         "tool": None,
         "family": None,
@@ -58,6 +60,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
         "state": STATES,
         "cut": ("yes", "no"),
         "context": ("uncertain",),
+        "remark": tuple(Remark.Kind.values),
         "tool": None,
         "family": None,
     },

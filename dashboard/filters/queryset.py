@@ -15,14 +15,14 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
-from dashboard.models import Project, ReceiptFingerprint, RecordedReceipt, RequestUsage, Run, RunCall, RunFacet
+from dashboard.models import Project, ReceiptFingerprint, RecordedReceipt, Remark, RequestUsage, Run, RunCall, RunFacet
+from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import (
     FAILED,
     HALVES_DISAGREE,
     IDLE_BEFORE_ASSUMED_ENDED,
     UNANSWERED,
     CallQuerySet,
-    Outcome,
     RunQuerySet,
     derive_id,
 )
@@ -52,7 +52,9 @@ class FilterTerm(Protocol):
 
 Facet = tuple[str, str]
 
-FACETS = frozenset({"tool", "family", "outcome", "risk", "reason", "agent", "source", "model", "state", "context"})
+FACETS = frozenset(
+    {"tool", "family", "outcome", "risk", "reason", "agent", "source", "model", "state", "context", "remark"}
+)
 # Terms that are another name of a facet.
 FACET_ALIASES: dict[Facet, Facet] = {
     ("status", "failed"): ("state", "failed"),
@@ -249,6 +251,8 @@ def _is_uncertain(run: Run | None) -> Q:
 def _call_condition(term: FilterTerm) -> Q:
     if condition := CALL_CONDITIONS.get((term.kind, term.value)):
         return condition
+    if term.kind == "remark":
+        return Q(pk__in=Remark.objects.filter(kind=term.value, call__isnull=False).values("call"))
     if term.kind in ("tool", "family", "outcome", "risk", "reason"):
         return Q(**{term.kind: term.value})
     text = term.value

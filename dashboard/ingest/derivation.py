@@ -27,7 +27,8 @@ from dashboard.artifacts.stores import LockTimeout, hold_lock
 from dashboard.evidence.call_evidence import load_recorded
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, bulk_update_values, unsaved_row
-from dashboard.ingest.derive import Derived, derive, select_evidence
+from dashboard.ingest.derive import Derived, derive, recorded_end, select_evidence
+from dashboard.ingest.remarks import evidence_remarks
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.write import project_write_lock
 from dashboard.models import (
@@ -37,6 +38,7 @@ from dashboard.models import (
     Observation,
     Project,
     RecordedReceipt,
+    Remark,
     Run,
     RunCall,
     load_slices,
@@ -46,7 +48,7 @@ from envelopes.families.registry import all_families
 from envelopes.text.tokens import ENCODING, TokenCount, count_all
 
 CUT_VERSION = 1  # of `seen_lines`, `output_lines` and `is_cut`: raise it with the rules of alignment or of a cut
-COUNTS_VERSION = 2  # of the other columns
+COUNTS_VERSION = 3  # of the other columns
 CALLS_AT_ONCE = 256
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
 MOST_PENDING = 8  # portions that the pool works on, so that their results do not fill the memory
@@ -61,6 +63,7 @@ class DerivedCall(NamedTuple):
     projection: dict[str, Any]
     artifacts: list[dict[str, Any]]
     receipts: list[dict[str, Any]]  # the rows of RecordedReceipt whose columns follow
+    remarks: list[dict[str, Any]]
     note: str
     subject: UUID | None  # the observation that the note is about
 
@@ -84,6 +87,9 @@ def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
     for call in calls:
         selected = select_evidence(call, observations[call.pk], receipts[call.pk])
         product = derive(call, selected.observations, selected.other_receipts)
+        product.remarks = evidence_remarks(
+            call, observations[call.pk], selected.observations, recorded_end(selected.observations.get("timing"))
+        )
         products.append((call, product))
         texts[call.run.model] += product.texts
     counts = {model: iter(count_all(model_texts, model=model)) for model, model_texts in texts.items()}
@@ -109,6 +115,7 @@ def _derived_call(
             for receipt in receipts
             if (key := receipt.observation_id) in product.receipts and key is not None
         ],
+        remarks=product.remarks,
         note=product.note,
         subject=product.subject.pk if product.subject else None,
     )
@@ -143,6 +150,8 @@ def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:
             CanonicalProjection.objects.filter(call__in=known).delete()
             stale = Artifact.objects.filter(call__in=known, observation__isnull=False)  # of another result
             stale.exclude(pk__in=[artifact["id"] for artifact in artifacts]).delete()
+            Remark.objects.filter(call__in=known, kind__in=Remark.Kind.of_evidence()).delete()
+        bulk_insert_values(Remark, [row for product in derived for row in product.remarks], ignore_known=True)
         bulk_insert_values(CanonicalProjection, [product.projection for product in derived], ignore_known=True)
         bulk_insert_values(Artifact, artifacts, ignore_known=True)
         bulk_update_values(RecordedReceipt, [receipt for product in derived for receipt in product.receipts])

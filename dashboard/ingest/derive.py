@@ -22,7 +22,8 @@ from dashboard.models import (
     select_receipt,
 )
 from dashboard.models.fields import compress_beside
-from dashboard.models.runs import decide_outcome, derive_id
+from dashboard.models.outcomes import decide_outcome
+from dashboard.models.runs import derive_id
 from dashboard.text.formatting import column_int, column_text
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
@@ -65,6 +66,7 @@ class Derived:
     projection: CanonicalProjection
     artifacts: list[Artifact] = field(default_factory=list)
     receipts: dict[UUID, DerivedReceipt] = field(default_factory=dict)  # by observation; the call's own one is first
+    remarks: list[dict[str, Any]] = field(default_factory=list)
     note: str = ""  # the part of the evidence that no mapping could read, and that is shown only as recorded
     subject: Observation | None = None  # the observation that the projection is of
 
@@ -178,7 +180,7 @@ def _columns(
             error_kind=error_kind,
             exit_status=exit_status,
             source_error=call.source_error,
-            recorded_end=_recorded_end(observations.get("timing")),
+            recorded_end=recorded_end(observations.get("timing")),
             is_exit_an_answer=bool(exit_status and members.get("interpretation")),
             is_interrupted=members.get("interrupted") is True,
         ),
@@ -197,7 +199,7 @@ def _columns(
     }
 
 
-def _recorded_end(settlement: Observation | None) -> str:
+def recorded_end(settlement: Observation | None) -> str:
     """The status word in the rest of a recorded settlement."""
     return recorded_word(recorded_members(settlement), "status")
 

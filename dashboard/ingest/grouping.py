@@ -18,6 +18,7 @@ from envelopes.recordings.base import (
     MessageRecord,
     ReceiptRecord,
     Record,
+    RemarkRecord,
     ResultRecord,
     RunRecord,
     SupersedeRecord,
@@ -65,6 +66,7 @@ class Drafts:
     messages: list[MessageRecord] = field(default_factory=list)
     events: list[EventRecord] = field(default_factory=list)
     usages: list[UsageRecord] = field(default_factory=list)
+    remarks: list[RemarkRecord] = field(default_factory=list)
     stamps: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -93,6 +95,8 @@ class RecordGrouper:
                 self._add_stamp(record.run, record.at)
             case UsageRecord():
                 self.drafts.usages.append(record)
+            case RemarkRecord():
+                self.drafts.remarks.append(record)
             case _:
                 self._add_to_call(record)
 

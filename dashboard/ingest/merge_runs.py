@@ -26,6 +26,7 @@ from dashboard.models import (
     Message,
     ReceiptSupersession,
     RecordedReceipt,
+    Remark,
     RequestUsage,
     Run,
     RunCall,
@@ -388,6 +389,7 @@ def _move_calls(keys: Sequence[UUID], target: UUID) -> None:
         line=Subquery(place.values("ordinal")[:1]),
         source_id=Subquery(place.values("source")[:1]),
     )
+    Remark.objects.filter(call__in=keys, kind__in=Remark.Kind.of_evidence()).update(run=target)
     receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
     for receipt in RecordedReceipt.objects.filter(run=target, call__in=keys).order_by("seq"):
         receipts[receipt.call_id].append(receipt)

@@ -9,10 +9,12 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db.models import Count
+
 from dashboard.evidence.context_changes import ContextDrop, find_unexplained, store_drops
 from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
-from dashboard.models import Call, RecordedReceipt, RequestUsage, Run, RunCall, RunFacet
-from dashboard.models.runs import Outcome
+from dashboard.models import Call, RecordedReceipt, Remark, RequestUsage, Run, RunCall, RunFacet
+from dashboard.models.outcomes import Outcome
 from dashboard.text.formatting import column_text, milliseconds_between
 
 STRIP_LETTERS = 120
@@ -91,7 +93,7 @@ def refresh_stats(runs: Sequence[Run], *, only_changed: bool = False) -> None:
 
 
 def _load_stats(runs: Sequence[Run]) -> dict[UUID, RunStats]:
-    """Reads plain values instead of instances, of all runs in three queries."""
+    """Reads plain values instead of instances, of all runs in a few queries."""
     copies = RecordedReceipt.objects.shown_in_each(runs)
     members = RunCall.objects.filter(run__in=runs).order_by("run_id", "ordinal", "id")
     rows: Any = members.values_list("run_id", "call_id", "inherited", *(f"call__{column}" for column in STAT_COLUMNS))
@@ -105,6 +107,10 @@ def _load_stats(runs: Sequence[Run]) -> dict[UUID, RunStats]:
     for run in runs:
         if run.pk not in stats:
             stats[run.pk] = compute_stats(run, [], list(find_unexplained(run)) if run.pk in with_usage else [])
+    remarks = Remark.objects.filter(run__in=runs).values_list("run_id", "kind").annotate(total=Count("pk"))
+    for key, kind, total in remarks.order_by():
+        stats[key].facets["remark", kind] = total
+        stats[key].columns["remark_count"] += total
     return stats
 
 
@@ -155,7 +161,7 @@ def compute_stats(run: Run, rows: Iterable[tuple[Any, ...]], drops: Sequence[Con
     is_exact = bool(kinds) and all(kind.token_certainty == "exact" for kind, _ in kinds)
     certainty = "exact" if is_exact else "estimate"
     derived = {**_sum_kinds(kinds), **amounts, "token_certainty": certainty, "strip": build_strip(letters)}
-    derived["drop_count"] = len(drops)
+    derived |= {"drop_count": len(drops), "remark_count": 0}
     facets = _count_facets(run, kinds)
     if drops:
         facets["context", "uncertain"] = len(drops)

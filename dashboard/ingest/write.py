@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -36,6 +36,7 @@ from dashboard.ingest.merge_runs import (
     write_members,
     write_usage,
 )
+from dashboard.ingest.remarks import length_remarks, remark_row
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.sources import SourceBatch
 from dashboard.models import (
@@ -49,6 +50,7 @@ from dashboard.models import (
     ReceiptFingerprint,
     ReceiptSupersession,
     RecordedReceipt,
+    Remark,
     Run,
     RunCall,
     RunFacet,
@@ -140,7 +142,8 @@ class _BatchWrite:
         aliases = RunAliases(self.format, self.project, [entry for batch in self.batches for entry in batch.records])
         for batch in self.batches:
             grouper = RecordGrouper(self.project, self.format)
-            for entry in aliases.resolve(batch.records):
+            entries = list(aliases.resolve(batch.records))
+            for entry in chain(entries, length_remarks(entries)):
                 grouper.add(entry)
             self.parts.append(_SourcePart(batch, grouper))
         self._save_runs()
@@ -149,6 +152,7 @@ class _BatchWrite:
         self._save_messages()
         self._save_events()
         write_usage([(part.drafts.usages, part.locator) for part in self.parts], self.runs)
+        self._save_remarks()
         self._link_sources()
 
     def write_calls(self) -> None:
@@ -348,6 +352,20 @@ class _BatchWrite:
                     **part.locator.columns(event.document or payload, event.line),
                 },
             )
+
+    def _save_remarks(self) -> None:
+        rows = [
+            remark_row(
+                remark,
+                run=self.runs[remark.run].pk,
+                call=part.grouper.call_id(remark.owner or remark.run, remark.call) if remark.call else None,
+                source=part.source.pk,
+                line=remark.place,
+            )
+            for part in self.parts
+            for remark in part.drafts.remarks
+        ]
+        bulk_insert_values(Remark, rows, ignore_known=True)
 
     def _save_run_counts(self, detached: set[UUID]) -> None:
         """A run with calls of these batches gets its number of calls now and all else when these are derived."""

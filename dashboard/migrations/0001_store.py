@@ -301,6 +301,7 @@ class Migration(migrations.Migration):
                 ('refused_count', models.IntegerField(default=0)),
                 ('cut_count', models.IntegerField(default=0)),
                 ('unanswered_count', models.IntegerField(default=0)),
+                ('remark_count', models.IntegerField(default=0)),
                 ('drop_count', models.IntegerField(default=0)),
                 ('token_count', models.BigIntegerField(default=0)),
                 ('token_certainty', models.CharField(default='estimate', max_length=8)),
@@ -427,6 +428,20 @@ class Migration(migrations.Migration):
                 ('removed_tokens', models.BigIntegerField(default=0)),
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='requests', to='dashboard.run')),
                 ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='dashboard.source')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Remark',
+            fields=[
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
+                ('call', dashboard.models.fields.CompactUUIDField(db_index=True, null=True)),
+                ('line', models.BigIntegerField()),
+                ('kind', models.CharField(choices=[('timestamp', 'Timestamp'), ('value', 'Value'), ('duration', 'Duration'), ('length', 'Length'), ('number', 'Number'), ('key', 'Key'), ('arguments', 'Arguments'), ('status', 'Status'), ('clock', 'Clock'), ('result', 'Result'), ('name', 'Name')], max_length=12)),
+                ('path', models.CharField(max_length=500)),
+                ('was', models.CharField(max_length=200)),
+                ('became', models.CharField(max_length=200)),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='remarks', to='dashboard.run')),
+                ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='dashboard.source')),
             ],
         ),
         migrations.AddField(

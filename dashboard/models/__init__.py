@@ -24,7 +24,7 @@ from dashboard.models.evidence import (
 from dashboard.models.projects import Membership, Project, SavedView, SignInFailure, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
-from dashboard.models.sources import Problem, Source, SourceFrame, SourceSlice, load_slices
+from dashboard.models.sources import Problem, Remark, Source, SourceFrame, SourceSlice, load_slices
 
 __all__ = [
     "Artifact",
@@ -43,6 +43,7 @@ __all__ = [
     "Project",
     "ReceiptSupersession",
     "RecordedReceipt",
+    "Remark",
     "ReceiptFingerprint",
     "RequestUsage",
     "RetiredTemplate",

@@ -1,8 +1,8 @@
 """Runs, their calls, messages and events. Payloads of calls are in `evidence`, so that lists never load them.
 
-Ids are derived from what a row describes, so that a second import, or a file that copies another's history, finds the
-stored rows. A call is (project, namespace, external run, external call); a namespace whose call ids are globally
-unique leaves the run out, so that the call is one row across files (design.md section 1, Identity).
+Ids are derived from what a row describes, so that another import of the same lines finds the stored rows. A call is
+(project, namespace, external run, external call); a namespace whose call ids are globally unique leaves the run out,
+so that the call is one row across files (design.md section 1, Identity).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.models.fields import CompactUUIDField, ZstdField
+from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.models.projects import Project
 from dashboard.models.sources import SourceSlice
-from envelopes.schema.settlement import CODES, SKIPPED_KINDS
 
 IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
 
@@ -73,6 +73,7 @@ class Run(models.Model):
     refused_count = models.IntegerField(default=0)
     cut_count = models.IntegerField(default=0)
     unanswered_count = models.IntegerField(default=0)
+    remark_count = models.IntegerField(default=0)
     drop_count = models.IntegerField(default=0)  # requests before which tokens left the context unexplained
     token_count = models.BigIntegerField(default=0)  # of the current receipts
     token_certainty = models.CharField(max_length=8, default="estimate")
@@ -155,65 +156,6 @@ class CallQuerySet(models.QuerySet["Call"]):
     def with_run_and_source(self) -> CallQuerySet:
         """Joins both, without the documents of the run and the reader's state of the source, which may be large."""
         return self.select_related("run", "source").defer("run__plan", "run__document", "source__state", "source__seen")
-
-
-class Outcome(models.TextChoices):
-    """How a call ended, in the word that every page, copy and export uses; a command's exit status may follow it."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    REFUSED = "refused"  # by a person or a rule
-    CANCELLED = "cancelled"
-    TIMED_OUT = "timed_out"
-    SKIPPED = "skipped"
-    INTERRUPTED = "interrupted"
-    UNANSWERED = "unanswered"
-
-    @property
-    def word(self) -> str:
-        return self.value.replace("_", " ")
-
-    @property
-    def tone(self) -> str:
-        """Red is for what failed by itself."""
-        if self in (Outcome.FAILED, Outcome.TIMED_OUT):
-            return "bad"
-        return "good" if self is Outcome.SUCCEEDED else "warn"
-
-
-_OUTCOMES_OF_KINDS = {"cancelled": Outcome.CANCELLED, "interrupted": Outcome.INTERRUPTED}
-_OUTCOMES_OF_CODES = {"POLICY_DENIED": Outcome.REFUSED, "TIMEOUT": Outcome.TIMED_OUT, "CANCELLED": Outcome.CANCELLED}
-_RECORDED_ENDS = {"timeout": Outcome.TIMED_OUT, "cancelled": Outcome.CANCELLED, "skipped": Outcome.SKIPPED}
-
-
-def decide_outcome(
-    *,
-    status: str,
-    error_kind: str = "",
-    exit_status: int | None = None,
-    source_error: bool | None = None,
-    recorded_end: str = "",
-    is_exit_an_answer: bool = False,
-    is_interrupted: bool = False,
-) -> Outcome:
-    """The outcome of a call from the envelope's status, its error, and what the source itself recorded of the end.
-
-    `recorded_end` is the source's own status word. `is_exit_an_answer`: the family knows this exit status as a result,
-    as grep's 1. `is_interrupted`: the command was stopped before it finished.
-    """
-    if recorded := _RECORDED_ENDS.get(recorded_end):
-        return recorded
-    if status == Call.Status.UNKNOWN:
-        return Outcome.UNANSWERED
-    if status == Call.Status.ERROR:
-        if error_kind in SKIPPED_KINDS:
-            return Outcome.SKIPPED
-        by_code = _OUTCOMES_OF_CODES.get(CODES.get(error_kind, ""), Outcome.FAILED)
-        return _OUTCOMES_OF_KINDS.get(error_kind, by_code)
-    if is_interrupted:
-        return Outcome.CANCELLED
-    is_failed = not is_exit_an_answer and (bool(exit_status) or bool(source_error))
-    return Outcome.FAILED if is_failed else Outcome.SUCCEEDED
 
 
 class Call(models.Model):
@@ -313,11 +255,6 @@ class Call(models.Model):
         if self.is_waiting:
             return self.duration_ms
         return None if self.tool_ms is None else max(0, self.duration_ms - self.tool_ms)
-
-
-def describe_outcome(outcome: str, exit_status: int | None = None) -> str:
-    word = Outcome(outcome).word
-    return f"{word}, exit {exit_status}" if exit_status else word
 
 
 # The rules of Call.has_failed and ingest.run_stats.halves_disagree as database conditions.

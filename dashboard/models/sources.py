@@ -16,7 +16,7 @@ import pyzstd
 from django.db import models
 from django.db.models import OuterRef, Subquery
 
-from dashboard.models.fields import ZstdField
+from dashboard.models.fields import CompactUUIDField, ZstdField
 from dashboard.models.projects import Project
 
 if TYPE_CHECKING:
@@ -164,6 +164,46 @@ def _cut_slices(slices: Collection[SourceSlice], frames: Iterable[SourceFrame]) 
         if len(data) != row.size:
             raise DamagedEvidence(f"the recorded bytes of “{row}” are not in the store: run check_store")
         vars(row)["data"] = data
+
+
+class Remark(models.Model):
+    """A value of a recording that was changed, left out or assumed when it was read; its bytes are stored as they are.
+
+    `path` is a JSON path in the line, or in the call's payload that it begins with. No remark is an error by itself.
+    """
+
+    class Kind(models.TextChoices):
+        # of the reading of a line:
+        TIMESTAMP = "timestamp"
+        VALUE = "value"  # of a wrong type, or out of range
+        DURATION = "duration"
+        LENGTH = "length"  # longer than the column that lists and filters use
+        # of a call's evidence:
+        NUMBER = "number"  # NaN, Infinity, or too large for a float
+        KEY = "key"  # twice in one object
+        ARGUMENTS = "arguments"  # no object
+        STATUS = "status"  # unknown word
+        CLOCK = "clock"  # ran backwards
+        RESULT = "result"  # a second, different one
+        NAME = "name"  # letters that hide or imitate others
+
+        @classmethod
+        def of_evidence(cls) -> frozenset[str]:
+            """Kinds that follow from a call's evidence and are derived with its columns."""
+            return frozenset({cls.NUMBER, cls.KEY, cls.ARGUMENTS, cls.STATUS, cls.CLOCK, cls.RESULT, cls.NAME})
+
+    id = CompactUUIDField(primary_key=True, editable=False)
+    run = models.ForeignKey("Run", models.CASCADE, related_name="remarks")
+    call = CompactUUIDField(null=True, db_index=True)
+    source = models.ForeignKey(Source, models.SET_NULL, null=True, related_name="+")
+    line = models.BigIntegerField()
+    kind = models.CharField(max_length=12, choices=Kind.choices)
+    path = models.CharField(max_length=500)
+    was = models.CharField(max_length=200)
+    became = models.CharField(max_length=200)
+
+    def __str__(self) -> str:
+        return f"line {self.line} {self.path}: {self.became}"
 
 
 class Problem(models.Model):

@@ -6,6 +6,7 @@ seed's members: nothing is made up for a policy or a version that nobody recorde
 both. Where several sources reported a call, each further observation is a line of its own.
 
     run.json calls.jsonl results.jsonl receipts.jsonl events.jsonl messages.jsonl    without those that have no line
+    remarks.jsonl         values of another format that were changed or left out, and that are in none of the others
     artifacts/<sha256>                                                                the stored files of its calls
 """
 
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import UUID
 
 from dashboard.artifacts.ingest import ARTIFACTS_FOLDER
 from dashboard.artifacts.stores import open_stored
@@ -24,6 +26,7 @@ from dashboard.models import (
     Call,
     Event,
     Message,
+    Remark,
     RequestUsage,
     Run,
     load_slices,
@@ -33,7 +36,15 @@ from envelopes.text.untrusted_json import dump_json
 
 ROWS_AT_ONCE = 500
 TOKEN_COUNTS = ("input_tokens", "cache_read_tokens", "cache_creation_tokens", "output_tokens")
-FILES = ("run.json", "calls.jsonl", "results.jsonl", "receipts.jsonl", "events.jsonl", "messages.jsonl")
+FILES = (
+    "run.json",
+    "calls.jsonl",
+    "results.jsonl",
+    "receipts.jsonl",
+    "events.jsonl",
+    "messages.jsonl",
+    "remarks.jsonl",
+)
 
 
 class FolderNotEmpty(ValueError):
@@ -59,6 +70,8 @@ def export_run(run: Run, folder: Path) -> dict[str, int]:
             lines.write("events.jsonl", raw)
         for raw in exporter.message_lines():
             lines.write("messages.jsonl", raw)
+        for raw in exporter.remark_lines():
+            lines.write("remarks.jsonl", raw)
     finally:
         lines.close()
     return {**lines.counts, "artifacts": _copy_artifacts(run, folder / ARTIFACTS_FOLDER)}
@@ -119,10 +132,28 @@ class _RunExport:
 
     def event_lines(self) -> Iterator[bytes]:
         events = _in_order(self.run.events.all())
-        ids = {event.call for event in events if event.call}
-        names = dict(Call.objects.filter(pk__in=ids).values_list("pk", "external_id"))
+        names = _external_ids(event.call for event in events)
         for event in _loaded(events):
-            yield event.data if self.is_native else self._event(event, names.get(event.call) if event.call else None)
+            yield event.data if self.is_native else self._event(event, names.get(event.call))
+
+    def remark_lines(self) -> Iterator[bytes]:
+        """Remarks on what a reader met; those on evidence follow from it again."""
+        if self.is_native:
+            return
+        remarks = list(self.run.remarks.exclude(kind__in=Remark.Kind.of_evidence()).order_by("line", "pk"))
+        names = _external_ids(remark.call for remark in remarks)
+        for remark in remarks:
+            members: Members = {
+                **self._source,
+                "runId": json_text(self.run.external_id),
+                "providerCallId": json_text(names.get(remark.call)),
+                "remark": json_text(remark.kind),
+                "path": json_text(remark.path),
+                "was": dump_json(remark.was),
+                "became": dump_json(remark.became),
+                "position": dump_json(remark.line),
+            }
+            yield join_members(None, members)
 
     def _event(self, event: Event, call: str | None) -> bytes:
         members: Members = {
@@ -197,3 +228,7 @@ def _loaded(rows: Sequence[Any]) -> Iterator[Any]:
         for row in portion:
             yield row
             vars(row).pop("data")
+
+
+def _external_ids(calls: Iterable[UUID | None]) -> dict[UUID | None, str]:
+    return dict(Call.objects.filter(pk__in={call for call in calls if call}).values_list("pk", "external_id"))

@@ -23,7 +23,7 @@ from dashboard.evidence.context_changes import ContextDrop
 from dashboard.evidence.fidelity import describe_seen_lines, receipt_fidelity
 from dashboard.evidence.hook_outputs import load_hook_outputs
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
-from dashboard.models.runs import Outcome
+from dashboard.models.outcomes import Outcome
 from dashboard.runs.context_gauge import ContextGauge, ContextWeight
 from dashboard.runs.receipt_presence import (
     COMPACTED_AWAY,

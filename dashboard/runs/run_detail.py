@@ -17,6 +17,7 @@ from django.conf import settings
 
 from dashboard.evidence.argument_labels import argument_labels, unless_repeated
 from dashboard.evidence.execution import ExecutionFact, build_run_execution
+from dashboard.evidence.remarks import RemarkList, load_remarks
 from dashboard.filters.language import MAX_CHARACTERS, STATES, Query, Term, parse
 from dashboard.models import Call, Project, Run, Source
 from dashboard.models.runs import FAILED
@@ -102,6 +103,7 @@ class RunPage:
     plan: str
     is_plan_whole: bool
     execution: tuple[ExecutionFact, ...]
+    remarks: RemarkList
     switch: ReplaySwitch
     waiting: int  # calls that are not counted yet
 
@@ -196,6 +198,7 @@ def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_R
         plan=plan[:MAX_PLAN_CHARACTERS],
         is_plan_whole=len(plan) <= MAX_PLAN_CHARACTERS,
         execution=build_run_execution(run),
+        remarks=load_remarks(run),
         switch=switch,
         waiting=Call.objects.waiting().filter(project=run.project_id, memberships__run=run).count(),
     )

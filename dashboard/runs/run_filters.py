@@ -18,7 +18,7 @@ from django.db.models import Count
 
 from dashboard.filters.language import MAX_CHARACTERS, Query, Term, parse
 from dashboard.models import Project, RunFacet, SavedView
-from dashboard.models.runs import Outcome
+from dashboard.models.outcomes import Outcome
 from dashboard.text.formatting import column_text, format_count
 from dashboard.text.text_markup import printable
 
@@ -34,6 +34,7 @@ GROUPS = {
     "agent": "Agent",
     "source": "Source",
     "model": "Model",
+    "remark": "Changed on import",
 }
 STATE_LABELS = {
     "failed": "has failed calls",

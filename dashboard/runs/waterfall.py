@@ -23,7 +23,7 @@ from dashboard.filters.language import Query
 from dashboard.filters.queryset import filter_calls
 from dashboard.ingest.run_stats import halves_disagree, outcome_letter
 from dashboard.models import Call, RecordedReceipt, Run
-from dashboard.models.runs import Outcome
+from dashboard.models.outcomes import Outcome
 from dashboard.runs.overview import MILLISECOND, OUTCOMES, Axis, OutcomeMark, TimeBar
 from dashboard.runs.run_marks import RunMark, load_branches, load_run_marks
 from dashboard.text.formatting import format_duration

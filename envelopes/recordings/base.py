@@ -12,6 +12,7 @@ that what is stored is what was recorded. Each record carries the number of its 
     EventRecord     progress, compaction, API errors
     ArtifactRecord  a path that a result names
     UsageRecord     what a request to the model weighed
+    RemarkRecord    a value of the line that a reader changed or left out
     LineProblem     a refused line, or a refused part of one
 
 `extra` is a JSON object of the source's fields for which the record has none of its own. `document` is the whole object
@@ -30,6 +31,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 
+RemarkKind: TypeAlias = Literal["timestamp", "value", "duration", "length"]
 Delivery: TypeAlias = Literal["sent", "queued", "withheld", "unclear"]
 
 
@@ -207,6 +209,20 @@ class UsageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="usage"):
         return self.input_tokens + self.cache_read_tokens + self.cache_creation_tokens
 
 
+class RemarkRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="remark"):
+    """A value that was changed or left out when its line was read. The line's bytes are stored as they are.
+
+    `path` is a JSON path in the line, `was` the beginning of the value as written, `became` what was made of it.
+    """
+
+    kind: RemarkKind
+    path: str
+    was: str
+    became: str
+    call: str | None = None
+    owner: str | None = None
+
+
 class LineProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="problem"):
     """A refused line, or a refused part of one (`part`). `path` is a JSON path within it.
 
@@ -235,6 +251,7 @@ Record: TypeAlias = (
     | EventRecord
     | ArtifactRecord
     | UsageRecord
+    | RemarkRecord
 )
 
 

@@ -2,6 +2,7 @@
 
 read_json_lines   the lines of a file that are JSON, and problems for the others
 struct_reader     a function that reads the known fields of an object; large values stay bytes
+remark            a record that a value was changed or left out
 """
 
 from __future__ import annotations
@@ -13,14 +14,38 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from envelopes.recordings.base import LineProblem, SourceLine
-from envelopes.schema.timestamps import parse_instant
+from envelopes.recordings.base import (
+    CallRecord,
+    LineProblem,
+    ReceiptRecord,
+    Record,
+    RemarkKind,
+    RemarkRecord,
+    SourceLine,
+)
+from envelopes.schema.timestamps import has_offset, parse_instant
 from envelopes.text.untrusted_json import Untrusted, check_json, object_slices, parse_json, split_objects
 
 _REFUSED = re.compile("[\0\ud800-\udfff]|⟨(?=U\\+)")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NOTHING = msgspec.Raw()
+REMARK_BYTES = 200  # of a value as written
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
+
+
+class ForeignObject(msgspec.Struct, frozen=True, gc=False):
+    """The known fields of a foreign object. `refused` are those of a wrong type, which count as absent, as written.
+
+    No key of a log can set it, see `struct_reader`.
+    """
+
+    refused: tuple[tuple[str, bytes], ...] = msgspec.field(default=(), name="(refused)")
+
+
+class ForeignEntry(ForeignObject, frozen=True, gc=False):
+    """A line, or what a line reports of another one."""
+
+    timestamp: str | None = None
 
 
 def is_blank(raw: bytes) -> bool:
@@ -114,20 +139,31 @@ def struct_reader(struct: type[Parsed]) -> Callable[[bytes | msgspec.Raw], Parse
     absent and never refuses its line.
     """
     decode = msgspec.json.Decoder(struct).decode
-    fields = msgspec.structs.fields(struct)
+    fields = [field for field in msgspec.structs.fields(struct) if field.name != "refused"]
 
     def read(raw: bytes | msgspec.Raw) -> Parsed:
         slice_ = bytes(raw)
         if may_be_refused(slice_):
             return read_by_field(slice_)
         try:
-            return decode(slice_)
+            parsed = decode(slice_)
         except (ValueError, RecursionError):  # msgspec's errors, and invalid UTF-8 in a name
             return read_by_field(slice_)
+        has_forged_key = isinstance(parsed, ForeignObject) and parsed.refused
+        return read_by_field(slice_) if has_forged_key else parsed
 
     def read_by_field(slice_: bytes) -> Parsed:
         slices = object_slices(slice_)
-        return struct(**{field.name: _field_value(field, slices.get(field.encode_name)) for field in fields})
+        values: dict[str, Any] = {}
+        refused = []
+        for field in fields:
+            if (raw := slices.get(field.encode_name)) is None:
+                continue
+            try:
+                values[field.name] = _convert(raw, field.type)
+            except (msgspec.ValidationError, Untrusted):
+                refused.append((field.encode_name, raw))
+        return struct(**values, refused=tuple(refused)) if issubclass(struct, ForeignObject) else struct(**values)
 
     return read
 
@@ -144,13 +180,42 @@ def first_byte(raw: msgspec.Raw) -> bytes:
     return bytes(memoryview(raw)[:1])
 
 
-def _field_value(field: msgspec.structs.FieldInfo, slice_: bytes | None) -> Any:
-    if slice_ is None:
-        return field.default
-    if field.type is msgspec.Raw:
-        return msgspec.Raw(slice_)
-    try:
-        value = parse_json(slice_)
-        return msgspec.convert(storable(value) if isinstance(value, str) else value, field.type)
-    except (msgspec.ValidationError, Untrusted):
-        return field.default
+def _convert(raw: bytes, type_: Any) -> Any:
+    """Raises msgspec.ValidationError and Untrusted."""
+    if type_ is msgspec.Raw:
+        return msgspec.Raw(raw)
+    value = parse_json(raw)
+    return msgspec.convert(storable(value) if isinstance(value, str) else value, type_)
+
+
+def remark(
+    kind: RemarkKind, path: str, was: bytes, became: str, *, line: int, run: str, call: str | None = None
+) -> RemarkRecord:
+    text = storable(was[:REMARK_BYTES].decode("utf-8", "replace"))
+    return RemarkRecord(line=line, run=run, call=call, kind=kind, path=path, was=text, became=became)
+
+
+def refusal_remarks(
+    fields: ForeignObject, path: str, *, line: int, run: str, call: str | None = None
+) -> Iterator[RemarkRecord]:
+    """Yields a remark for each field of a wrong type; `path` is that of the object."""
+    for name, raw in fields.refused:
+        yield remark("value", f"{path}.{name}", raw, "left out: wrong type", line=line, run=run, call=call)
+
+
+def entry_remarks(
+    entry: ForeignEntry, records: Iterable[Record | LineProblem], path: str = "$", *, line: int, run: str
+) -> Iterator[RemarkRecord]:
+    """Yields a remark for each field of a wrong type, and for a time stamp that names no certain point in time.
+
+    `records` are those of the entry: where it asks or answers calls, the remark is on each of them.
+    """
+    calls = [record.call for record in records if isinstance(record, CallRecord | ReceiptRecord)]
+    for call in dict.fromkeys(calls) or (None,):
+        yield from refusal_remarks(entry, path, line=line, run=run, call=call)
+        text = entry.timestamp
+        if text is None or (text.endswith("Z") and parse_instant(text)) or has_offset(text):
+            continue
+        became = "taken as UTC: it has no offset" if parse_instant(text) else "left out: no time"
+        was = text.encode("utf-8", "surrogatepass")
+        yield remark("timestamp", f"{path}.timestamp", was, became, line=line, run=run, call=call)

@@ -41,6 +41,15 @@ def _parse(text: str) -> datetime:
     return datetime.fromisoformat(_LEAP_SECOND.sub(r"\1:59", text, count=1)) + timedelta(seconds=1)
 
 
+def has_offset(text: str) -> bool:
+    """False also for a text that is no time."""
+    try:
+        check_instant("time", text)
+    except ValueError:
+        return False
+    return True
+
+
 def check_instant(name: str, text: str | None) -> None:
     """Raises ValueError("name: …") for a text that is not a point in time; None passes."""
     if text is None:

@@ -30,6 +30,7 @@ _DECODER = json.JSONDecoder()
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
+_NOT_COLONS = bytes(set(range(256)) - set(b':"'))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _CONSTANT = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)
@@ -225,9 +226,40 @@ def _has_long_number(raw: bytes) -> bool:
     return False
 
 
+def object_members(raw: bytes) -> list[tuple[str, bytes]]:
+    """The members of the JSON object in `raw`, in order, those with a repeated key too, each value as its own bytes."""
+    return _members(decode_utf8(raw).rstrip(_WHITESPACE))
+
+
+def has_repeated_key(raw: bytes) -> bool:
+    """True when an object in the JSON value has a key twice: it has more colons than the parsed value has members."""
+    if raw.count(b":") < 2:
+        return False
+    try:
+        members = _count_members(msgspec.json.decode(raw))
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return True  # to be looked at member by member
+    unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
+    return members < b"".join(unescaped.translate(None, _NOT_COLONS).replace(b'""', b"").split(b'"')[::2]).count(b":")
+
+
+def _count_members(value: JsonValue) -> int:
+    match value:
+        case dict():
+            return len(value) + sum(map(_count_members, value.values()))
+        case list():
+            return sum(map(_count_members, value))
+        case _:
+            return 0
+
+
 def _lenient_object(text: str) -> dict[str, bytes]:
+    return dict(_members(text))
+
+
+def _members(text: str) -> list[tuple[str, bytes]]:
     at = _open(text, "{", "object")
-    members: dict[str, bytes] = {}
+    members: list[tuple[str, bytes]] = []
     while text[at : at + 1] != "}":
         if text[at : at + 1] != '"':
             raise Untrusted(f"expected a key at character {at}")
@@ -236,7 +268,8 @@ def _lenient_object(text: str) -> dict[str, bytes]:
         at = _skip(text, end)
         if text[at : at + 1] != ":":
             raise Untrusted(f"expected ':' at character {at}")
-        members[key], at = _lenient_value(text, _skip(text, at + 1), "}")
+        value, at = _lenient_value(text, _skip(text, at + 1), "}")
+        members.append((key, value))
     _close(text, at)
     return members
 

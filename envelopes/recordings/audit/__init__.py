@@ -6,6 +6,7 @@
     events.jsonl    ExecutionEvent, one a line
     receipts.jsonl  receipts as native records (snake case)
     messages.jsonl  messages, and the usage of requests, as native records
+    remarks.jsonl   of an export: values that its source had and that were changed or left out
 
 1. Fields are camelCase. Each file is read by itself; the `runId` in every object joins them.
 2. An object is kept whole as the `document` of its record, so that fields without a column are not lost.
@@ -33,20 +34,33 @@ from envelopes.recordings.audit.objects import (
     event_records,
     message_records,
     receipt_records,
+    remark_records,
     result_records,
     run_record,
 )
-from envelopes.recordings.base import Format, LineProblem, RunRecord, SourceLine, SourcePath
+from envelopes.recordings.base import (
+    CallRecord,
+    EventRecord,
+    Format,
+    LineProblem,
+    ReceiptRecord,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+    SupersedeRecord,
+)
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines
 from envelopes.text.untrusted_json import Untrusted, check_json
 
 _DOCUMENT_BYTES = 2**20  # an unfinished run.json beyond this size is not kept for its next part
 _REMEMBERED_RUNS = 64
 _REMEMBERED_CHARACTERS = 1_000  # of one run's name
+_OF_A_CALL = (CallRecord, ResultRecord, ReceiptRecord, SupersedeRecord, EventRecord)
 
 
 def sniff(head: bytes, path: SourcePath, source: str | None = None) -> bool:
-    """The file has one of the six names and begins with an object that names a run or a plan.
+    """The file has one of its names and begins with an object that names a run or a plan.
 
     `source` is the format that an export names, None for the executor's own files.
     """
@@ -77,7 +91,7 @@ def export_format(recorded: Format) -> Format:
 
 
 def read(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]) -> Records:
-    """Reads one of the six files; in a file of another name each object is read by its fields."""
+    """Reads one of its files; in a file of another name each object is read by its fields."""
     if _file_name(path) == "run.json":
         yield from _read_document(lines, path, state)
         return
@@ -90,6 +104,8 @@ def read(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]
             audit_object = AuditObject(line.number, line.raw)
             run = audit_object.required_text("runId", "run")
             records = list(_READERS.get(_file_name(path), _read_by_fields)(audit_object, run))
+            call = next((record.call for record in records if isinstance(record, _OF_A_CALL)), None)
+            records += audit_object.remarks(run, call)
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue
@@ -120,7 +136,10 @@ def _read_document(lines: Iterable[SourceLine], path: SourcePath, state: dict[st
     first = int(str(state.get("document_line", new_lines[0].number)))
     try:
         check_json(raw)
-        yield run_record(AuditObject(first, raw), path)
+        document = AuditObject(first, raw)
+        record = run_record(document, path)
+        yield record
+        yield from document.remarks(record.run, None)
     except Untrusted as refusal:
         yield LineProblem(
             line=new_lines[0].number,
@@ -137,14 +156,7 @@ def _read_document(lines: Iterable[SourceLine], path: SourcePath, state: dict[st
 
 def _read_by_fields(fields: AuditObject, run: str) -> Records:
     """Decides by a field that only one kind of object has; an object with none of them is an event."""
-    readers = {
-        "args": call_records,
-        "status": result_records,
-        "renderer": receipt_records,
-        "role": message_records,
-        "request": message_records,
-    }
-    for key, read_object in readers.items():
+    for key, read_object in _READERS_BY_FIELD.items():
         if fields.has(key):
             yield from read_object(fields, run)
             return
@@ -158,6 +170,7 @@ _READERS: dict[str, Callable[[AuditObject, str], Records]] = {
     "events.jsonl": event_records,
     "receipts.jsonl": receipt_records,
     "messages.jsonl": message_records,
+    "remarks.jsonl": remark_records,
 }
 _READERS_BY_FIELD: dict[str, Callable[[AuditObject, str], Records]] = {
     "args": call_records,
@@ -165,6 +178,7 @@ _READERS_BY_FIELD: dict[str, Callable[[AuditObject, str], Records]] = {
     "renderer": receipt_records,
     "role": message_records,
     "request": message_records,
+    "remark": remark_records,
 }
 FORMATS: tuple[Format, ...] = (
     Format(

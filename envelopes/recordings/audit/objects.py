@@ -16,13 +16,15 @@ from envelopes.recordings.base import (
     MessageRecord,
     ReceiptRecord,
     Record,
+    RemarkKind,
+    RemarkRecord,
     ResultRecord,
     RunRecord,
     SourcePath,
     SupersedeRecord,
     UsageRecord,
 )
-from envelopes.recordings.json_lines import storable, valid_timestamp
+from envelopes.recordings.json_lines import remark, storable, valid_timestamp
 from envelopes.text.untrusted_json import Untrusted, array_slices, join_object, object_slices, parse_json
 
 Records = Iterator[Record | LineProblem]
@@ -30,6 +32,7 @@ Value = TypeVar("Value")
 _FIDELITIES: dict[str, ReceiptFidelity] = {name: name for name in get_args(ReceiptFidelity)}
 _RESULT_FIDELITIES: dict[str, ResultFidelity] = {name: name for name in get_args(ResultFidelity)}
 _DELIVERIES: dict[str, Delivery] = {name: name for name in get_args(Delivery)}
+_REMARK_KINDS: dict[str, RemarkKind | None] = {name: name for name in get_args(RemarkKind)}
 _ORIGINS: dict[str, Literal["message", "progress"]] = {"progress": "progress"}
 _TOKEN_COUNTS = ("input_tokens", "cache_read_tokens", "cache_creation_tokens", "output_tokens")
 SOURCE = re.compile(rb'\s*\{\s*(?:"v":1,"type":"[a-z]+",)?"source":"([a-z0-9-]+)"')  # where `export_run` writes it
@@ -47,6 +50,7 @@ class AuditObject:
         self.document = raw.strip()
         self.is_exported = SOURCE.match(raw) is not None  # of another agent's run: what is derived is no evidence
         self._fields = object_slices(raw)
+        self._refused: list[tuple[RemarkKind, str, bytes, str]] = []
 
     def slice(self, *names: str) -> bytes | None:
         """The field's own bytes; a null counts as absent."""
@@ -64,6 +68,8 @@ class AuditObject:
         for name in names:
             if self._fields.get(name, b"").startswith(b'"'):
                 return storable(str(parse_json(self._fields.pop(name))))
+            if self._fields.get(name, b"null") != b"null":
+                self._refuse("value", name, "left out: not a text")
         return None
 
     def required_text(self, *names: str) -> str:
@@ -80,6 +86,7 @@ class AuditObject:
             if timestamp := valid_timestamp(str(parse_json(self._fields[name]))):
                 del self._fields[name]
                 return timestamp
+            self._refuse("timestamp", name, "kept as a field without meaning: no time")
         return None
 
     def choice(self, name: str, table: dict[str, Value], default: Value) -> Value:
@@ -88,6 +95,8 @@ class AuditObject:
             if self._fields.get(name) == b'"' + word.encode() + b'"':
                 del self._fields[name]
                 return value
+        if self._fields.get(name, b"null") not in (b"null", f'"{default}"'.encode()):
+            self._refuse("value", name, f"not a known value: read as {default}")
         return default
 
     def has(self, name: str) -> bool:
@@ -98,11 +107,24 @@ class AuditObject:
         if isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 2**53:
             del self._fields[name]
             return value
+        if name in self._fields and value is not None:
+            self._refuse("duration" if name == "durationMs" else "value", name, "left out: not a possible number")
         return None
 
     def flag(self, name: str) -> bool | None:
         """A boolean, which stays in `rest`."""
-        return {b"true": True, b"false": False}.get(self._fields.get(name, b""))
+        raw = self._fields.get(name, b"null")
+        if raw not in (b"true", b"false", b"null"):
+            self._refuse("value", name, "left out: neither true nor false")
+        return {b"true": True, b"false": False}.get(raw)
+
+    def _refuse(self, kind: RemarkKind, name: str, became: str) -> None:
+        self._refused.append((kind, f"$.{name}", self._fields[name], became))
+
+    def remarks(self, run: str, call: str | None) -> Iterator[RemarkRecord]:
+        """Yields a remark for each field that was read and has no possible value."""
+        for kind, path, raw, became in self._refused:
+            yield remark(kind, path, raw, became, line=self.line, run=run, call=call)
 
     def rest(self) -> bytes | None:
         return join_object(self._fields) if self._fields else None
@@ -287,6 +309,23 @@ def message_records(fields: AuditObject, run: str) -> Records:
         step=fields.text("step"),
         at=fields.time("at"),
         delivery=fields.choice("delivery", _DELIVERIES, "sent"),
+    )
+
+
+def remark_records(fields: AuditObject, run: str) -> Records:
+    """A remark of `export_run` on a value that its export has no more."""
+    kind = fields.choice("remark", _REMARK_KINDS, None)
+    if kind is None:
+        raise Untrusted("not a kind of remark", "$.remark")
+    yield RemarkRecord(
+        line=fields.line,
+        run=run,
+        position=fields.integer("position", 0),
+        kind=kind,
+        path=fields.required_text("path"),
+        was=fields.text("was") or "",
+        became=fields.text("became") or "",
+        call=fields.text("providerCallId"),
     )
 
 

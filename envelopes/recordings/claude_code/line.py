@@ -24,6 +24,7 @@ from envelopes.recordings.base import (
     LineProblem,
     ReceiptRecord,
     Record,
+    RemarkRecord,
     ResultRecord,
     SourceLine,
     SourcePath,
@@ -38,7 +39,7 @@ from envelopes.recordings.claude_code.reader_state import (
     run_updates,
     switch_session,
 )
-from envelopes.recordings.json_lines import NOTHING, first_byte, struct_reader, valid_timestamp
+from envelopes.recordings.json_lines import NOTHING, ForeignEntry, first_byte, struct_reader, valid_timestamp
 from envelopes.text.untrusted_json import join_object
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -49,7 +50,7 @@ _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"error": "error", "warni
 _OPENS_RUN = frozenset({"user", "assistant"})
 
 
-class SessionEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class SessionEntry(ForeignEntry, frozen=True, gc=False, rename="camel"):
     """A line of a session file. A `parent_uuid` of None is written there: the line is the first of a conversation."""
 
     type: str | None = None
@@ -59,7 +60,6 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     parent_uuid: str | msgspec.UnsetType | None = msgspec.UNSET
     session_id: str | None = None
     agent_id: str | None = None
-    timestamp: str | None = None
     version: str | None = None
     cwd: str | None = None
     git_branch: str | None = None
@@ -251,7 +251,11 @@ def with_origin(line: SessionLine, record: Record | LineProblem) -> Record | Lin
             if origin:
                 remember(line.state.copied, call, origin)
         case (
-            ResultRecord(call=call) | ReceiptRecord(call=call) | SupersedeRecord(call=call) | ArtifactRecord(call=call)
+            ResultRecord(call=call)
+            | ReceiptRecord(call=call)
+            | SupersedeRecord(call=call)
+            | ArtifactRecord(call=call)
+            | RemarkRecord(call=str() as call)
         ) if not is_global_call_id(call):
             origin = line.origin or line.state.copied.get(call)
         case _:

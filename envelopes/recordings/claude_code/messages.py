@@ -31,6 +31,7 @@ from envelopes.recordings.base import (
     MessageRecord,
     ReceiptRecord,
     Record,
+    RemarkRecord,
     ResultRecord,
     UsageRecord,
 )
@@ -40,7 +41,16 @@ from envelopes.recordings.claude_code.reader_state import (
     follow_up_records,
     note_request,
 )
-from envelopes.recordings.json_lines import NOTHING, first_byte, may_be_refused, storable, struct_reader
+from envelopes.recordings.json_lines import (
+    NOTHING,
+    ForeignObject,
+    first_byte,
+    may_be_refused,
+    refusal_remarks,
+    remark,
+    storable,
+    struct_reader,
+)
 from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
@@ -50,7 +60,7 @@ _PREVIEW_CHARACTERS = 3000  # the preview is the first 2 KB and two lines around
 _LARGEST = 2**53  # milliseconds, bytes or tokens
 
 
-class ApiMessage(msgspec.Struct, frozen=True, gc=False):
+class ApiMessage(ForeignObject, frozen=True, gc=False):
     """`message` of a line, as the API has it."""
 
     id: str | None = None
@@ -79,7 +89,7 @@ class AppliedEdit(msgspec.Struct, frozen=True):
     cleared_input_tokens: int | None = None
 
 
-class ApiBlock(msgspec.Struct, frozen=True, gc=False):
+class ApiBlock(ForeignObject, frozen=True, gc=False):
     """One element of `message.content`."""
 
     type: str | None = None
@@ -120,7 +130,7 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return LineProblem(line=self.line, path=self.path + path, reason=reason, raw=raw, part=True)
 
 
-class ResultMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class ResultMeta(ForeignObject, frozen=True, gc=False, rename="camel"):
     """The fields of a structured result that describe its call, whatever the tool."""
 
     duration_ms: float | None = None
@@ -140,6 +150,7 @@ def message_records(context: MessageContext, message: ApiMessage, state: ReaderS
     """Yields the records of a message, each with what it adds to its run."""
     if usage := _usage_record(context, message, state):
         yield usage
+    yield from refusal_remarks(message, context.path, line=context.line, run=context.run)
     for record in _records(context, message):
         yield record
         yield from follow_up_records(state, record)
@@ -220,6 +231,7 @@ def _block_records(context: MessageContext, message: ApiMessage, content: bytes)
             yield context.problem(f".content[{index}]", block.reason, raw)
         elif block.type == "tool_use":
             yield _call(context, message, block, index, raw)
+            yield from _block_remarks(context, block, index, block.id)
         elif block.type == "tool_result":
             results.append((index, block, raw))
     yield from _results(context, results)
@@ -279,6 +291,7 @@ def _results(context: MessageContext, results: list[tuple[int, ApiBlock, bytes]]
     for index, block, raw in results:
         if block.tool_use_id:
             yield from _result_records(context, block.tool_use_id, block, context.result if is_single else NOTHING)
+            yield from _block_remarks(context, block, index, block.tool_use_id)
         else:
             yield context.problem(f".content[{index}].tool_use_id", "a tool_result block without tool_use_id", raw)
     if not is_single and first_byte(context.result) not in (b"", b"n"):  # neither absent nor null
@@ -307,6 +320,7 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, result:
         child_run=f"{context.session}/{meta.agent_id}" if meta.agent_id else None,
         extra=context.extra,
     )
+    yield from _result_remarks(context, call, meta)
     preview = _persisted_preview(content)
     yield ReceiptRecord(
         line=context.line,
@@ -318,6 +332,26 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, result:
     )
     for path, size in _artifact_sizes(meta, preview).items():
         yield ArtifactRecord(line=context.line, run=context.run, call=call, role="output", path=path, size=size)
+
+
+def _block_remarks(context: MessageContext, block: ApiBlock, index: int, call: str | None) -> Iterator[RemarkRecord]:
+    path = f"{context.path}.content[{index}]"
+    return refusal_remarks(block, path, line=context.line, run=context.run, call=call)
+
+
+def _result_remarks(context: MessageContext, call: str, meta: ResultMeta) -> Iterator[RemarkRecord]:
+    yield from refusal_remarks(meta, "$.toolUseResult", line=context.line, run=context.run, call=call)
+    if _duration_ms(meta) is None:
+        for name, duration in _durations(meta).items():
+            yield remark(
+                "duration",
+                f"$.toolUseResult.{name}",
+                str(duration).encode(),
+                "left out: not a possible duration",
+                line=context.line,
+                run=context.run,
+                call=call,
+            )
 
 
 def _result_fidelity(result: msgspec.Raw, meta: ResultMeta) -> ResultFidelity:
@@ -339,11 +373,21 @@ def _receipt_fidelity(preview: str) -> ReceiptFidelity:
 
 
 def _duration_ms(meta: ResultMeta) -> int | None:
-    seconds = meta.duration_seconds
-    for duration in (meta.duration_ms, None if seconds is None else seconds * 1000, meta.total_duration_ms):
-        if duration is not None and math.isfinite(duration) and 0 <= duration < _LARGEST:
-            return round(duration)
+    for name, duration in _durations(meta).items():
+        milliseconds = duration * 1000 if name == "durationSeconds" else duration
+        if math.isfinite(milliseconds) and 0 <= milliseconds < _LARGEST:
+            return round(milliseconds)
     return None
+
+
+def _durations(meta: ResultMeta) -> dict[str, float]:
+    """The durations that a result has, in the order in which they are preferred."""
+    durations = {
+        "durationMs": meta.duration_ms,
+        "durationSeconds": meta.duration_seconds,
+        "totalDurationMs": meta.total_duration_ms,
+    }
+    return {name: duration for name, duration in durations.items() if duration is not None}
 
 
 def _persisted_preview(content: bytes) -> str:

@@ -30,6 +30,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import msgspec
 
@@ -70,6 +71,7 @@ from envelopes.recordings.claude_code.subagents import progress_records, sidecha
 from envelopes.recordings.json_lines import (
     BYTE_ORDER_MARK,
     NOTHING,
+    entry_remarks,
     first_byte,
     parsed_lines,
     read_json_lines,
@@ -169,7 +171,9 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
             yield LineProblem(line=source_line.number, path=refusal.path, reason=refusal.reason, raw=source_line.raw)
             continue
         state = line.state
-        for record in _records(line):
+        records = list(_records(line))
+        remarks = entry_remarks(line.entry, records, line=line.number, run=line.run)
+        for record in chain(records, remarks if line.run else ()):
             yield with_origin(line, disambiguate(state, record))
         state.save(saved)
 

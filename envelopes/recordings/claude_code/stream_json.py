@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import msgspec
 
@@ -39,6 +40,8 @@ from envelopes.recordings.claude_code.reader_state import (
 )
 from envelopes.recordings.json_lines import (
     NOTHING,
+    ForeignEntry,
+    entry_remarks,
     first_byte,
     parsed_lines,
     read_json_lines,
@@ -51,7 +54,7 @@ Records = Iterator[Record | LineProblem]
 _BOUNDARIES = frozenset({"compact_boundary", "microcompact_boundary"})
 
 
-class StreamEntry(msgspec.Struct, frozen=True):
+class StreamEntry(ForeignEntry, frozen=True, gc=False):
     """A line of the stream. `session_id` is on every one of them."""
 
     type: str | None = None
@@ -60,7 +63,6 @@ class StreamEntry(msgspec.Struct, frozen=True):
     session_id: str | None = None
     parent_tool_use_id: str | None = None
     tool_use_id: str | None = None
-    timestamp: str | None = None
     model: str | None = None
     cwd: str | None = None
     claude_code_version: str | None = None
@@ -154,7 +156,9 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         state = switch_session(entry.session_id or state.session or path.stem, state, saved)
         state.last_at = valid_timestamp(entry.timestamp) or state.last_at
         read_type = _TYPES.get(entry.type or "", _unknown)
-        for record in read_type(StreamLine(line.number, line.raw, entry, state)):
+        stream_line = StreamLine(line.number, line.raw, entry, state)
+        records = list(read_type(stream_line))
+        for record in chain(records, entry_remarks(entry, records, line=line.number, run=stream_line.run)):
             yield disambiguate(state, record)
         state.save(saved)
 

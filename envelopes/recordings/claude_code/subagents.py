@@ -29,7 +29,14 @@ from envelopes.recordings.claude_code.reader_state import (
     message_key,
     remember,
 )
-from envelopes.recordings.json_lines import NOTHING, parsed_lines, read_json_lines, struct_reader, valid_timestamp
+from envelopes.recordings.json_lines import (
+    NOTHING,
+    entry_remarks,
+    parsed_lines,
+    read_json_lines,
+    struct_reader,
+    valid_timestamp,
+)
 from envelopes.text.untrusted_json import Untrusted
 
 
@@ -96,7 +103,9 @@ def _reported_message(line: SessionLine, progress: AgentProgress, call: str | No
         inherited=line.inherited,
         names_other=line.names_other,
     )
-    yield from message_records(context, message, line.state)
+    records = list(message_records(context, message, line.state))
+    yield from records
+    yield from entry_remarks(entry, records, "$.data.message", line=line.number, run=run)
 
 
 def sidechain_records(line: SessionLine, message: ApiMessage) -> Iterator[Record | LineProblem]:

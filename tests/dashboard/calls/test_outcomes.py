@@ -15,7 +15,7 @@ from django.utils import timezone
 from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
-from dashboard.models.runs import Outcome
+from dashboard.models.outcomes import Outcome
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.recorded_calls import load_call, recorded
 from tests.dashboard.sessions import answers, asks, user, write

@@ -1,0 +1,189 @@
+"""Whatever an import changes, leaves out or assumes is a remark: listed, counted and found by its kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboard.filters.language import parse
+from dashboard.ingest.derivation import derive_waiting
+from dashboard.ingest.importer import import_paths
+from dashboard.ingest.write import delete_run
+from dashboard.models import Call, Project, Remark, Run
+from tests.dashboard.page_text import parse_page
+from tests.dashboard.sessions import SESSION, answers, asks, write
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("alice")]
+
+FORK = "0f5f6d8e-0000-4000-8000-000000000002"
+
+
+def imported(project: Project, folder: Path, lines: Iterable[Any], name: str = SESSION) -> Run:
+    import_paths(project, [write(folder / f"{name}.jsonl", list(lines))])
+    return Run.objects.get(external_id=name)
+
+
+def raw(line: dict[str, Any], value: str) -> bytes:
+    """The line with `value` as it is instead of the text @."""
+    return json.dumps(line).encode().replace(b'"@"', value.encode())
+
+
+BASH = {"stdout": "a", "stderr": ""}
+CASES: dict[str, tuple[list[Any], list[tuple[str, str, str, str]]]] = {
+    "a time stamp that is none": (
+        [asks("toolu_01", at="yesterday")],
+        [("timestamp", "$.timestamp", "yesterday", "left out: no time")],
+    ),
+    "a time stamp without an offset": (
+        [asks("toolu_01", at="2026-01-01T10:00:00")],
+        [("timestamp", "$.timestamp", "2026-01-01T10:00:00", "taken as UTC: it has no offset")],
+    ),
+    "fields of a wrong type": (
+        [asks("toolu_01") | {"cwd": 5, "timestamp": [1]}],
+        [
+            ("value", "$.cwd", "5", "left out: wrong type"),
+            ("value", "$.timestamp", "[1]", "left out: wrong type"),
+        ],
+    ),
+    "NaN and numbers beyond 64 bits": (
+        [raw(asks("toolu_01", "Bash", {"command": "x", "n": "@"}), "[NaN, 1e400, 12, 1.00, -Infinity]")],
+        [
+            ("number", "args/n/0", "NaN", "kept as it is: no number of JSON"),
+            ("number", "args/n/1", "1e400", "kept as it is: too large for a number with 64 bits"),
+            ("number", "args/n/4", "-Infinity", "kept as it is: no number of JSON"),
+        ],
+    ),
+    "a key twice": (
+        [raw(asks("toolu_01", "Bash", {"command": "@"}), '"a: 1","x":{"k":1,"k":2},"command":"b"')],
+        [
+            ("key", "args/command", '"a: 1"', "the last value of this key is read"),
+            ("key", "args/x/k", "1", "the last value of this key is read"),
+        ],
+    ),
+    "arguments that are a list": (
+        [asks("toolu_01", "Bash", ["ls"])],  # type: ignore[arg-type]
+        [("arguments", "args", '["ls"]', "kept as it is: no object")],
+    ),
+    "an impossible duration": (
+        [asks("toolu_01"), answers("toolu_01", "a", BASH | {"durationMs": -5})],
+        [("duration", "$.toolUseResult.durationMs", "-5.0", "left out: not a possible duration")],
+    ),
+    "an answer before its call": (
+        [asks("toolu_01", at="2026-01-01T10:00:05Z"), answers("toolu_01", at="2026-01-01T10:00:00Z")],
+        [
+            (
+                "clock",
+                "timestamp",
+                "2026-01-01T10:00:05.000000Z to 2026-01-01T10:00:00.000000Z",
+                "no duration: the clock ran backwards",
+            )
+        ],
+    ),
+    "a name that is longer than its column": (
+        [asks("toolu_01", "t" * 201)],
+        [("length", "tool", "t" * 200, "shown and filtered by its first 200 characters")],
+    ),
+    "a Cyrillic letter in a tool's name": (
+        [asks("toolu_01", "B\u0430sh")],
+        [("name", "tool", "B\u0430sh", "kept as it is: Latin letters beside Cyrillic ones that look alike")],
+    ),
+    "an invisible letter in a tool's name": (
+        [asks("toolu_01", "Ba\u200bsh")],
+        [("name", "tool", "Ba\u200bsh", "kept as it is: it has characters that hide")],
+    ),
+    "an ordinary call": ([asks("toolu_01", "Größe"), answers("toolu_01", "a", BASH)], []),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_not_read_as_it_stands_is_a_remark(name: str, project: Project, tmp_path: Path) -> None:
+    lines, remarks = CASES[name]
+    run = imported(project, tmp_path, lines)
+    rows = Remark.objects.order_by("path", "kind").values_list("kind", "path", "was", "became")
+    assert sorted(rows) == sorted(remarks)
+    assert run.remark_count == len(remarks)
+
+
+AUDIT: dict[str, tuple[str, dict[str, Any], list[tuple[str, str, str]]]] = {
+    "results": (
+        "results.jsonl",
+        {"status": "melted", "startedAt": "soon", "durationMs": -1, "ok": "perhaps"},
+        [
+            ("duration", "$.durationMs", "-1"),
+            ("status", "status", "melted"),
+            ("timestamp", "$.startedAt", '"soon"'),
+            ("value", "$.ok", '"perhaps"'),
+        ],
+    ),
+    "calls": (
+        "calls.jsonl",
+        {"attempt": "two", "stepId": 5},
+        [("value", "$.attempt", '"two"'), ("value", "$.stepId", "5")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AUDIT)
+def test_fields_of_an_executor_that_have_no_possible_value_are_remarks(
+    name: str, project: Project, tmp_path: Path
+) -> None:
+    file, fields, remarks = AUDIT[name]
+    call = {"runId": "r", "callId": "c", "tool": "Bash", "args": {}}
+    objects = {"calls.jsonl": call, "results.jsonl": {"runId": "r", "callId": "c", "status": "ok", "data": {}}}
+    for other, document in objects.items():
+        write(tmp_path / "r" / other, [document | (fields if other == file else {})])
+    write(tmp_path / "r" / "run.json", [{"runId": "r", "plan": {}}])
+    import_paths(project, [tmp_path])
+    assert sorted(Remark.objects.values_list("kind", "path", "was")) == remarks
+    assert set(Remark.objects.values_list("call", flat=True)) == {Call.objects.get().pk}
+
+
+def test_a_second_result_is_named_and_kept(project: Project, tmp_path: Path) -> None:
+    second = answers("toolu_01", "b", {"stdout": "b", "stderr": ""})
+    imported(project, tmp_path, [asks("toolu_01"), answers("toolu_01", "a", BASH), second])
+    remark = Remark.objects.get()
+    assert (remark.kind, remark.line, remark.was) == ("result", 3, '{"stdout": "b", "stderr": ""}')
+    assert remark.became == "kept beside the other result, which the page shows"
+
+
+def test_remarks_are_found_and_shown(client: Client, project: Project, tmp_path: Path) -> None:
+    lines = [asks("toolu_01", "B\u0430sh", at="soon"), asks("toolu_02"), answers("toolu_02")]
+    run = imported(project, tmp_path, lines)
+    call = Call.objects.get(external_id="toolu_01")
+    assert set(parse("remark:name", over="calls").calls(run)) == {call}
+    assert set(parse("remark:timestamp", over="calls").calls(run)) == {call}
+    assert list(parse("remark:timestamp").runs(project)) == [run]
+    assert list(parse("remark:clock").runs(project)) == []
+    page = parse_page(client.get(f"/runs/{run.pk}/"))
+    rows = page.rows("#remarks tbody tr")
+    assert rows == [
+        ["1", "name", "tool", "B\u0430sh", "kept as it is: Latin letters beside Cyrillic ones that look alike"],
+        ["1", "timestamp", "$.timestamp", "soon", "left out: no time"],
+    ]
+    listed = parse_page(client.get(f"/calls/{call.pk}/")).rows("#remarks tbody tr")
+    assert listed == rows
+    assert not parse_page(client.get(f"/calls/{Call.objects.get(external_id='toolu_02').pk}/")).has("#remarks")
+
+
+def test_remarks_are_the_same_after_deriving_again_and_after_the_deletion_of_a_fork(
+    project: Project, tmp_path: Path
+) -> None:
+    lines = [asks("toolu_01", "B\u0430sh"), answers("toolu_01", "a", BASH)]
+    imported(project, tmp_path, lines)
+    fork = [line | {"forkedFrom": {"sessionId": SESSION}, "sessionId": FORK} for line in lines]
+    imported(project, tmp_path, [*fork, asks("toolu_09", session=FORK)], FORK)
+    stored = list(Remark.objects.filter(kind__in=Remark.Kind.of_evidence()).values("id", "call", "line", "kind", "was"))
+    Call.objects.update(derivation="")
+    derive_waiting(project)
+    assert (
+        list(Remark.objects.filter(kind__in=Remark.Kind.of_evidence()).values("id", "call", "line", "kind", "was"))
+        == stored
+    )
+    delete_run(Run.objects.get(external_id=SESSION))
+    [left] = Remark.objects.all()
+    assert (left.run.external_id, left.kind, left.run.remark_count) == (FORK, "name", 1)
