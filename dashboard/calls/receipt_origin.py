@@ -18,6 +18,7 @@ from dashboard.evidence.hook_outputs import HOOK_SUCCESS, MCP_PREFIX, HookOutput
 from dashboard.models import Event
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, build_diff_page
+from dashboard.text.masks import CONTEXT, mask_text
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.receipt import Receipt, TextPart
 from envelopes.schema.result import JsonValue
@@ -195,7 +196,7 @@ def _build_part(evidence: CallEvidence, name: str, value: JsonValue) -> McpPart:
         audience=MCP_AUDIENCES[name],
         recorded=recorded,
         seen=_find_share(evidence, value, is_content=name == "content"),
-        text=text[:PART_CHARACTERS],
+        text=mask_text(text[: PART_CHARACTERS + CONTEXT])[:PART_CHARACTERS],
         omitted=max(0, len(text) - PART_CHARACTERS),
     )
 

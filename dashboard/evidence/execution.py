@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboard.models import Observation, Run
+from dashboard.text.masks import CONTEXT, mask_text
 from envelopes.schema.result import JsonValue, ToolError
 from envelopes.schema.settlement import SITUATIONS
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
@@ -161,7 +162,7 @@ def _fact(label: str, value: JsonValue) -> ExecutionFact:
     text = value if isinstance(value, str) else dump_json(value).decode()
     return ExecutionFact(
         label=label,
-        value=text[:MAX_CHARACTERS],
+        value=mask_text(text[: MAX_CHARACTERS + CONTEXT])[:MAX_CHARACTERS],
         is_json=not isinstance(value, str),
         omitted=max(0, len(text) - MAX_CHARACTERS),
     )

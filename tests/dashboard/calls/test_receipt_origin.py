@@ -19,8 +19,8 @@ from tests.dashboard.sessions import SESSION, answers, asks, user, write
 pytestmark = pytest.mark.django_db
 Line = dict[str, Any]
 
-OWN = "user=alice\ntoken=s3cret-of-alice\nregion=north"
-MASKED = "user=alice\ntoken=[removed by policy]\nregion=north"
+OWN = "user=alice\nplan=merge-with-acme\nregion=north"
+MASKED = "user=alice\nplan=[removed by policy]\nregion=north"
 TOOL = "mcp__vault__read"
 
 
@@ -106,7 +106,7 @@ def test_a_text_that_a_hook_wrote_stands_beside_the_tools_own(operator_client: C
     )
     rows = page.select("[data-hook] table.diff tbody tr")
     changed = [row.texts("td pre") for row in rows if row["data-kind"] == "changed"]
-    assert changed == [["token=s3cret-of-alice", "token=[removed by policy]"]]
+    assert changed == [["plan=merge-with-acme", "plan=[removed by policy]"]]
     heads = page.texts("[data-hook] table.diff th")
     assert (heads[1], heads[3]) == ("The tool's own output, as recorded", "What the hook returned")
 
