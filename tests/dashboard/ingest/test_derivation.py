@@ -8,18 +8,23 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from dashboard.ingest import derivation
 from dashboard.ingest.derivation import compute_calls, current_derivation, derive_next_waiting, store_derived
 from dashboard.ingest.importer import import_paths
+from dashboard.ingest.write import delete_run
 from dashboard.models import Call, CanonicalProjection, Project, RecordedReceipt, Run, RunFacet
+from envelopes.alignment.mapping import Evidence, ToolMapping
+from envelopes.families import FAMILIES, registry
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
 pytestmark = pytest.mark.django_db
-IGNORED = {"id", "revision", "created_at", "evidence_version"}
+IGNORED = {"id", "revision", "created_at", "evidence_version", "source_id"}
 
 
 @pytest.fixture
@@ -115,6 +120,59 @@ def test_rederive_gives_what_a_new_import_gives(project: Project, session: Path)
     assert rederive("--run", str(Run.objects.get().pk)) == {"calls": 2, "changed": 0, "dry_run": False}
     with pytest.raises(CommandError, match="There is no run"):
         call_command("rederive", "--run", "x")
+
+
+def read_as_before(patch: pytest.MonkeyPatch) -> None:
+    """Another version of every mapping, which reads no output of a command."""
+
+    def older(mapping: ToolMapping) -> ToolMapping:
+        def read(evidence: Evidence) -> Any:
+            return mapping.read(msgspec.structs.replace(evidence, result={"stdout": "", "stderr": ""}))
+
+        return msgspec.structs.replace(mapping, version=mapping.version + 100, read=read)
+
+    families = [msgspec.structs.replace(other, mappings=tuple(map(older, other.mappings))) for other in FAMILIES]
+    patch.setattr(registry, "FAMILIES", tuple(families))
+
+
+@pytest.mark.parametrize(
+    ("product", "columns"),
+    [
+        (read_as_before, {}),
+        ("ENCODING", {"tokens": 99}),
+        ("CUT_VERSION", {"seen_lines": 0, "is_cut": True}),
+        ("COUNTS_VERSION", {"summary": "in other words", "receipt_lines": 7}),
+    ],
+    ids=["mapping", "tokens", "cuts", "counts"],
+)
+def test_rederive_after_a_change_of_one_product_gives_what_a_new_import_gives(
+    product: str | Callable[[pytest.MonkeyPatch], None], columns: dict[str, Any], project: Project, session: Path
+) -> None:
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            if isinstance(product, str):
+                patch.setattr(derivation, product, "older")
+            else:
+                product(patch)
+            forget_versions()
+            import_paths(project, [session])
+            Call.objects.update(**columns)
+            older = set(Call.objects.values_list("derivation", flat=True))
+    finally:
+        forget_versions()
+    stored = derived_rows()
+    assert rederive()["changed"] == 2
+    again = derived_rows()
+    delete_run(Run.objects.get())
+    import_paths(project, [session])
+    assert derived_rows() == again != stored
+    (before,), (after,) = older, set(Call.objects.values_list("derivation", flat=True))
+    assert sum(was != now for was, now in zip(before.split("."), after.split("."), strict=True)) == 1
+
+
+def forget_versions() -> None:
+    registry.reload_plugins()
+    current_derivation.cache_clear()
 
 
 def test_each_product_names_the_version_that_derived_it(project: Project, session: Path) -> None:

@@ -134,7 +134,7 @@ def folder(request: pytest.FixtureRequest) -> Path:
     if request.param == "bundled":
         return BUNDLED
     root: Path = request.getfixturevalue("recordings_root")
-    return root / "claude-code"
+    return root
 
 
 @pytest.fixture(scope="module")
