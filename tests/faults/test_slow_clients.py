@@ -64,6 +64,23 @@ def test_a_refused_body_is_neither_read_nor_stored(server: RunningServer, tmp_pa
     assert slowest_answer(server) < SERVED_SECONDS
 
 
+@pytest.mark.long
+def test_a_thousand_idle_connections_and_bodies_of_a_gigabyte_starve_nobody(server: RunningServer) -> None:
+    before = server.resident_bytes()
+    with ExitStack() as stack:
+        for _ in range(1_500):
+            stack.enter_context(server.connect())
+        assert slowest_answer(server, 20) < SERVED_SECONDS
+        for address in (b"/sign-in/", b"/runs/import/", b"/healthz", b"/nowhere/"):
+            head = HEAD.replace(b"/sign-in/", address)
+            with server.connect(head + b"Content-Length: 1000000000\r\n\r\n") as client:
+                assert send_until_refused(client, 1_000_000_000) < 64_000_000
+            with server.connect(head + b"Transfer-Encoding: chunked\r\n\r\n40000000\r\n") as client:
+                assert send_until_refused(client, 1_000_000_000) < 64_000_000
+        assert slowest_answer(server, 20) < SERVED_SECONDS
+    assert server.resident_bytes() - before < 100_000_000
+
+
 def send_until_refused(client: socket.socket, most: int) -> int:
     """Bytes that the server took before it closed the connection."""
     sent = 0

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
+from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import answers, asks, user
-from tests.faults.imports import migrated_store, rows
+from tests.faults.imports import digest, environment, migrated_store, rows
 from tests.faults.server import Answer, RunningServer, running_server, sign_in
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -123,3 +126,40 @@ def test_serve_on_a_read_only_store_serves_reading(tmp_path: Path) -> None:
             assert save_view(server, "mine").status == 302
             assert upload(server, 1).status == 200
         assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.long
+def test_an_import_under_a_lock_of_30_seconds_ends_in_words_and_continues(tmp_path: Path) -> None:
+    store = migrated_store(tmp_path / "store")
+    command = [sys.executable, "manage.py", "import_runs", "dashboard/samples", "--json"]
+    with write_lock(store):
+        begin = time.monotonic()
+        done = subprocess.run(command, cwd=CHECKOUT, env=environment(store), capture_output=True, text=True)
+        assert 15 < time.monotonic() - begin < 60
+    assert (done.returncode, json.loads(done.stdout)["ok"]) == (75, False)
+    assert "Traceback" not in done.stderr
+    whole = migrated_store(tmp_path / "whole")
+    for target in (store, whole):
+        subprocess.run(command, cwd=CHECKOUT, env=environment(target), capture_output=True, check=True)
+    assert digest(store) == digest(whole)
+
+
+@pytest.mark.long
+def test_a_disk_that_fills_up_during_imports_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    """The disk is filled and freed again and again between uploads; what was sent twice is there once."""
+    with small_disk(tmp_path / "disk") as disk:
+        store = migrated_store(disk / "store")
+        session = sign_in(store)
+        acknowledged = []
+        with running_server(store, session, tmp_path / "log", "--workers", "2", variables=BRIEF_LOCK) as server:
+            for number in range(30):
+                with full_disk(disk) if number % 3 else nullcontext():
+                    answer = upload(server, number)
+                assert answer.status in ALLOWED
+                acknowledged += [f"toolu_{number}"] if answer.status == 200 else []
+            statuses = {upload(server, number).status for number in range(30)}
+        assert statuses == {200}
+        calls = [str(key) for (key,) in rows(store, "SELECT external_id FROM dashboard_call")]
+        assert sorted(calls) == sorted(f"toolu_{number}" for number in range(30))
+        assert set(acknowledged) <= set(calls)
+        assert rows(store, "PRAGMA integrity_check") == [("ok",)]
