@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from dashboard.comparisons.stored_comparison import Selection, start_comparison
 from dashboard.comparisons.verdicts import start_review
 from dashboard.models import Comparison, Project, Verdict
-from tests.browser.rest import press
+from tests.browser.rest import come_to_rest, press
 from tests.dashboard.measured_comparisons import compared
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,6 +45,7 @@ def test_a_bar_of_a_plot_opens_its_calls_and_keys_open_a_pair(
     press(operator_page, "u")
     operator_page.wait_for_url(f"**{comparison.get_absolute_url()}*")
     over = operator_page.locator("[data-plot]").nth(0).locator(".u-over")
+    come_to_rest(operator_page)  # a plot takes its size when it is drawn
     size = over.bounding_box()
     assert size is not None
     over.click(position={"x": size["width"] * 0.5, "y": size["height"] * 0.9})
@@ -92,6 +93,7 @@ def test_enter_in_the_note_judges_nothing_and_the_next_key_does(operator_page: P
 def test_a_narrow_page_says_beside_each_figure_whose_it_is(browse: Callable[..., Page], comparison: Comparison) -> None:
     page = browse(signed_in=True, viewport={"width": 390, "height": 800})
     page.goto(comparison.get_absolute_url())
+    come_to_rest(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     for box in page.locator(".table-box").all():
         assert box.evaluate("box => box.scrollWidth <= box.clientWidth"), "a column lies out of sight"

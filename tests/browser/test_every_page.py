@@ -9,6 +9,7 @@ from playwright.sync_api import Page
 
 from dashboard.models import Project
 from tests.browser.conftest import Serious
+from tests.browser.rest import come_to_rest
 from tests.dashboard.page_text import parse_page
 
 NARROW, WIDE = 390, 1440
@@ -54,6 +55,7 @@ def test_each_page_fits_its_window_and_has_no_serious_fault_of_accessibility(
 
 
 def needed_width(page: Page) -> int:
+    come_to_rest(page)  # at the size that it has just been given
     return int(page.evaluate("document.documentElement.scrollWidth"))
 
 

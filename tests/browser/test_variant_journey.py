@@ -33,6 +33,7 @@ def test_fields_fall_out_while_the_budget_is_dragged(
     operator_page.goto("/renderers/command/?sample=ExecCommand/large&variant=canonical_json")
     budget = operator_page.locator("#field-budget")
     expect(budget).to_contain_text("fields complete")
+    come_to_rest(operator_page)
     handle = operator_page.locator("#budget").bounding_box()
     assert handle is not None
     middle = handle["y"] + handle["height"] / 2
@@ -96,6 +97,7 @@ def test_a_key_shows_the_text_of_a_variant_and_the_same_key_or_escape_goes_back(
     call = project.calls.order_by("-receipt_characters", "pk")[0]
     operator_page.goto(f"/calls/{call.pk}/")
     right = operator_page.locator(".halves > section").nth(1)
+    come_to_rest(operator_page)
     receipt = right.inner_text()
     press(operator_page, "G")
     expect(right).to_contain_text("Receipt by markdown")
