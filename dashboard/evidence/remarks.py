@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboard.models import Call, Remark, Run
+from dashboard.text.masks import mask_value
 
 MAX_REMARKS = 50
 
@@ -31,4 +33,6 @@ def load_remarks(run: Run, call: Call | None = None) -> RemarkList:
         remarks = remarks.filter(call=call.pk)
     rows = list(remarks.order_by("line", "kind", "pk")[: MAX_REMARKS + 1])
     total = remarks.count() if len(rows) > MAX_REMARKS else len(rows)
+    for row in rows:  # the value alone does not show that it is that of a password
+        row.was = mask_value(re.split(r"[/.]", row.path)[-1], row.was)
     return RemarkList(rows[:MAX_REMARKS], total)

@@ -170,6 +170,16 @@ def test_remarks_are_found_and_shown(client: Client, project: Project, tmp_path:
     assert not parse_page(client.get(f"/calls/{Call.objects.get(external_id='toolu_02').pk}/")).has("#remarks")
 
 
+def test_the_value_of_a_remark_is_masked_like_the_argument_that_it_is_of(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    twice = raw(asks("toolu_01", "Bash", {"password": "@"}), '"hunter2-of-old","password":"hunter3"')
+    run = imported(project, tmp_path, [twice])
+    assert Remark.objects.get().was == '"hunter2-of-old"'
+    for url in (f"/runs/{run.pk}/", f"/calls/{Call.objects.get().pk}/"):
+        assert "hunter" not in client.get(url).content.decode()
+
+
 def test_remarks_are_the_same_after_deriving_again_and_after_the_deletion_of_a_fork(
     project: Project, tmp_path: Path
 ) -> None:
