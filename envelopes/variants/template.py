@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -144,6 +145,7 @@ class TemplateProcess:
             return self.process
         if find_spec("liquid") is None:
             raise TemplateUnanswered("template variants need the package python-liquid, which is not installed")
+        self.stop()
         self._owner = os.getpid()
         self.process = process = subprocess.Popen(
             [sys.executable, "-I", str(self._program), json.dumps(sys.path)],
@@ -184,11 +186,17 @@ class TemplateProcess:
         return answer
 
     def stop(self) -> None:
-        """Ends the running process, if any; the next request starts another one."""
-        if self.process is not None:
+        """Ends the process, if it is ours, and closes its pipes; the next request starts another one."""
+        if self.process is None:
+            return
+        if self._owner == os.getpid():
             self.process.kill()
-            self.process.communicate()
-            self.process = None
+        self.process.wait()  # at once also in a fork: it has no such child
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None  # it was started with pipes
+            with suppress(BrokenPipeError):
+                pipe.close()
+        self.process = None
 
 
 TEMPLATE_PROCESS = TemplateProcess()

@@ -242,6 +242,19 @@ def test_templates_of_one_request_share_its_time_and_no_other_thread_does(templa
     assert text("{{ status }} after", templates) == "success after"
 
 
+def test_a_process_that_ended_by_itself_is_replaced_and_leaves_no_open_pipe(templates: TemplateProcess) -> None:
+    check_template("{{ status }}", templates)
+    ended = templates.process
+    assert ended is not None
+    ended.kill()
+    ended.wait()
+    check_template("{{ status }}", templates)
+    assert templates.process is not ended
+    assert ended.stdin is not None
+    assert ended.stdout is not None
+    assert (ended.stdin.closed, ended.stdout.closed) == (True, True)
+
+
 def test_a_process_that_the_machine_gives_no_time_is_waited_for(templates: TemplateProcess) -> None:
     assert text("{{ status }}, twice", templates) == "success, twice"
     process = templates.process
