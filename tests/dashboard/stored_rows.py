@@ -21,7 +21,6 @@ from dashboard.models import (
     Run,
     RunCall,
     RunFacet,
-    Source,
     load_slices,
 )
 
@@ -36,7 +35,8 @@ def stored_rows() -> dict[str, list[str]]:
     """Every row in all columns but the database's own numbers, which name no row of another import."""
     rows: dict[str, list[str]] = {}
     for model in MODELS:
-        instances = list(model._default_manager.all())
+        named = [name for name in ("source", "observation") if name in {field.name for field in model._meta.fields}]
+        instances = list(model._default_manager.select_related(*named)) if named else list(model._default_manager.all())
         if model in (Observation, Message, Event, RequestUsage):
             load_slices(instances)
         rows[model.__name__] = sorted(json.dumps(columns_of(row)) for row in instances)
@@ -50,9 +50,9 @@ def columns_of(row: models.Model) -> dict[str, str]:
     if not isinstance(row, RunCall):
         values["id"] = str(row.pk)
     if columns.get("source"):
-        values["source"] = Path(Source.objects.get(pk=columns["source"]).path).name
+        values["source"] = Path(row.source.path).name  # type: ignore[attr-defined]
     if columns.get("observation"):
-        values["observation"] = Observation.objects.get(pk=columns["observation"]).sha256
+        values["observation"] = row.observation.sha256  # type: ignore[attr-defined]
     if isinstance(row, Observation | Message | Event | RequestUsage):
         values["data"] = hashlib.sha256(row.data).hexdigest()
     return values
