@@ -89,16 +89,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     places = {CHECKOUT / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
-    if config.getoption("second_database"):
-        left_out = [item for item in items if not _asks_the_database(item)]
-        items[:] = [item for item in items if _asks_the_database(item)]
-        config.hook.pytest_deselected(items=left_out)
+    if part := config.getoption("on_postgresql"):
+        if part == "marked":
+            _refuse_unknown_cases(items)
+        runs = _is_marked if part == "marked" else _asks_the_database
+        config.hook.pytest_deselected(items=[item for item in items if not runs(item)])
+        items[:] = [item for item in items if runs(item)]
 
 
 def pytest_collection_finish() -> None:
     """What is imported and collected by now stays to the end: the collector need not walk through it each time."""
     gc.collect()
     gc.freeze()
+
+
+def _refuse_unknown_cases(items: list[pytest.Item]) -> None:
+    named = {name for item in items for mark in item.iter_markers("postgresql") for name in mark.args}
+    if unknown := named - {item.callspec.id for item in items if hasattr(item, "callspec")}:
+        raise pytest.UsageError(f"No test has these cases, which a mark `postgresql` names: {sorted(unknown)}")
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker("postgresql")
+    return mark is not None and (not mark.args or item.callspec.id in mark.args)  # type: ignore[attr-defined]
 
 
 def _asks_the_database(item: pytest.Item) -> bool:
@@ -110,7 +123,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens", action="store_true", help="write tests/golden anew from what the code says now"
     )
-    parser.addoption("--second-database", action="store_true", help="run what another database may change")
+    parser.addoption("--on-postgresql", choices=["marked", "all"], help="run what another database may change")
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,10 @@
 """Everything that another database can change, a second time on PostgreSQL.
 
-That is the write path, every query with its order and its locks, and each page opened once. What a page shows of the
-rows that it read does not depend on the database, so it is tested on SQLite alone: the folders of such tests are not
-in PLACES, and in the others a test is marked `rendering` when it is about markup, windows, files of the store or
-samples that come out of the code, or about where a reader of recordings stops and how much it keeps: that is decided
-before a row is written. The pages of calls and artifacts are opened by the crawl of the hostile recordings.
+The default run repeats the tests marked `postgresql`: the write path, and every query with its order and its locks.
+tests/asked.py compares what they ask of the database with what all other tests ask, so that none is left out. The long
+run repeats all tests of PLACES, except those marked `rendering`: these are about markup, windows, files of the store or
+samples that come out of the code, or about where a reader of recordings stops and how much it keeps, which is decided
+before a row is written.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from tests import asked
 from tests.conftest import CHECKOUT
 from tests.postgresql import NoServerBinaries, private_cluster
 
@@ -33,10 +34,24 @@ PLACES = (
 )
 
 
+def test_the_marked_tests_hold_on_postgresql(tmp_path: Path) -> None:
+    marked = [path for path in CHECKOUT.glob("tests/**/test_*.py") if "mark.postgresql" in path.read_text("utf-8")]
+    noted = tmp_path / "asked"
+    _run_on_postgresql(tmp_path, "--on-postgresql=marked", f"--note-asked={noted}", *map(str, sorted(marked)))
+    asked.ON_POSTGRESQL.update(noted.read_text("utf-8").splitlines())
+
+
+@pytest.mark.long
 def test_the_write_path_and_the_pages_hold_on_postgresql(tmp_path: Path) -> None:
-    failure = _failure_on_postgresql(tmp_path)
-    if failure:
-        pytest.fail(failure, pytrace=False)
+    _run_on_postgresql(tmp_path, "--on-postgresql=all", *PLACES)
+
+
+def test_what_no_marked_test_asks_is_named() -> None:
+    here = {"dashboard.runs.queries.load: SELECT dashboard_run", "dashboard.runs.queries.load: SELECT dashboard_call"}
+    assert asked.missing_on_postgresql(here, here) == []
+    assert asked.missing_on_postgresql(here, {"dashboard.runs.queries.load: SELECT dashboard_run"}) == [
+        "dashboard.runs.queries.load: SELECT dashboard_call"
+    ]
 
 
 def test_the_package_of_the_dev_extra_starts_a_server_of_its_own() -> None:
@@ -48,19 +63,16 @@ def test_the_package_of_the_dev_extra_starts_a_server_of_its_own() -> None:
     assert not Path(folder).exists()
 
 
-def _failure_on_postgresql(workplace: Path) -> str:
+def _run_on_postgresql(workplace: Path, *arguments: str) -> None:
+    """In a process of its own: Django takes its database once, when the settings load."""
+    command = [sys.executable, "-m", "pytest", *arguments, "-q", "-n", "0", "-p", "no:cacheprovider"]
     try:
         with private_cluster() as url:
-            done = _pytest_on(url, workplace)
+            environment = os.environ | {"DATABASE_URL": url, "TMPDIR": str(workplace)}
+            for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS"):
+                environment.pop(name, None)
+            done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
     except NoServerBinaries as missing:
-        return str(missing)
-    return f"On PostgreSQL:\n{done.stdout}\n{done.stderr}" if done.returncode else ""
-
-
-def _pytest_on(url: str, workplace: Path) -> subprocess.CompletedProcess[str]:
-    """In a process of its own: Django takes its database once, when the settings load."""
-    command = [sys.executable, "-m", "pytest", *PLACES, "--second-database", "-q", "-n", "0", "-p", "no:cacheprovider"]
-    environment = os.environ | {"DATABASE_URL": url, "TMPDIR": str(workplace)}
-    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS"):
-        environment.pop(name, None)
-    return subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
+        pytest.fail(str(missing), pytrace=False)
+    if done.returncode:
+        pytest.fail(f"On PostgreSQL:\n{done.stdout}\n{done.stderr}", pytrace=False)

@@ -23,7 +23,7 @@ from tests.cases import each
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 
 PASSWORD = "correct horse battery"
 

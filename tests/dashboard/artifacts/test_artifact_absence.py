@@ -137,6 +137,7 @@ def test_content_that_was_never_stored_or_was_removed_is_reported_as_such(client
     assert "removed by retention" in open_page(client, artifact).text
 
 
+@pytest.mark.postgresql("folder")
 def test_a_field_that_is_no_longer_in_its_result_is_changed(call: Call) -> None:
     artifact = field_artifact(call, "text")
     Observation.objects.update(own_data=b"{}")

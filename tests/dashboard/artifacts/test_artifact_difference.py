@@ -61,6 +61,7 @@ def test_what_differs_is_shown_with_its_lines(client: Client, run: Run, view: st
     assert "<b>changed</b>" in page.by_role("table").text
 
 
+@pytest.mark.postgresql
 def test_the_same_content_is_recognised_by_its_hash(client: Client, run: Run) -> None:
     artifact, other = stored(create_call(run), BEFORE), stored(create_call(run), BEFORE)
     assert "the same content, byte for byte" in page_of(client, artifact, f"?with={other.pk}").text

@@ -177,6 +177,7 @@ def test_calls_far_after_the_output_are_searched_on_request(run: Run) -> None:
     assert listed(references_page(artifact, 6, calls_at_once=3), OPENED) == ["call 8 head lines 1–7"]
 
 
+@pytest.mark.postgresql
 def test_the_address_names_how_many_later_calls_are_skipped(client: Client, run: Run) -> None:
     artifact = output_of(run)
     for number in (1, 2):

@@ -130,6 +130,7 @@ def test_a_number_that_is_off_by_one_is_noticed(project: Project, tmp_path: Path
         assert_recounts(document)
 
 
+@pytest.mark.postgresql
 def test_a_person_gets_a_table_and_may_keep_nothing(project: Project, tmp_path: Path) -> None:
     import_commands(project, tmp_path, ["one", "two"])
     unanswered = import_commands(project, tmp_path, ["three"], session="0f5f6d8e-0000-4000-8000-000000000002")[-1]

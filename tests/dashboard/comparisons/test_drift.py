@@ -82,6 +82,7 @@ def test_what_was_sent_and_would_be_sent_again_has_not_drifted(sent: ReceiptFing
     assert (sent.drift, sent.checked_at is not None) == ("", True)
 
 
+@pytest.mark.postgresql
 def test_a_newer_version_is_drift_of_the_variant(sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch) -> None:
     change_markdown(monkeypatch, version=2)
     status, output = exit_status("--json")
@@ -92,6 +93,7 @@ def test_a_newer_version_is_drift_of_the_variant(sent: ReceiptFingerprint, monke
     assert sent.drift == "variant"
 
 
+@pytest.mark.postgresql
 def test_the_preset_lists_the_runs_of_drifted_receipts_until_they_are_mended(
     sent: ReceiptFingerprint, operator_client: Client
 ) -> None:
@@ -115,6 +117,7 @@ def test_another_policy_is_drift_of_the_policy(sent: ReceiptFingerprint) -> None
     assert reasons() == [("markdown", "policy")]
 
 
+@pytest.mark.postgresql
 def test_another_envelope_is_drift_of_the_canonical_result(sent: ReceiptFingerprint, calls: list[Call]) -> None:
     stored = CanonicalProjection.objects.get(call=calls[0])
     stored.data = bytes(stored.data).replace(b"one", b"two")
@@ -155,16 +158,19 @@ def test_a_pinned_comparison_is_checked_the_same_way_and_shows_the_outcome(
     assert exit_status("--project", "ledger")[0] == 1
 
 
+@pytest.mark.postgresql
 def test_a_check_of_nothing_says_so(project: Project) -> None:
     assert exit_status()[1].startswith("Nothing was checked:")
 
 
+@pytest.mark.postgresql
 def test_a_project_that_is_not_there_is_no_drift(project: Project) -> None:
     with pytest.raises(CommandError) as refused:
         exit_status("--project", "nobody")
     assert refused.value.returncode == 2
 
 
+@pytest.mark.postgresql
 def test_a_store_that_cannot_be_read_is_no_drift_either(sent: ReceiptFingerprint) -> None:
     CanonicalProjection.objects.update(packed=compress_beside(b"{", b""), observation=None, mapping="command:test:1")
     with pytest.raises(CommandError, match="could not be checked") as refused:
@@ -172,6 +178,7 @@ def test_a_store_that_cannot_be_read_is_no_drift_either(sent: ReceiptFingerprint
     assert refused.value.returncode == 2
 
 
+@pytest.mark.postgresql
 def test_pinned_texts_of_deleted_calls_are_distinguished_from_unchanged_texts(
     project: Project, calls: list[Call]
 ) -> None:

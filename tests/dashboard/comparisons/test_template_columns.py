@@ -36,6 +36,7 @@ def save(project: Project, source: str, name: str = "terse") -> TemplateVariant:
     return save_version(project, family("command"), author, name=name, title=name, source=source, characters="4000")
 
 
+@pytest.mark.postgresql
 def test_a_template_is_measured_like_any_variant_and_named_by_version_and_hash(
     project: Project, calls: list[Call]
 ) -> None:
@@ -97,6 +98,7 @@ def test_the_command_and_the_form_offer_templates(operator_client: Client, proje
         assert form.by_role("checkbox", label, exact=True)
 
 
+@pytest.mark.postgresql
 def test_a_pinned_template_drifts_when_a_newer_version_is_saved(project: Project, calls: list[Call]) -> None:
     save(project, "{{ status }}")
     comparison, _ = compared(project, ["receipt", "terse"])

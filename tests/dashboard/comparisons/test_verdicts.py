@@ -73,6 +73,7 @@ def test_nobody_has_to_judge_what_is_not_shown(operator_client: Client, project:
     assert whole.text.count("the end of it") == part.text.count("the end of it") + 1
 
 
+@pytest.mark.postgresql
 def test_verdicts_are_counted_for_the_side_that_was_meant(
     operator_client: Client, operator: User, comparison: Comparison
 ) -> None:
@@ -100,6 +101,7 @@ def test_sides_and_order_are_drawn_with_the_seed(comparison: Comparison, operato
     assert 60 < sum(others) < 140
 
 
+@pytest.mark.postgresql
 def test_a_verdict_is_taken_back_and_given_again(operator_client: Client, comparison: Comparison) -> None:
     start(operator_client, comparison)
     call = judge(operator_client, comparison, "tie")
@@ -153,6 +155,7 @@ def test_reviewers_are_compared_with_each_other(
     assert "agree on 2 of 3" in agreement.text
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize(("call", "do", "status"), [("nonsense", "tie", 404), ("", "tie", 404), (None, "love", 422)])
 def test_an_invalid_verdict_is_refused(
     operator_client: Client, comparison: Comparison, call: str | None, do: str, status: int
@@ -197,6 +200,7 @@ def test_verdicts_go_out_with_what_is_needed_to_repeat_them(operator_client: Cli
     assert tie["choice"] == "tie"
 
 
+@pytest.mark.postgresql
 def test_no_preference_is_claimed_of_a_text_that_nobody_saw(operator_client: Client, comparison: Comparison) -> None:
     start(operator_client, comparison)
     call = judge(operator_client, comparison, "first")

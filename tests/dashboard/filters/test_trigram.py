@@ -14,6 +14,8 @@ from dashboard.models import Project, Run
 from tests.dashboard.factories import create_project, create_run
 from tests.dashboard.page_text import parse_page
 
+pytestmark = pytest.mark.postgresql
+
 
 def search_ids(project: Project, text: str) -> frozenset[UUID] | None:
     return candidate_ids(project, parse(text).terms)[0]

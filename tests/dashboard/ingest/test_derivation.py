@@ -61,6 +61,7 @@ def rederive(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(out.getvalue()))
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize(
     "derive",
     [
@@ -96,6 +97,7 @@ def test_a_page_computes_what_waits_and_stores_nothing(
     assert derived_rows() == before
 
 
+@pytest.mark.postgresql
 def test_what_was_computed_of_older_evidence_is_not_stored(project: Project, session: Path) -> None:
     import_paths(project, [session])
     older = compute_calls(list(Call.objects.values_list("pk", flat=True)))
@@ -107,6 +109,7 @@ def test_what_was_computed_of_older_evidence_is_not_stored(project: Project, ses
     assert derived_rows() == expected
 
 
+@pytest.mark.postgresql
 def test_rederive_gives_what_a_new_import_gives(project: Project, session: Path) -> None:
     import_paths(project, [session])
     expected = derived_rows()
@@ -175,6 +178,7 @@ def forget_versions() -> None:
     current_derivation.cache_clear()
 
 
+@pytest.mark.postgresql
 def test_each_product_names_the_version_that_derived_it(project: Project, session: Path) -> None:
     import_paths(project, [session])
     envelopes, tokens, cuts, counts = current_derivation().split(".")

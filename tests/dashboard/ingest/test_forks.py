@@ -101,6 +101,7 @@ DIVERGED = {
 }
 
 
+@pytest.mark.postgresql("in the fork-original first", "in the original-original first")
 @pytest.mark.parametrize("order", [(SESSION, FORK), (FORK, SESSION)], ids=["original first", "fork first"])
 @pytest.mark.parametrize("where", DIVERGED)
 def test_a_replacement_is_reported_for_the_run_in_which_it_happened(
@@ -178,6 +179,7 @@ def test_a_call_that_only_a_fork_answered_has_no_receipt_in_the_original(
 # Each receipt has its own numbers (wrong claim 4)
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize("parts", [1, 2, 6])
 def test_each_receipt_has_its_own_cut_tokens_and_characters(parts: int, project: Project, tmp_path: Path) -> None:
     lines = [*history(), replaced("toolu_01", SHORTER, SESSION)]
@@ -202,28 +204,32 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("order", list(permutations(FILES)), ids=lambda order: "-".join(name[-1] for name in order))
-def test_any_order_of_a_session_and_its_forks_gives_equal_rows(
-    order: tuple[str, ...], project: Project, tmp_path: Path
-) -> None:
-    take(project, tmp_path / "first", FILES)
-    expected = stored_rows()
+def delete_all_runs() -> None:
     for run in list(Run.objects.all()):
         delete_run(run)
-    assert not any(rows for rows in stored_rows().values())
-    take(project, tmp_path / "second", FILES, order)
-    assert stored_rows() == expected
+    assert not any(stored_rows().values())
 
 
-@pytest.mark.parametrize("cut", [1, 3, 5, 6, 7])
-def test_files_that_grew_give_the_same_rows_as_whole_ones(cut: int, project: Project, tmp_path: Path) -> None:
-    take(project, tmp_path / "first", FILES)
+@pytest.mark.postgresql
+def test_any_order_of_a_session_and_its_forks_gives_equal_rows(project: Project, tmp_path: Path) -> None:
+    first, *others = permutations(FILES)
+    take(project, tmp_path / "first", FILES, first)
     expected = stored_rows()
-    for run in list(Run.objects.all()):
-        delete_run(run)
-    take(project, tmp_path / "second", {name: lines[:cut] for name, lines in FILES.items()}, (FORK, OTHER, SESSION))
-    take(project, tmp_path / "second", FILES)
-    assert stored_rows() == expected
+    for number, order in enumerate(others):
+        delete_all_runs()
+        take(project, tmp_path / f"{number}", FILES, order)
+        assert stored_rows() == expected, order
+
+
+def test_files_that_grew_give_the_same_rows_as_whole_ones(project: Project, tmp_path: Path) -> None:
+    take(project, tmp_path / "whole", FILES)
+    expected = stored_rows()
+    for cut in (1, 3, 5, 6, 7):
+        delete_all_runs()
+        begun = {name: lines[:cut] for name, lines in FILES.items()}
+        take(project, tmp_path / f"{cut}", begun, (FORK, OTHER, SESSION))
+        take(project, tmp_path / f"{cut}", FILES)
+        assert stored_rows() == expected, cut
 
 
 def rewritten(lines: list[Line], session: str = FORK) -> list[Line]:
@@ -266,27 +272,28 @@ FAMILIES = {
         OTHER: own("toolu_31", OTHER),
     },
 }
-ORDERS = [(family, order) for family, files in FAMILIES.items() for order in permutations(files)]
 
 
-@pytest.mark.parametrize(("family", "order"), ORDERS)
+@pytest.mark.postgresql("parts of one session", "rewritten")
+@pytest.mark.parametrize("family", FAMILIES)
 def test_any_order_of_recordings_that_share_calls_gives_equal_rows(
-    family: str, order: tuple[str, ...], project: Project, tmp_path: Path
+    family: str, project: Project, tmp_path: Path
 ) -> None:
     files = FAMILIES[family]
+    half = {name: lines[: len(lines) // 2] for name, lines in files.items()}
     take(project, tmp_path / "first", files)
     expected = stored_rows()
-    for run in list(Run.objects.all()):
-        delete_run(run)
-    half = {name: lines[: len(lines) // 2] for name, lines in files.items()}
-    take(project, tmp_path / "second", half, order[::-1])
-    take(project, tmp_path / "second", files, order)
-    assert stored_rows() == expected
+    for number, order in enumerate(permutations(files)):
+        delete_all_runs()
+        take(project, tmp_path / f"{number}", half, order[::-1])
+        take(project, tmp_path / f"{number}", files, order)
+        assert stored_rows() == expected, order
 
 
 # Which run is the original, and what counts as copied (wrong claim 7)
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize("order", [(SESSION, FORK), (FORK, SESSION)], ids=["original first", "fork first"])
 @pytest.mark.parametrize("original", [SESSION, FORK])
 def test_the_session_that_ended_first_is_the_original_of_one_that_rewrote_its_lines(
@@ -340,6 +347,7 @@ def test_each_receipt_of_a_fork_stands_at_its_own_line(
     ]
 
 
+@pytest.mark.postgresql
 def test_a_fork_keeps_its_own_receipts_when_the_original_is_deleted(
     project: Project, tmp_path: Path, operator_client: Client
 ) -> None:
@@ -375,16 +383,13 @@ def assert_equal_rows_however_imported(project: Project, path: Path, folder: Pat
     whole.write_bytes(raw)
     import_paths(project, [whole, folder / "whole" / f"{FORK}.jsonl"])
     expected = stored_rows()
-    for run in list(Run.objects.all()):
-        delete_run(run)
+    delete_all_runs()
     import_paths(project, [folder / "parts" / f"{FORK}.jsonl"])
     for part in range(1, 6):
         parts.write_bytes(raw[: len(raw) * part // 5])
         import_paths(project, [parts])
     assert stored_rows() == expected
-    for run in list(Run.objects.all()):
-        delete_run(run)
-    assert not any(stored_rows().values())
+    delete_all_runs()
 
 
 @pytest.mark.parametrize("name", ["microcompact.excerpt.jsonl", "persisted_outputs.excerpt.jsonl"])
@@ -402,6 +407,7 @@ def test_every_recorded_session_beside_its_fork_gives_equal_rows_however_importe
         assert_equal_rows_however_imported(project, path, tmp_path / path.stem)
 
 
+@pytest.mark.postgresql
 def test_a_file_that_clears_receipts_of_another_one_may_be_imported_first(project: Project, tmp_path: Path) -> None:
     """Lines have an order within one file only: line 1 of the second file comes after line 5 of the first."""
     take(project, tmp_path, FAMILIES["parts of one session"], ("turn-2", "turn-1"))

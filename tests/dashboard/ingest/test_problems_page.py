@@ -14,6 +14,8 @@ from tests.dashboard.factories import create_problem, create_project, create_use
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
+pytestmark = pytest.mark.postgresql
+
 HOSTILE = b'<script>alert(1)</script><b hx-post="/x" hx-trigger="load">\x1b[31m\x00\xff\xe2\x80\xae'
 
 

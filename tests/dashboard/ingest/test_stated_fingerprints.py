@@ -78,6 +78,7 @@ def test_a_receipt_that_states_its_variant_is_compared_with_todays_text(
     assert not load_call(operator_client, call).has("#drift")
 
 
+@pytest.mark.postgresql
 def test_a_list_without_drift_says_what_that_is_worth(operator_client: Client, call: Call, tmp_path: Path) -> None:
     address = "/renderers/drifted/"
     assert "No receipt of this project names the variant that wrote it" in load(operator_client, address).text
@@ -121,6 +122,7 @@ def test_the_call_and_the_list_say_which_of_the_four_changed(
     assert load(operator_client, "/runs/?preset=drifted").has('a[href="/renderers/drifted/"]')
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize(
     "changes",
     [
@@ -139,6 +141,7 @@ def test_a_receipt_that_does_not_say_or_is_somebody_elses_has_no_fingerprint(
     assert not ReceiptFingerprint.objects.exists()
 
 
+@pytest.mark.postgresql
 def test_importing_again_keeps_one_fingerprint_and_another_projects_list_is_empty(
     operator_client: Client, call: Call, tmp_path: Path
 ) -> None:

@@ -76,12 +76,14 @@ def test_an_unknown_variant_lists_those_that_there_are(imported: Project) -> Non
         printed("toolu_02", "--variant", "poem")
 
 
+@pytest.mark.postgresql
 def test_a_call_of_a_package_that_is_not_installed_is_an_error_in_words(imported: Project) -> None:
     CanonicalProjection.objects.update(mapping="tickets:claude-code:1")
     with pytest.raises(CommandError, match="by the family 'tickets', of a package that is not installed"):
         printed("toolu_01")
 
 
+@pytest.mark.postgresql
 def test_an_agent_may_have_uuids_of_its_own(project: Project) -> None:
     call = create_call(create_run(project), "0f5f6d8e-0000-4000-8000-000000000007")
     document = json.loads(printed(call.external_id, "--json"))

@@ -56,6 +56,7 @@ def paste(client: Client, document: dict[str, Any], **options: Any) -> str:
     return str(client.post(f"{PAGE}paste/", {"envelope": json.dumps(document, **options)})["Location"])
 
 
+@pytest.mark.postgresql
 def test_every_family_is_listed_with_its_variants_and_its_use(client: Client, run: Run) -> None:
     RunFacet.objects.create(run=run, project=run.project, kind="family", value="command", sort_at=run.sort_at, count=7)
     page = load(client, "/renderers/")
@@ -262,6 +263,7 @@ def test_a_call_of_another_family_leads_to_its_own_page(client: Client, run: Run
     assert load(client, f"/renderers/file/?call={call.pk}").has(f'a[href="/renderers/command/?call={call.pk}"]')
 
 
+@pytest.mark.postgresql
 def test_a_call_of_another_project_is_not_found(client: Client, run: Run) -> None:
     other = bash(create_run(create_project("other")), "secret output", external_id="toolu_other")
     for key in (other.pk, "toolu_other"):
@@ -270,6 +272,7 @@ def test_a_call_of_another_project_is_not_found(client: Client, run: Run) -> Non
         assert "secret output" not in page.markup
 
 
+@pytest.mark.postgresql
 def test_recent_calls_of_the_family_are_offered(client: Client, run: Run) -> None:
     call = bash(run, "hello")
     RunFacet.objects.create(run=run, project=run.project, kind="family", value="command", sort_at=run.sort_at, count=1)
@@ -290,6 +293,7 @@ def test_the_queries_are_few_and_the_same_however_much_is_recorded(
             bash(run, f"output {number}")
 
 
+@pytest.mark.postgresql
 def test_a_pasted_envelope_has_an_address_of_its_own(client: Client, run: Run) -> None:
     location = paste(client, envelope())
     assert receipt_text(load(client, location)).startswith("Process exited with code 2")
@@ -297,6 +301,7 @@ def test_a_pasted_envelope_has_an_address_of_its_own(client: Client, run: Run) -
     assert PastedEnvelope.objects.count() == 1
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize(
     ("text", "path", "reason"),
     [
@@ -345,6 +350,7 @@ def test_the_rest_of_a_long_canonical_half_is_one_key_away(client: Client, run: 
     assert client.get("/renderers/none/canonical/").status_code == 404
 
 
+@pytest.mark.postgresql
 def test_only_the_latest_pastes_are_kept(project: Project) -> None:
     hashes = [
         store_pasted(project, json.dumps(envelope(summary_text=f"number {number}")), limit=3) for number in range(5)

@@ -30,6 +30,7 @@ def import_session(project: Project, folder: Path, *lines: dict[str, Any] | byte
     return Run.objects.get(project=project, external_id=SESSION)
 
 
+@pytest.mark.postgresql
 def test_a_request_is_stored_once_with_its_usage_as_recorded(tmp_path: Path) -> None:
     project = create_project()
     asked = weighs(asks("toolu_01"), 50_000)
@@ -44,6 +45,7 @@ def test_a_request_is_stored_once_with_its_usage_as_recorded(tmp_path: Path) -> 
     assert (request.start is not None, request.own_data) == (True, None)
 
 
+@pytest.mark.postgresql
 def test_deleting_a_run_deletes_its_requests(tmp_path: Path) -> None:
     run = import_session(create_project(), tmp_path, *steps(50_000))
     delete_run(run)
@@ -51,6 +53,7 @@ def test_deleting_a_run_deletes_its_requests(tmp_path: Path) -> None:
     assert not Source.objects.exists()
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize("at_once", [True, False])
 def test_edits_that_only_the_last_line_of_an_answer_has_are_stored(tmp_path: Path, *, at_once: bool) -> None:
     project, path = create_project(), tmp_path / f"{SESSION}.jsonl"
@@ -80,6 +83,7 @@ def test_an_agents_own_file_counts_in_any_order_of_import(tmp_path: Path, order:
     assert (request.origin, request.line, request.output_tokens) == ("message", 1, 1)
 
 
+@pytest.mark.postgresql("nothing is recorded")
 @pytest.mark.parametrize(
     ("between", "drops"),
     [
@@ -116,6 +120,7 @@ def test_edits_that_the_provider_states_explain_a_drop(tmp_path: Path) -> None:
     assert json.loads(run.requests.get(request="msg_2").edits or b"") == edits
 
 
+@pytest.mark.postgresql
 def test_a_drop_that_is_explained_by_a_later_reading_is_one_no_more(tmp_path: Path) -> None:
     """The agent's own file has the line that its parent's file left out."""
     project, folder = create_project(), tmp_path / SESSION / "subagents"
@@ -248,6 +253,7 @@ def test_after_a_new_conversation_nothing_above_it_is_in_the_context(
     assert badges(page) == {f"line {line}": ["not in the new conversation"] for line in (1, 2, 3, 4, 5)}
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_the_run_page_marks_a_drop_between_the_calls_and_in_the_drawing(client: Client, dropped: Run) -> None:
     page = parse_page(client.get(f"/runs/{dropped.pk}/"))
@@ -264,6 +270,7 @@ def test_the_run_page_marks_a_drop_between_the_calls_and_in_the_drawing(client: 
     assert [entry["data-kind"] for entry in first[:3]] == ["receipt", "drop", "call"]
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_drops_are_a_filter_a_facet_and_a_preset(client: Client, dropped: Run, project: Project) -> None:
     other = create_run(project, external_id="whole", title="Whole")
@@ -309,6 +316,7 @@ def test_the_call_page_grades_when_a_receipt_came_into_the_context_and_whether_i
     assert presence(client, compacted, "toolu_05").endswith("At the end of the recording: still there")
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_receipt_is_contradicted_where_all_that_is_shown_weighs_more_than_the_last_request(
     client: Client, project: Project, tmp_path: Path

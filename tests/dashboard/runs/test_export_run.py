@@ -166,6 +166,7 @@ def test_an_import_of_all_exports_gives_equal_runs_and_the_same_exports(samples:
     assert_imports_equal(samples, tmp_path)
 
 
+@pytest.mark.postgresql
 def test_the_export_of_one_run_is_the_same_after_it_was_imported_alone(samples: Project, tmp_path: Path) -> None:
     for number, run in enumerate(samples.runs.all()):
         export_run(run, tmp_path / f"{number}-first")
@@ -176,6 +177,13 @@ def test_the_export_of_one_run_is_the_same_after_it_was_imported_alone(samples: 
             assert path.read_bytes() == (tmp_path / f"{number}-second" / path.name).read_bytes()
 
 
+@pytest.mark.postgresql(
+    "a stream that failed",
+    "a stream with a subagent",
+    "outputs that were persisted",
+    "a subagent without its session",
+    "a subagent within its session",
+)
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_the_export_of_a_recording_of_an_unseen_kind_gives_equal_runs(
     name: str, project: Project, tmp_path: Path
@@ -188,6 +196,7 @@ def test_the_export_of_a_recording_of_an_unseen_kind_gives_equal_runs(
     assert_imports_equal(project, tmp_path)
 
 
+@pytest.mark.postgresql
 def test_receipts_results_and_arguments_in_an_export_are_the_recorded_bytes(samples: Project, tmp_path: Path) -> None:
     recorded = {
         (row.call.external_id, row.surface): row.sha256
@@ -224,6 +233,7 @@ def test_an_executors_own_objects_are_exported_as_they_were_recorded(project: Pr
     assert results == recorded
 
 
+@pytest.mark.postgresql
 def test_a_receipt_that_was_replaced_and_then_cleared_is_exported_and_read_again(
     project: Project, tmp_path: Path
 ) -> None:
@@ -258,6 +268,7 @@ def compact(value: dict[str, Any]) -> str:
     return json.dumps(value, separators=(",", ":")) + "\n"
 
 
+@pytest.mark.postgresql
 def test_the_stored_files_of_a_run_are_exported_by_their_hash_and_found_again(project: Project, tmp_path: Path) -> None:
     import_paths(project, [BUNDLED / "spotter"])
     call = Call.objects.filter(project=project).first()
@@ -274,6 +285,7 @@ def test_the_stored_files_of_a_run_are_exported_by_their_hash_and_found_again(pr
     assert (found.sha256, found.state, found.path) == (artifact.sha256, "present", artifact.path)
 
 
+@pytest.mark.postgresql
 def test_the_command_reports_what_it_wrote_as_json(project: Project, tmp_path: Path) -> None:
     import_paths(project, [AUDIT])
     out = StringIO()

@@ -197,6 +197,7 @@ def test_squeezing_keeps_the_work_and_shrinks_the_gap() -> None:
     assert plain_axis(START, end, 20 * SECOND).idle_percent == 99
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_idle_time_can_be_hidden_and_shown_again(client: Client, project: Project) -> None:
     run = create_run(project, started_at=START, ended_at=START + timedelta(hours=1), call_count=1)
@@ -228,6 +229,7 @@ def test_calls_of_one_message_are_bracketed_and_tries_apart_from_them(run: Run) 
     ]
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_failed_calls_are_a_strip_that_jumps_to_their_rows(client: Client, run: Run) -> None:
     create_call(run, line=1)
@@ -240,6 +242,7 @@ def test_failed_calls_are_a_strip_that_jumps_to_their_rows(client: Client, run: 
     assert page.by_id(f"c-{failed.pk}")
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_row_leads_to_its_call_with_the_list_that_it_came_from(client: Client, run: Run) -> None:
     call = create_call(run, line=1, tool="Bash")
@@ -283,6 +286,7 @@ def test_a_long_run_shows_its_first_rows_and_the_rest_one_step_away(client: Clie
     assert not second.has(".sentinel")
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_the_next_rows_come_as_a_fragment_without_the_page_around_them(
     client: Client, run: Run, short_pages: int
@@ -295,6 +299,7 @@ def test_the_next_rows_come_as_a_fragment_without_the_page_around_them(
     assert fragment.texts(".row-number") == ["6", "7"]
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize(
     "query",
     ["?after=%00", "?after=1-", "?skip=99999999999999999", "?since=-1", "?q=%22", "?after=9999999-0&q=x", "?time=1"],
@@ -329,6 +334,7 @@ def test_polling_stops_by_itself_when_the_run_is_over(client: Client, project: P
     assert fragment.facts["Status"] == "ended (no closing line)"
 
 
+@pytest.mark.postgresql
 def test_a_live_run_is_looked_at_from_its_tail(project: Project, short_pages: int) -> None:
     run = fill(create_run(project, last_at=timezone.now()), short_pages + 5)
     page = build(run)
@@ -344,6 +350,7 @@ def test_a_run_without_calls_points_to_the_model_view(client: Client, run: Run) 
     assert page.by_role("link", "model view")["href"] == f"/runs/{run.pk}/model/"
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize("number", [10, 100])
 @pytest.mark.usefixtures("alice")
 def test_the_queries_are_as_many_for_10_calls_as_for_100(
@@ -383,6 +390,7 @@ def test_an_inherited_call_is_shown_in_the_run_that_copied_it(client: Client, pr
     assert page.texts(".call-row em") == ["inherited"]
 
 
+@pytest.mark.postgresql
 def test_the_database_gives_each_call_the_letter_that_the_tally_gives(run: Run) -> None:
     kinds = product(Call.Status.values, (None, False, True), (None, 0, 1), (False, True), (False, True))
     calls = [
@@ -415,6 +423,7 @@ def test_a_viewer_sees_no_button_that_deletes(client: Client, project: Project, 
     assert not load(client, run).all_by_role("link", "Delete")
 
 
+@pytest.mark.postgresql
 def test_a_row_says_that_it_was_only_seen_in_progress(run: Run) -> None:
     create_receipt(create_call(run, line=1, origin="progress", attempt=3), "x", superseded_line=9)
     assert build(run).calls.rows[0]["flags"] == "try 3, only in progress, replaced later"

@@ -48,6 +48,7 @@ def test_the_panel_describes_a_run_and_links_to_few_of_its_calls(operator_client
     assert page.by_role("link", "Peek")["href"] == f"?q=agent%3Aclaude-code&sort=tokens&peek={run.pk.hex}"
 
 
+@pytest.mark.postgresql
 def test_a_run_with_more_calls_than_bars_is_described_by_its_own_counts(
     operator_client: Client, project: Project
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_recorded_compaction_sets_the_limit(run: Run) -> None:
     assert load_totals(run, "receipt", limit="7").limit == 7
 
 
+@pytest.mark.postgresql
 def test_an_unanswered_call_is_replayed_as_it_was_recorded(run: Run) -> None:
     unanswered = Call.objects.order_by("line")[0]
     Call.objects.filter(pk=unanswered.pk).update(status=Call.Status.UNKNOWN)
@@ -83,6 +84,7 @@ def test_an_unanswered_call_is_replayed_as_it_was_recorded(run: Run) -> None:
     assert replayed.failed == 0
 
 
+@pytest.mark.postgresql
 def test_a_variant_that_no_family_of_the_run_has_changes_nothing(run: Run) -> None:
     Call.objects.update(family="file")
     view = replay(run, "tail_first")
@@ -171,6 +173,7 @@ def test_the_model_view_shows_what_the_variant_would_have_written_and_never_call
     assert "never seen by the model" not in load(operator_client, f"/runs/{run.pk}/model/").text
 
 
+@pytest.mark.postgresql
 def test_a_call_without_a_recorded_receipt_has_one_under_a_variant(operator_client: Client, run: Run) -> None:
     RecordedReceipt.objects.all().delete()
     Call.objects.update(receipt_count=0, tokens=0)

@@ -10,6 +10,8 @@ from dashboard.runs.run_filters import MAX_VIEWS
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import Page, assert_harmless, parse_page
 
+pytestmark = pytest.mark.postgresql
+
 NO_SUCH_VIEW = "There is no such saved view"
 SAVE, DELETE = "Save this view", "Delete this view"
 

@@ -132,6 +132,7 @@ def test_htmx_gets_the_gallery_alone(reader: Client) -> None:
     assert json.loads(render_samples(TOOL)["error"].canonical)["error"]["kind"] in page.text
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize("address", ["/tools/Nothing/", f"/tools/{TOOL}/?sample=nothing", "/tools/%3Cscript%3E/"])
 def test_what_does_not_exist_is_not_found(reader: Client, address: str) -> None:
     response = reader.get(address)
