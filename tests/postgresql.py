@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -124,6 +124,39 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
+
+
+class RestartedCluster:
+    """A private cluster that a test stops and starts again."""
+
+    def __init__(self, binaries: Path, data: Path, as_user: dict[str, object]) -> None:
+        self.url = f"postgres://postgres@/{data.parent}/postgres"
+        self._start = lambda: _running(binaries, data, data.parent / "server.log", as_user)
+        self._server = ExitStack()
+
+    def start(self) -> None:
+        self._server.enter_context(self._start())
+
+    def stop(self) -> None:
+        self._server.close()
+
+
+@contextmanager
+def restarted_cluster() -> Iterator[RestartedCluster]:
+    """Raises NoServerBinaries or ClusterDidNotStart."""
+    folder = Path(tempfile.mkdtemp(prefix="counterfoil-pg-"))
+    user = _unprivileged()
+    binaries = _binaries(folder / "package", packaged=False)
+    if user is not None:
+        os.chown(folder, user.pw_uid, user.pw_gid)
+    _initialise(binaries, folder / "data", _give_up_root(user))
+    cluster = RestartedCluster(binaries, folder / "data", _give_up_root(user))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

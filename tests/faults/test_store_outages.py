@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import answers, asks, user
 from tests.faults.imports import digest, environment, migrated_store, rows
 from tests.faults.server import Answer, RunningServer, running_server, sign_in
+from tests.postgresql import restarted_cluster
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 BRIEF_LOCK = {"COUNTERFOIL_LOCK_SECONDS": "0.3"}
@@ -163,3 +165,36 @@ def test_a_disk_that_fills_up_during_imports_loses_nothing_acknowledged(tmp_path
         assert sorted(calls) == sorted(f"toolu_{number}" for number in range(30))
         assert set(acknowledged) <= set(calls)
         assert rows(store, "PRAGMA integrity_check") == [("ok",)]
+
+
+CALLS = """
+import django
+django.setup()
+from dashboard.models import Call
+print(*sorted(Call.objects.values_list("external_id", flat=True)), sep="\\n")
+"""
+
+
+@pytest.mark.long
+def test_a_postgresql_that_restarts_again_and_again_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with restarted_cluster() as cluster:
+        variables = {"DATABASE_URL": cluster.url}
+        own = environment(store) | variables
+        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=CHECKOUT, env=own, check=True)
+        session = sign_in(store, variables)
+        with running_server(store, session, tmp_path / "log", "--workers", "1", variables=variables) as server:
+            statuses, acknowledged = Counter[int](), list[str]()
+            for number in range(40):
+                if number % 8 == 4:
+                    cluster.stop()
+                answer = upload(server, number)
+                acknowledged += [f"toolu_{number}"] if answer.status == 200 else []
+                statuses.update([answer.status, server.request("GET", "/runs/").status])
+                if number % 8 == 6:
+                    cluster.start()
+            assert set(statuses) == {200, 503}
+            assert_readable(server)
+        done = subprocess.run([sys.executable, "-c", CALLS], cwd=CHECKOUT, env=own, capture_output=True, text=True)
+        assert done.stdout.split() == sorted(acknowledged)
+        assert "Traceback" not in (tmp_path / "log").read_text()
