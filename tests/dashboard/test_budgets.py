@@ -81,7 +81,8 @@ PARAMETERS = {
     "run-delete": "",
     "run-detail": f"{REPLAY} q=filter after=cursor since=word skip=word time=word",
     "run-list": f"{RUN_LIST} peek=id",
-    "run-model": f"{REPLAY} after=cursor before=cursor at=word branch=number step=number message=id from=number raw=flag",
+    "run-model": f"{REPLAY} after=cursor before=cursor at=word branch=number step=number message=id"
+    " from=number raw=flag",
     "run-replay": f"{REPLAY} from=number",
     "run-variants": "",
     "sign-in": "next=word POST name=word password=word next=word",
