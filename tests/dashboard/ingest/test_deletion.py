@@ -198,3 +198,13 @@ def test_a_run_that_is_imported_again_after_its_deletion_is_as_it_was(project: P
     delete_run(Run.objects.get())
     assert not Source.objects.exists()
     assert import_paths(project, [path]).added == first.added
+
+
+def test_an_import_after_a_deletion_counts_what_the_files_contain(project: Project, tmp_path: Path) -> None:
+    session = write(tmp_path / f"{SESSION}.jsonl", short_session())
+    fork = write(tmp_path / f"{FORK}.jsonl", [*short_session(FORK), asks("toolu_09", session=FORK)])
+    first = import_paths(project, [session, fork])
+    for name in (SESSION, FORK):
+        delete_run(Run.objects.get(external_id=name))
+        again = import_paths(project, [session, fork])
+        assert (again.seen, again.lines) == (first.seen, first.lines)

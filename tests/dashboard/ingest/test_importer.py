@@ -365,18 +365,6 @@ def test_a_forgotten_run_takes_with_it_what_only_it_refers_to(project: Project, 
     assert not Source.objects.exists()
 
 
-def test_an_import_after_a_deletion_counts_what_the_files_contain(
-    project: Project, session: Path, tmp_path: Path
-) -> None:
-    fork = write(tmp_path / f"{FORK}.jsonl", [*short_session(FORK), asks("toolu_09", session=FORK)])
-    first = take(project, session, fork)
-    for name in (SESSION, FORK):
-        delete_run(Run.objects.get(external_id=name))
-        again = take(project, session, fork)
-        assert (again.seen, again.lines) == (first.seen, first.lines)
-
-
-@pytest.mark.postgresql
 @pytest.mark.parametrize("last", [b'{"stdout":NaN}', b'{"stdout":"\\ud800"}'])
 def test_a_whole_last_line_is_read_however_lenient_its_json(last: bytes, project: Project, tmp_path: Path) -> None:
     line = encoded(answers("toolu_01", "a", "@")).replace(b'"@"', last)
