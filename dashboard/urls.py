@@ -5,7 +5,19 @@ from __future__ import annotations
 from django.urls import path
 from django.views.generic import RedirectView
 
-from dashboard.views import accounts, artifacts, calls, comparisons, recordings, renderers, runs, site, tools, verdicts
+from dashboard.views import (
+    accounts,
+    artifacts,
+    audit,
+    calls,
+    comparisons,
+    recordings,
+    renderers,
+    runs,
+    site,
+    tools,
+    verdicts,
+)
 
 handler400 = "dashboard.views.site.bad_request"
 handler403 = "dashboard.views.site.no_permission"
@@ -44,6 +56,10 @@ urlpatterns = [
     path("artifacts/<uuid:pk>/find/", artifacts.find, name="artifact-find"),
     path("artifacts/<uuid:pk>/raw", artifacts.raw, name="artifact-raw"),
     path("artifacts/<uuid:pk>/picture", artifacts.picture, name="artifact-picture"),
+    path("calls/<uuid:pk>/reveal/", audit.reveal_call, name="call-reveal"),
+    path("artifacts/<uuid:pk>/reveal/", audit.reveal_artifact, name="artifact-reveal"),
+    path("audit/", audit.index, name="audit-list"),
+    path("audit/export/<str:form>", audit.export, name="audit-export"),
     path("renderers/", renderers.index, name="renderer-list"),
     path("renderers/drifted/", renderers.drifted, name="receipt-drift"),
     path("renderers/<slug:name>/", renderers.detail, name="renderer-detail"),

@@ -193,6 +193,18 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='calls', to='dashboard.project'),
         ),
         migrations.CreateModel(
+            name='AuditEntry',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('at', models.DateTimeField(auto_now_add=True, db_index=True)),
+                ('person', models.CharField(max_length=150)),
+                ('client', models.CharField(max_length=64)),
+                ('action', models.CharField(choices=[('sign-in', 'Sign In'), ('reveal', 'Reveal'), ('export', 'Export'), ('deletion', 'Deletion'), ('setting', 'Setting')], max_length=16)),
+                ('subject', models.CharField(max_length=300)),
+                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='audit_entries', to='dashboard.project')),
+            ],
+        ),
+        migrations.CreateModel(
             name='Artifact',
             fields=[
                 ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),

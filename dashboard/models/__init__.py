@@ -21,13 +21,14 @@ from dashboard.models.evidence import (
     receipts_in,
     select_receipt,
 )
-from dashboard.models.projects import Membership, Project, SavedView, SignInFailure, SignInLink
+from dashboard.models.projects import AuditEntry, Membership, Project, SavedView, SignInFailure, SignInLink
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.sources import Problem, Remark, Source, SourceFrame, SourceSlice, load_slices
 
 __all__ = [
     "Artifact",
+    "AuditEntry",
     "Call",
     "CanonicalProjection",
     "Comparison",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -84,6 +85,56 @@ class SignInFailure(models.Model):
 
     def __str__(self) -> str:
         return f"failure of {self.account_sha256[:8]} from {self.client}"
+
+
+class AuditQuerySet(models.QuerySet["AuditEntry"]):
+    def of_project(self, project: Project) -> AuditQuerySet:
+        """The entries of the project and the sign-ins of its members, the newest first."""
+        members = project.memberships.values("user__username")
+        return self.filter(models.Q(project=project) | models.Q(project=None, person__in=members)).order_by(
+            "-at", "-pk"
+        )
+
+    def update(self, **_fields: object) -> int:
+        raise AppendOnly
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise AppendOnly
+
+
+class AppendOnly(TypeError):
+    """Entries of the audit log are neither changed nor deleted."""
+
+
+class AuditEntry(models.Model):
+    """Who did what, and when. A name and no reference: an entry outlives the account and what it is about."""
+
+    class Action(models.TextChoices):
+        SIGN_IN = "sign-in"
+        REVEAL = "reveal"
+        EXPORT = "export"
+        DELETION = "deletion"
+        SETTING = "setting"
+
+    project = models.ForeignKey(Project, models.CASCADE, null=True, related_name="audit_entries")
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    person = models.CharField(max_length=150)
+    client = models.CharField(max_length=64)
+    action = models.CharField(max_length=16, choices=Action.choices)
+    subject = models.CharField(max_length=300)
+
+    objects = AuditQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.person}: {self.action} of {self.subject}"
+
+    def save(self, *args: Any, **options: Any) -> None:
+        if not self._state.adding:
+            raise AppendOnly
+        super().save(*args, **options)
+
+    def delete(self, *_args: Any, **_options: Any) -> tuple[int, dict[str, int]]:
+        raise AppendOnly
 
 
 class SavedView(models.Model):

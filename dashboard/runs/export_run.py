@@ -32,6 +32,7 @@ from dashboard.models import (
     load_slices,
 )
 from dashboard.runs.export_calls import CallExport, Members, join_members, json_text, json_time, order_of
+from dashboard.text.masks import MaskedStream, Masks
 from envelopes.text.untrusted_json import dump_json
 
 ROWS_AT_ONCE = 500
@@ -51,15 +52,17 @@ class FolderNotEmpty(ValueError):
     """The folder of an export has files already."""
 
 
-def export_run(run: Run, folder: Path) -> dict[str, int]:
+def export_run(run: Run, folder: Path, masks: Masks | None = None) -> dict[str, int]:
     """Writes the run below `folder`, which is created; returns the lines of each file and the number of artifacts.
+
+    With `masks` the secrets in lines and artifacts are masked; hashes stay those of the stored bytes.
 
     Raises FolderNotEmpty, OSError, and DamagedEvidence when the store has lost bytes of the run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise FolderNotEmpty(f"{folder} is not empty: name a new folder")
-    lines = _LineFiles(folder)
+    lines = _LineFiles(folder, masks)
     try:
         exporter = _RunExport(run)
         lines.write("run.json", exporter.run_object())
@@ -74,20 +77,22 @@ def export_run(run: Run, folder: Path) -> dict[str, int]:
             lines.write("remarks.jsonl", raw)
     finally:
         lines.close()
-    return {**lines.counts, "artifacts": _copy_artifacts(run, folder / ARTIFACTS_FOLDER)}
+    return {**lines.counts, "artifacts": _copy_artifacts(run, folder / ARTIFACTS_FOLDER, masks)}
 
 
 class _LineFiles:
     """The files of an export; one is created with its first line."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, masks: Masks | None) -> None:
+        self._folder, self._masks = folder, masks
         self._files: dict[str, BinaryIO] = {}
         self.counts: Counter[str] = Counter(dict.fromkeys(FILES, 0))
 
     def write(self, name: str, raw: bytes) -> None:
         if name not in self._files:
             self._files[name] = (self._folder / name).open("xb")
+        if self._masks:
+            raw = self._masks.mask(raw.decode("latin-1")).encode("latin-1")
         self._files[name].write(raw + b"\n")
         self.counts[name] += 1
 
@@ -206,13 +211,13 @@ class _RunExport:
         return join_members(None, members)
 
 
-def _copy_artifacts(run: Run, folder: Path) -> int:
+def _copy_artifacts(run: Run, folder: Path, masks: Masks | None) -> int:
     stored = Artifact.objects.stored_files().filter(call__memberships__run=run)
     hashes = sorted(set(stored.values_list("sha256", flat=True)))
     for sha256 in hashes:
         folder.mkdir(exist_ok=True)
         with open_stored(sha256) as content, (folder / sha256).open("xb") as file:
-            shutil.copyfileobj(content, file)
+            shutil.copyfileobj(MaskedStream(content, masks) if masks else content, file)
     return len(hashes)
 
 

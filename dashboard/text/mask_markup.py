@@ -40,6 +40,11 @@ _DRAWN = re.compile(
 
 def mask_response(request: HttpRequest, response: HttpResponseBase, masks: Masks) -> None:
     """Replaces the content where it has a secret; pictures have no text. An artifact is masked where it is opened."""
+    if getattr(response, "is_revealed", False):
+        if isinstance(response, HttpResponse) and MASK_NOTE.encode() in response.content:
+            note = render_to_string("masks/_revealed.html", request=request)
+            response.content = response.content.replace(MASK_NOTE.encode(), note.encode(), 1)
+        return
     if isinstance(response, StreamingHttpResponse) and not getattr(response, "is_masked", False):
         pieces = cast(Iterable[bytes], response.streaming_content)  # each is a line, or several
         response.streaming_content = (masks.mask(piece.decode("latin-1")).encode("latin-1") for piece in pieces)
@@ -52,7 +57,10 @@ def mask_response(request: HttpRequest, response: HttpResponseBase, masks: Masks
         page = response.content.decode()
         masked = mask_page(page, masks)
         if masks.places and MASK_NOTE in masked:
-            note = render_to_string("masks/_note.html", {"places": sorted(masks.places.items())}, request)
+            address = request.resolver_match.url_name if request.resolver_match else ""
+            reveals = {"call-detail": "call-reveal", "artifact-detail": "artifact-reveal"}
+            context = {"places": sorted(masks.places.items()), "reveal": reveals.get(address or "")}
+            note = render_to_string("masks/_note.html", context, request)
             masked = masked.replace(MASK_NOTE, note, 1)
         if masked is not page:
             response.content = masked.encode()

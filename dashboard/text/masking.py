@@ -102,7 +102,7 @@ RULES: tuple[MaskingRule, ...] = (
         "a private key",
         "-----BEGIN",
         r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?P<secret>[^-]{16,8000}(?:-{1,4}[^-]{1,8000}){0,9})",
+        r"(?P<secret>[^\"-]{16,8000}(?:-{1,4}[^\"-]{1,8000}){0,9})",
     ),
     ShapeRule(
         "aws-key",
@@ -318,11 +318,15 @@ _SEPARATOR = re.compile(
     r"|(?P<option>(?:\\{0,7}[\"'],)?[ \t\n]{1,20})|(?P<element>>))"
 )
 _QUOTED = re.compile(r"(?:[a-zA-Z]{0,2})(?P<open>\\{0,7}[\"'`])")
+# Up to the quote that closes, or to a double quote that ends the JSON string around a value that was cut.
+_END_OF_STRING = r'"(?=\s*(?:[,}\]:]|\Z))'
 _INSIDE = {
     '"': re.compile(rf'(?:[^"\\\n]|\\.){{0,{LONGEST_VALUE}}}'),
-    "'": re.compile(rf"(?:[^'\\\n]|\\.){{0,{LONGEST_VALUE}}}"),
-    "`": re.compile(rf"[^`\n]{{0,{LONGEST_VALUE}}}"),
+    "'": re.compile(rf"(?!{_END_OF_STRING})(?:(?!{_END_OF_STRING})[^'\\\n]|\\.){{0,{LONGEST_VALUE}}}"),
+    "`": re.compile(rf"(?!{_END_OF_STRING})(?:(?!{_END_OF_STRING})[^`\n]){{0,{LONGEST_VALUE}}}"),
 }
+_AFTER_STRING = re.compile(r"\s*(?:[,}\]]|\Z)")
+_QUOTE = re.compile(r"(?P<escapes>\\*)[\"'`]")
 _BARE = re.compile(rf"[^\s\"'`<>,;&|(){{}}\[\]\\]{{3,{LONGEST_VALUE}}}")
 _LINE = re.compile(rf"[^\r\n\"'`\\<>]{{3,{LONGEST_VALUE}}}")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey)[ \t]+", re.IGNORECASE)
@@ -376,10 +380,13 @@ def _value_span(text: str, match: re.Match[str], rule: KeyRule, word: str) -> tu
     quoted = _QUOTED.match(text, start)
     if quoted:
         start, opening = quoted.end(), quoted["open"]
-        inside = _INSIDE[opening].match(text, start) if len(opening) == 1 else None
-        end = inside.end() if inside else text.find(opening, start, start + LONGEST_VALUE)
-        if end < 0:
-            end = min(len(text), start + LONGEST_VALUE)
+        if opening == '"' and _AFTER_STRING.match(text, start):
+            return None  # this quote ends the string that the key stands in
+        if len(opening) == 1:
+            inside = _INSIDE[opening].match(text, start)
+            end = inside.end() if inside else start
+        else:
+            end = _closing_quote(text, start, opening)
         scheme = _SCHEME.match(text, start, end)
         start = scheme.end() if scheme else start
         return (start, end) if _is_quoted_secret(text[start:end], match) else None
@@ -390,6 +397,16 @@ def _value_span(text: str, match: re.Match[str], rule: KeyRule, word: str) -> tu
         return line.span() if line and "=" in line[0] else None
     bare = _BARE.match(text, start)
     return bare.span() if bare and _is_bare_secret(text, bare, match, rule, word) else None
+
+
+def _closing_quote(text: str, start: int, opening: str) -> int:
+    """The end of a value between escaped quotes; a quote with fewer escapes ends the string around it."""
+    limit = min(len(text), start + LONGEST_VALUE)
+    for quote in _QUOTE.finditer(text, start, limit):
+        escapes = len(quote["escapes"])
+        if quote[0] == opening or (escapes < len(opening) - 1 and quote[0][-1] == '"'):
+            return quote.start()
+    return limit
 
 
 def _is_quoted_secret(value: str, match: re.Match[str]) -> bool:

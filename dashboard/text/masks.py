@@ -78,9 +78,10 @@ def apply_masks(text: str, spans: Iterable[MaskSpan], digest: Callable[[str, str
 def _draw_mask(text: str, start: int, end: int, mask: str) -> str:
     """Asterisks with the digest in the first stretch that has room for it; a number of a JSON document in quotes."""
     secret = text[start:end]
-    if secret.isdigit() and end - start > 2 and text[max(0, start - 8) : start].rstrip(" ").endswith('":'):
-        escaped = text[max(0, start - 8) : start].rstrip(" ").endswith('\\":')
-        return "*" * (end - start) if escaped else f'"{"*" * (end - start - 2)}"'
+    before = text[max(0, start - 8) : start].rstrip(" ")
+    is_item = before.endswith(("[", ",")) and text[end : end + 1] in (",", "]")
+    if secret.isdigit() and end - start > 2 and (is_item or before.endswith('":')):
+        return "*" * (end - start) if before.endswith('\\":') else f'"{"*" * (end - start - 2)}"'
     pieces: list[str] = []
     offset = 0
     for shown in [*_SHOWN.finditer(secret), None]:

@@ -14,7 +14,16 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.accounts import count_failure, explain_refusal, identify_client, is_blocked, remember_device, use_link
+from dashboard.accounts import (
+    count_failure,
+    explain_refusal,
+    identify_client,
+    is_blocked,
+    record_audit,
+    remember_device,
+    use_link,
+)
+from dashboard.models import AuditEntry
 
 WRONG_PASSWORD = "Wrong name or password."
 BLOCKED = "Too many failed attempts for this name or from this address. Wait 15 minutes, or use a one-time link."
@@ -41,11 +50,12 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if not isinstance(user, User):
         count_failure(name, client)
         return _render_form(request, name, WRONG_PASSWORD, status=403)
-    return _sign_in(request, user, _destination(request))
+    return _sign_in(request, user, _destination(request), "with a password")
 
 
-def _sign_in(request: HttpRequest, user: User, destination: str) -> HttpResponse:
+def _sign_in(request: HttpRequest, user: User, destination: str, way: str) -> HttpResponse:
     login(request, user)
+    record_audit(request, AuditEntry.Action.SIGN_IN, way)
     response = redirect(destination)
     remember_device(response, user)
     return response
@@ -69,7 +79,7 @@ def _destination(request: HttpRequest) -> str:
 def sign_in_by_link(request: HttpRequest, token: str) -> HttpResponse:
     user = use_link(token) if request.method == "POST" else None
     if user is not None:
-        return _sign_in(request, user, "run-list")
+        return _sign_in(request, user, "run-list", "with a one-time link")
     error = explain_refusal(token)
     return render(request, "accounts/sign_in_link.html", {"error": error}, status=410 if error else 200)
 

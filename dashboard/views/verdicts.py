@@ -9,7 +9,7 @@ from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpRe
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard.accounts import OperatorRequest, require_operator
+from dashboard.accounts import OperatorRequest, record_audit, require_operator
 from dashboard.comparisons.export import export_json
 from dashboard.comparisons.stored_comparison import CannotCompare
 from dashboard.comparisons.verdicts import (
@@ -22,7 +22,7 @@ from dashboard.comparisons.verdicts import (
     start_review,
     undo_verdict,
 )
-from dashboard.models import Comparison, Review
+from dashboard.models import AuditEntry, Comparison, Review
 from dashboard.text.responses import sandboxed
 from dashboard.views.calls import file_name
 
@@ -57,6 +57,7 @@ def export(request: OperatorRequest, pk: UUID, what: str) -> HttpResponseBase:
     comparison = _finished(request, pk)
     if what not in EXPORTS:
         raise Http404
+    record_audit(request, AuditEntry.Action.EXPORT, f"{what} of comparison {comparison.pk}")
     lines, content_type, ending = EXPORTS[what]
     response = StreamingHttpResponse(lines(comparison), content_type=content_type)
     return sandboxed(response, file_name=file_name(what, comparison.pk, ending))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 import json
 import logging
 import re
@@ -13,13 +14,15 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from dashboard.ingest.importer import import_paths
 from dashboard.middleware import OneLineFormatter
-from dashboard.models import Artifact, Call, Problem, Project, Run
+from dashboard.models import Artifact, AuditEntry, Call, Membership, Problem, Project, Run
 from dashboard.text.masking import RULES, RuleSet
 from dashboard.text.masks import apply_masks
+from tests.dashboard.factories import create_project
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.sessions import answers, asks, user, write
 from tests.dashboard.stored_artifacts import stored
@@ -100,6 +103,9 @@ def test_each_secret_of_the_table_is_masked_by_itself_and_in_json() -> None:
             assert masked.count("\n") == form.count("\n")
             if form is not text:
                 json.loads(masked)
+        for end in range(len(text)):  # a title is cut anywhere
+            document = json.dumps({"title": text[:end], "next": [4111111111111111, "x"]})
+            json.loads(apply_masks(document, rules.find(document), digest))
 
 
 def test_few_ordinary_outputs_are_masked() -> None:
@@ -211,6 +217,45 @@ def test_equal_secrets_have_equal_masks_and_the_page_names_the_rules(store: Run,
     assert "no secrets" not in page.select_one("body").text.lower()
     names = {mask["title"] for mask in page.select(".masked") if "rule jwt" in mask["title"]}
     assert len(names) == 1  # in the arguments, the result and the receipt
+
+
+def test_an_operator_reveals_a_page_until_it_is_left_and_the_audit_log_has_it(store: Run, client: Client) -> None:
+    call, artifact = Call.objects.get(external_id="toolu_01"), Artifact.objects.get(role="log")
+    form = parse_page(client.get(f"/calls/{call.pk}/?spaces=1")).select_one("[data-masked-note] form")
+    assert form["action"] == f"/calls/{call.pk}/reveal/?spaces=1"
+    revealed = client.post(form["action"])
+    assert {"hunter2-a", "k-1234-abcd"} <= set(readable(revealed.content.decode()))
+    assert parse_page(revealed).select_one("[data-revealed-note]").text.startswith("Secrets are shown")
+    assert client.get(form["action"]).url == f"/calls/{call.pk}/?spaces=1"
+    assert readable(client.get(f"/calls/{call.pk}/").content.decode()) == []
+    file = client.post(f"/artifacts/{artifact.pk}/reveal/", {"download": "1"})
+    assert b"".join(file.streaming_content) == ALL.encode()
+    subjects = [f"download of artifact log ({artifact.pk})", f"call toolu_01 ({call.pk})"]
+    rows = parse_page(client.get("/audit/")).rows("tbody tr")
+    assert [row[1:2] + row[3:] for row in rows] == [["alice", "reveal", subject] for subject in subjects]
+    lines = client.get("/audit/export/jsonl").content.decode().splitlines()
+    assert [json.loads(line)["subject"] for line in lines] == subjects
+    assert client.get("/audit/export/csv").content.decode().count("alice,127.0.0.1,reveal") == 2
+    Membership.objects.update(role="viewer")
+    assert client.post(form["action"]).status_code == 403
+    assert not parse_page(client.get(f"/calls/{call.pk}/")).has("[data-masked-note] form")
+    entry = AuditEntry.objects.latest("pk")
+    for change in (
+        entry.save,
+        entry.delete,
+        AuditEntry.objects.all().delete,
+        lambda: AuditEntry.objects.update(person="x"),
+    ):
+        with pytest.raises(TypeError):
+            change()
+
+
+def test_a_masked_export_has_no_secret_and_is_read_again(store: Run, project: Project, tmp_path: Path) -> None:
+    call_command("export_run", str(store.pk), str(tmp_path / "masked"), "--masked", stdout=io.StringIO())
+    files = [path for path in (tmp_path / "masked").rglob("*") if path.is_file()]
+    assert [path.name for path in files if readable(path.read_text("utf-8", "replace"))] == []
+    assert import_paths(create_project("copy"), [tmp_path / "masked"]).problems == []
+    assert AuditEntry.objects.get(project=project).subject == f"run {store.external_id}, masked"
 
 
 def test_the_switch_shows_everything(store: Run, client: Client, settings: Any) -> None:

@@ -91,6 +91,10 @@ TABLE: Mapping[str, Row] = {
     "artifact-find": Row(thing()),
     "artifact-raw": Row(thing()),
     "artifact-picture": Row(thing()),
+    "call-reveal": Row(thing(302), action(200)),
+    "artifact-reveal": Row(thing(302), action(200)),
+    "audit-list": Row(action(200, other=200)),
+    "audit-export": Row(action(200, other=200)),
     "renderer-list": Row(page()),
     "receipt-drift": Row(page()),
     "renderer-detail": Row(page()),
@@ -146,6 +150,7 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
         "comparison-review": {"pk": comparison.pk, "ordinal": 1},
         "comparison-export": {"pk": comparison.pk, "what": "numbers"},
         "template-new": {"name": "command"},
+        "audit-export": {"form": "csv"},
         "sign-in-link": {"token": create_link(operator)[0].split("/")[2]},
     }
     return {name: _reverse(str(name), arguments) for name in names()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from dashboard.management.console import terminal_text
-from dashboard.models import Run
+from dashboard.models import AuditEntry, Run
 from dashboard.models.sources import DamagedEvidence
 from dashboard.runs.export_run import FolderNotEmpty, export_run
+from dashboard.text.masks import Masks
 from envelopes.recordings import UnknownFormat
 from envelopes.storage.file_store import MissingArtifact
 
@@ -21,28 +23,34 @@ class Command(BaseCommand):
     help = (
         "Writes a run as a folder: run.json, calls.jsonl, results.jsonl, receipts.jsonl, events.jsonl, messages.jsonl "
         "and artifacts/. `import_runs DIR` reads it again and gives an equal run. The bytes are those that were "
-        "recorded, with any secrets that they contain."
+        "recorded, with any secrets that they contain; --masked masks these."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("run", metavar="RUN", help="the run's id, or the id that its agent gave it")
         parser.add_argument("folder", metavar="DIR", help="a folder that does not exist yet, or an empty one")
-        parser.add_argument("--masked", action="store_true", help="not available yet: refused")
+        parser.add_argument("--masked", action="store_true", help="with secrets masked, as pages show them")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["masked"]:
-            raise CommandError("Masking is not available yet. Without --masked the recorded bytes are written.")
         run = _find_run(options["run"])
         folder = Path(options["folder"])
         try:
-            counts = export_run(run, folder)
+            counts = export_run(run, folder, Masks() if options["masked"] else None)
         except (FolderNotEmpty, DamagedEvidence, UnknownFormat) as error:
             raise CommandError(terminal_text(str(error))) from None
         except MissingArtifact as error:
             raise CommandError(f"The artifact store has lost {error}: run prune_artifacts or check_store.") from None
         except OSError as error:
             raise CommandError(f"{terminal_text(str(folder))}: {error.strerror or error}") from None
+        form = "masked" if options["masked"] else "as stored"
+        AuditEntry.objects.create(
+            project=run.project,
+            person=getpass.getuser(),
+            client="command line",
+            action=AuditEntry.Action.EXPORT,
+            subject=f"run {run.external_id}, {form}"[:300],
+        )
         if options["as_json"]:
             artifacts = counts.pop("artifacts")
             report = {"run": str(run.pk), "folder": str(folder), "lines": counts, "artifacts": artifacts}

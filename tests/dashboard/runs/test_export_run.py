@@ -304,7 +304,6 @@ def test_the_command_refuses_what_it_cannot_do(project: Project, tmp_path: Path)
     for arguments, reason in (
         (["run-7", str(tmp_path)], "not empty"),
         (["run-8", str(tmp_path / "new")], "no run 'run-8'"),
-        (["run-7", str(tmp_path / "new"), "--masked"], "not available yet"),
         (["run-7", str(tmp_path / "notes.txt")], "notes.txt"),
     ):
         with pytest.raises(CommandError, match=reason):
