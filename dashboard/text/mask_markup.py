@@ -33,6 +33,7 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#x27;": "'", "&#39;": "'
 _ATTRIBUTE = re.compile(
     r'(?<= )(?:title|aria-label|value|alt|placeholder|content|(?P<href>href)|data-text)="(?P<value>[^"]{6,})"'
 )
+_VALUE = re.compile('="([^"]{6,})"')
 _DRAWN = re.compile(
     rf"(?P<raw><(?:title|textarea|option)[\s>][^<]*)|<[^>]*>|\*(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\*+"
 )
@@ -112,13 +113,14 @@ def _replace_text(page: str, masked: str) -> str:
 
 
 def _mask_attributes(page: str, masks: Masks) -> str:
-    """All values are searched as one text, a line each."""
+    """All values are searched as one text, a line each; what they are is only looked at when there is a secret."""
+    searched = html.unescape("\n".join(_VALUE.findall(page)))
+    if not masks.rules.find(unquote(searched) if "%" in searched else searched):
+        return page
     attributes = list(_ATTRIBUTE.finditer(page))
     values = [html.unescape(unquote(match["value"]) if match["href"] else match["value"]) for match in attributes]
     values = [value.replace("\n", " ") for value in values]
     spans = masks.rules.find("\n".join(values))
-    if not spans:
-        return page
     starts = [0]
     for value in values:
         starts.append(starts[-1] + len(value) + 1)

@@ -14,7 +14,7 @@ import msgspec
 from django.utils.safestring import SafeString
 
 from dashboard.text.formatting import format_size
-from dashboard.text.masks import CONTEXT, mask_text, mask_value
+from dashboard.text.masks import mask_text, mask_value
 from dashboard.text.text_markup import escape
 from envelopes.halves import parse_parts
 from envelopes.schema.receipt import ImagePart, OtherPart
@@ -22,6 +22,7 @@ from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
 PREVIEW_CHARS = 8 * 1024  # of one item on a page of many
+BEHIND = 400  # characters behind a preview, by which a secret is known that the preview cuts
 MAX_LABEL = 200  # characters; a key may be as long as a text
 MAX_ESCAPE = 12  # characters: a surrogate pair as \\ud83d\\ude00
 MAX_SHORT = 100  # characters; a labelled value of one line is shown beside its label
@@ -117,7 +118,7 @@ def preview_texts(parts: Iterable[LabelledText], *, limit: int) -> tuple[Preview
         label = label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…"
         texts.append(
             PreviewText(
-                label, escape(mask_value(label, text[: limit + CONTEXT])[:limit]), min(limit, len(text)), len(text)
+                label, escape(mask_value(label, text[: limit + BEHIND])[:limit]), min(limit, len(text)), len(text)
             )
         )
         limit = max(0, limit - len(text) - len(label))
