@@ -272,7 +272,7 @@ class RuleSet:
             key, shape = self._rules_by_piece(place.group())
             span = _find_value(text, position, place.end(), key) if key else None
             span = _find_shape(text, position, *shape) if shape else span
-            if span:
+            if span and not _MASK.match(text, span.start, span.end):
                 spans.append(span)
                 reached = span.end
         merged: list[MaskSpan] = []
@@ -288,6 +288,10 @@ class RuleSet:
         key = next((rule for rule, words in self._keys if words.fullmatch(text.lower())), None)
         shapes = ((rule, pattern) for rule, pieces, pattern in self._shapes if pieces.fullmatch(text))
         return key, next(shapes, None)
+
+
+# What an earlier masking of the same text drew: masked again it would have another digest.
+_MASK = re.compile(r"\s*(?:\*[0-9a-f]{6}|\*\*)\**\s*[*\s]*\Z")
 
 
 def _compile(pattern: str) -> Any:

@@ -217,6 +217,12 @@ def test_equal_secrets_have_equal_masks_and_the_page_names_the_rules(store: Run,
     assert "no secrets" not in page.select_one("body").text.lower()
     names = {mask["title"] for mask in page.select(".masked") if "rule jwt" in mask["title"]}
     assert len(names) == 1  # in the arguments, the result and the receipt
+    keys = {mask["title"] for mask in page.select(".masked") if "rule private-key" in mask["title"]}
+    assert len(keys) == 1
+    # In a title, which is masked once, as in the receipt, which is masked before it is cut and with the page.
+    passwords = [text for text in page.text.split() if text.startswith("password=*")]
+    assert len(passwords) >= 3
+    assert {text[: len("password=*") + 6] for text in passwords} == {passwords[0][: len("password=*") + 6]}
 
 
 def test_an_operator_reveals_a_page_until_it_is_left_and_the_audit_log_has_it(store: Run, client: Client) -> None:
