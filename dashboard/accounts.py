@@ -22,7 +22,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
 
-from dashboard.models import AuditEntry, Membership, Project, SignInFailure, SignInLink
+from dashboard.models import Membership, Project, SignInFailure, SignInLink
 from dashboard.models.projects import LINK_LIFETIME
 
 DEFAULT_PROJECT = "default"
@@ -89,17 +89,6 @@ def require_operator(request: OperatorRequest, refusal: str) -> None:
     """Raises PermissionDenied with the sentence `refusal` for a member who may only look."""
     if not request.membership.may_write:
         raise PermissionDenied(refusal)
-
-
-def record_audit(request: HttpRequest, action: AuditEntry.Action, subject: str) -> None:
-    """Adds what the person of this request does, in the project of the request, to the audit log."""
-    AuditEntry.objects.create(
-        project=getattr(request, "project", None),
-        person=request.user.get_username(),
-        client=client_address(request),
-        action=action,
-        subject=subject[:300],
-    )
 
 
 def get_or_create_project(slug: str = DEFAULT_PROJECT) -> Project:

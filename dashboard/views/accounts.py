@@ -19,10 +19,10 @@ from dashboard.accounts import (
     explain_refusal,
     identify_client,
     is_blocked,
-    record_audit,
     remember_device,
     use_link,
 )
+from dashboard.audit import record_request
 from dashboard.models import AuditEntry
 
 WRONG_PASSWORD = "Wrong name or password."
@@ -55,7 +55,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 
 def _sign_in(request: HttpRequest, user: User, destination: str, way: str) -> HttpResponse:
     login(request, user)
-    record_audit(request, AuditEntry.Action.SIGN_IN, way)
+    record_request(request, AuditEntry.Action.SIGN_IN, way)
     response = redirect(destination)
     remember_device(response, user)
     return response

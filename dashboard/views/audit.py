@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
@@ -14,16 +11,15 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard.accounts import OperatorRequest, record_audit, require_operator
+from dashboard.accounts import OperatorRequest, require_operator
+from dashboard.audit import EXPORTS, record_request
 from dashboard.models import Artifact, AuditEntry, Call
 from dashboard.text.masks import masking
 from dashboard.text.responses import sandboxed
 from dashboard.views import artifacts, calls
 
 ROWS = 200
-COLUMNS = ("at", "person", "client", "action", "subject")
 REFUSAL = "Only operators of the project open the audit log."
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
 
 
 @require_safe
@@ -38,25 +34,13 @@ def index(request: OperatorRequest) -> HttpResponse:
 def export(request: OperatorRequest, form: str) -> HttpResponse:
     """All entries as CSV or JSON lines, the newest first."""
     require_operator(request, REFUSAL)
-    rows = AuditEntry.objects.of_project(request.project).values_list(*COLUMNS)
-    if form == "csv":
-        return sandboxed(HttpResponse(_csv(rows), content_type="text/csv; charset=utf-8"), file_name="audit.csv")
-    if form != "jsonl":
+    if form not in EXPORTS:
         raise Http404
-    lines = (json.dumps(dict(zip(COLUMNS, (row[0].isoformat(), *row[1:]), strict=True))) + "\n" for row in rows)
-    content_type = "application/x-ndjson; charset=utf-8"
-    return sandboxed(HttpResponse("".join(lines), content_type=content_type), file_name="audit.jsonl")
-
-
-def _csv(rows: Iterable[tuple[object, ...]]) -> str:
-    """Texts that a spreadsheet would compute begin with an apostrophe (reliability.md class 40)."""
-    file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(COLUMNS)
-    for row in rows:
-        texts = [str(value) for value in row]
-        writer.writerow([f"'{text}" if text.startswith(FORMULA) else text for text in texts])
-    return file.getvalue()
+    content_type, export_entries = EXPORTS[form]
+    return sandboxed(
+        HttpResponse(export_entries(request.project), content_type=f"{content_type}; charset=utf-8"),
+        file_name=f"audit.{form}",
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -86,7 +70,7 @@ def _back(request: OperatorRequest, name: str, shown: Call | Artifact) -> HttpRe
 
 def _reveal(request: OperatorRequest, subject: str, render_page: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     require_operator(request, "Only operators of the project reveal what is masked.")
-    record_audit(request, AuditEntry.Action.REVEAL, subject)
+    record_request(request, AuditEntry.Action.REVEAL, subject)
     request.method = "GET"
     with masking(None):
         response = render_page()

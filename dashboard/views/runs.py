@@ -10,7 +10,8 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from dashboard.accounts import OperatorRequest, record_audit, require_operator
+from dashboard.accounts import OperatorRequest, require_operator
+from dashboard.audit import record_request
 from dashboard.ingest.write import delete_run
 from dashboard.models import AuditEntry, Run
 from dashboard.runs.model_history import load_history, load_message_page, raw_message
@@ -135,7 +136,7 @@ def delete(request: OperatorRequest, pk: UUID) -> HttpResponse:
     require_operator(request, "Only operators of the project delete runs.")
     if request.method != "POST":
         return render(request, "runs/delete.html", {"run": run, "child_count": run.children.count()})
-    record_audit(request, AuditEntry.Action.DELETION, f"run {run.external_id}")
+    record_request(request, AuditEntry.Action.DELETION, f"run {run.external_id}")
     delete_run(run)
     clear_facet_counts(request.project)
     return redirect("run-list")

@@ -9,7 +9,8 @@ from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpRe
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboard.accounts import OperatorRequest, record_audit, require_operator
+from dashboard.accounts import OperatorRequest, require_operator
+from dashboard.audit import record_request
 from dashboard.comparisons.export import export_json
 from dashboard.comparisons.stored_comparison import CannotCompare
 from dashboard.comparisons.verdicts import (
@@ -57,7 +58,7 @@ def export(request: OperatorRequest, pk: UUID, what: str) -> HttpResponseBase:
     comparison = _finished(request, pk)
     if what not in EXPORTS:
         raise Http404
-    record_audit(request, AuditEntry.Action.EXPORT, f"{what} of comparison {comparison.pk}")
+    record_request(request, AuditEntry.Action.EXPORT, f"{what} of comparison {comparison.pk}")
     lines, content_type, ending = EXPORTS[what]
     response = StreamingHttpResponse(lines(comparison), content_type=content_type)
     return sandboxed(response, file_name=file_name(what, comparison.pk, ending))

@@ -20,7 +20,8 @@ from django.test import Client
 from dashboard.ingest.importer import import_paths
 from dashboard.middleware import OneLineFormatter
 from dashboard.models import Artifact, AuditEntry, Call, Membership, Problem, Project, Run
-from dashboard.text.masking import RULES, RuleSet
+from dashboard.text.masking import RuleSet
+from dashboard.text.masking_rules import RULES
 from dashboard.text.masks import apply_masks
 from tests.dashboard.factories import create_project
 from tests.dashboard.page_text import parse_page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from dashboard.audit import record_command
 from dashboard.management.console import terminal_text
 from dashboard.models import AuditEntry, Run
 from dashboard.models.sources import DamagedEvidence
@@ -44,13 +44,7 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"{terminal_text(str(folder))}: {error.strerror or error}") from None
         form = "masked" if options["masked"] else "as stored"
-        AuditEntry.objects.create(
-            project=run.project,
-            person=getpass.getuser(),
-            client="command line",
-            action=AuditEntry.Action.EXPORT,
-            subject=f"run {run.external_id}, {form}"[:300],
-        )
+        record_command(run.project, AuditEntry.Action.EXPORT, f"run {run.external_id}, {form}")
         if options["as_json"]:
             artifacts = counts.pop("artifacts")
             report = {"run": str(run.pk), "folder": str(folder), "lines": counts, "artifacts": artifacts}
