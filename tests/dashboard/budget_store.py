@@ -77,5 +77,6 @@ def build_store(project: Project, folder: Path) -> BudgetStore:
         "problem": {"pk": create_problem(project).pk},
         "docs": {"name": "renderers"},
         "sign": {"token": "x"},
+        "audit": {"form": "csv"},
     }
     return BudgetStore(arguments, artifacts)

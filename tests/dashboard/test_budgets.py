@@ -43,9 +43,13 @@ FORM = "name=word title=word source=template characters=number note=word save=fl
 COMPARISON = "baseline=word family=word name=word query=filter sample=number seed=number variant=word"
 RUN_LIST = "q=filter sort=word view=number preset=word after=cursor seen=word"
 SEARCH = "q=pattern regex=flag any_case=flag encoding=word errors=flag"
+ARTIFACT = (
+    f"{SEARCH} as=word at=range line=range go=range offset=number time=range later=number hit=number tail=flag"
+    " unseen=flag follow=flag last=flag value=number from=number count=number depth=number string=flag"
+)
+CALL = f"{EVIDENCE} as=word left=word right=word lint=word what=word q=filter"
 PARAMETERS = {
-    "artifact-detail": f"{SEARCH} as=word at=range line=range go=range offset=number time=range later=number hit=number"
-    " tail=flag unseen=flag follow=flag last=flag value=number from=number count=number depth=number string=flag",
+    "artifact-detail": ARTIFACT,
     "artifact-difference": "with=id view=word spaces=flag row=number",
     "artifact-find": f"{SEARCH} from=number count=number listed=number next=number before=number hit=number"
     " paused=flag last=flag",
@@ -53,8 +57,12 @@ PARAMETERS = {
     "artifact-follow": "from=number mark=word was=word as=word encoding=word",
     "artifact-picture": "",
     "artifact-raw": "",
-    "call-detail": f"{EVIDENCE} as=word left=word right=word lint=word what=word q=filter",
+    "artifact-reveal": f"{ARTIFACT} POST download=flag",
+    "audit-export": "",
+    "audit-list": "",
+    "call-detail": CALL,
     "call-half": f"{EVIDENCE} offset=number",
+    "call-reveal": f"{CALL} POST download=flag",
     "call-raw": f"{EVIDENCE} part=number",
     "call-variants": "right=word",
     "comparison-calls": f"{COLUMNS} {CALL_LIST} after=cursor",
