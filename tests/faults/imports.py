@@ -59,16 +59,26 @@ def pattern() -> Path:
     So it does where no test of the run asks for a database, for then pytest-django makes none.
     """
     folder = Path(os.environ["COUNTERFOIL_DATA"]) / "migrated"
-    has_tables = Run._meta.db_table in connection.introspection.table_names()
-    if connection.vendor != "sqlite" or not has_tables or Run.objects.exists():
+    if connection.vendor != "sqlite" or not _is_empty(connection.settings_dict["NAME"]):
         manage(folder, "migrate")
         return folder
     folder.mkdir()
-    with closing(sqlite3.connect(folder / "counterfoil.db")) as copy:
-        connection.connection.backup(copy)
+    # Through a connection of its own: a backup would wait for ever for the transaction of the test that asks.
+    with (
+        closing(sqlite3.connect(connection.settings_dict["NAME"])) as tests,
+        closing(sqlite3.connect(folder / "counterfoil.db")) as copy,
+    ):
+        tests.backup(copy)
         copy.execute("DELETE FROM sqlite_sequence")  # tests that were flushed have used keys
         copy.commit()
     return folder
+
+
+def _is_empty(database: str | Path) -> bool:
+    """False as well for a database without tables."""
+    with closing(sqlite3.connect(database)) as tests:
+        tables = tests.execute("SELECT name FROM sqlite_master WHERE name = ?", [Run._meta.db_table]).fetchall()
+        return bool(tables) and not tests.execute(f"SELECT 1 FROM {Run._meta.db_table} LIMIT 1").fetchall()
 
 
 def started(store: Path, *arguments: str) -> subprocess.Popen[bytes]:
