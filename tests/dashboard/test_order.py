@@ -18,8 +18,11 @@ WITHOUT_NULL = {
     "dashboard/comparisons/drift.py:pinned_at": "of pinned comparisons alone",
     "dashboard/comparisons/verdicts.py:at": "every verdict has a time",
     "dashboard/runs/replay.py:call": "a column of RunCall, never NULL there",
-    "dashboard/models/evidence.py:call": "a column of observations, never NULL there",
-    "dashboard/ingest/importer.py:source": "of the sources of an import",
+    "dashboard/models/projects.py:at": "every entry of the audit log has a time",
+    "dashboard/ingest/derivation.py:project": "a column of calls, never NULL there",
+    "dashboard/management/commands/rederive.py:project": "the same",
+    "dashboard/management/commands/export_run.py:project": "a column of runs, never NULL there",
+    "dashboard/ingest/import_report.py:source": "of the sources of an import",
     "dashboard/artifacts/retention.py:source": "a reading of the whole table in the order of its index",
     "dashboard/artifacts/retention.py:start": "the same",
 }

@@ -18,7 +18,7 @@ from tests.dashboard.stored_artifacts import field_artifact, stored
 pytestmark = pytest.mark.django_db
 CONTENT = "".join(f"line {number}\n" for number in range(1_000)).encode()
 # Routes that serve content of a recording.
-SERVING = {"artifact-raw", "artifact-picture", "call-raw", "comparison-export", "problem-raw"}
+SERVING = {"audit-export", "artifact-raw", "artifact-picture", "call-raw", "comparison-export", "problem-raw"}
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (4).to_bytes(4, "big") * 2 + b"\x08\x06\0\0\0" + bytes(9)
 
 
@@ -53,6 +53,7 @@ def test_every_route_without_a_slash_at_the_end_serves_content_and_is_tried_here
 @pytest.mark.parametrize("name", sorted(SERVING))
 def test_every_serving_route_is_inert(client: Client, call: Call, name: str, tmp_path: Path) -> None:
     addresses = {
+        "audit-export": lambda: "/audit/export/jsonl",
         "artifact-raw": lambda: f"/artifacts/{stored(call, b'<script>').pk}/raw",
         "artifact-picture": lambda: f"/artifacts/{stored(call, PNG).pk}/picture",
         "call-raw": lambda: f"/calls/{call.pk}/raw/result",
