@@ -53,7 +53,7 @@ def test_every_route_without_a_slash_at_the_end_serves_content_and_is_tried_here
 @pytest.mark.parametrize("name", sorted(SERVING))
 def test_every_serving_route_is_inert(client: Client, call: Call, name: str, tmp_path: Path) -> None:
     addresses = {
-        "audit-export": lambda: "/audit/export/jsonl",
+        "audit-export": lambda: "/audit/export/csv",
         "artifact-raw": lambda: f"/artifacts/{stored(call, b'<script>').pk}/raw",
         "artifact-picture": lambda: f"/artifacts/{stored(call, PNG).pk}/picture",
         "call-raw": lambda: f"/calls/{call.pk}/raw/result",
@@ -69,6 +69,7 @@ def test_every_serving_route_is_inert(client: Client, call: Call, name: str, tmp
     assert response["Content-Disposition"].startswith('attachment; filename="')
     assert response["Content-Type"].partition(";")[0] in {
         "text/plain",
+        "text/csv",
         "application/json",
         "application/octet-stream",
         "image/png",
