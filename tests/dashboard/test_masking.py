@@ -226,6 +226,7 @@ def test_equal_secrets_have_equal_masks_and_the_page_names_the_rules(store: Run,
     assert {text[: len("password=*") + 6] for text in passwords} == {passwords[0][: len("password=*") + 6]}
 
 
+@pytest.mark.postgresql
 def test_an_operator_reveals_a_page_until_it_is_left_and_the_audit_log_has_it(store: Run, client: Client) -> None:
     call, artifact = Call.objects.get(external_id="toolu_01"), Artifact.objects.get(role="log")
     form = parse_page(client.get(f"/calls/{call.pk}/?spaces=1")).select_one("[data-masked-note] form")
@@ -257,6 +258,7 @@ def test_an_operator_reveals_a_page_until_it_is_left_and_the_audit_log_has_it(st
             change()
 
 
+@pytest.mark.postgresql
 def test_a_masked_export_has_no_secret_and_is_read_again(store: Run, project: Project, tmp_path: Path) -> None:
     call_command("export_run", str(store.pk), str(tmp_path / "masked"), "--masked", stdout=io.StringIO())
     files = [path for path in (tmp_path / "masked").rglob("*") if path.is_file()]

@@ -8,6 +8,8 @@ from typing import Any
 
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 
 from dashboard.artifacts.upload_folders import remove_abandoned_uploads
 from dashboard.server import Server
@@ -25,7 +27,9 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        call_command("migrate", verbosity=0)
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):  # `migrate` may write even without one
+            call_command("migrate", verbosity=0)
         remove_abandoned_uploads()
         self.stdout.write(f"Serving on http://{options['addrport']}/ (Ctrl-C stops)")
         WorkerSupervisor(options["background"]).start()

@@ -53,6 +53,7 @@ def test_a_folder_of_small_files_is_written_by_as_many_statements_as_two_files(
     assert statements[0] == statements[1]
 
 
+@pytest.mark.postgresql
 def test_a_file_that_another_import_began_meanwhile_costs_no_other(project: Project, tmp_path: Path) -> None:
     paths = write_sessions(tmp_path, 4)
 
