@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from dashboard.evidence.remarks import MAX_REMARKS
 from dashboard.filters.language import parse
 from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
@@ -169,6 +170,15 @@ def test_remarks_are_found_and_shown(client: Client, project: Project, tmp_path:
     listed = parse_page(client.get(f"/calls/{call.pk}/")).rows("#remarks tbody tr")
     assert listed == rows
     assert not parse_page(client.get(f"/calls/{Call.objects.get(external_id='toolu_02').pk}/")).has("#remarks")
+
+
+@pytest.mark.postgresql
+def test_a_page_lists_the_first_remarks_and_counts_the_others(client: Client, project: Project, tmp_path: Path) -> None:
+    run = imported(project, tmp_path, [asks(f"toolu_{number}", at="soon") for number in range(MAX_REMARKS + 2)])
+    remarks = parse_page(client.get(f"/runs/{run.pk}/")).select_one("#remarks")
+    assert len(remarks.rows("tbody tr")) == MAX_REMARKS
+    assert remarks.by_text("2 more are not")
+    assert remarks.select_one("summary").text.startswith("52 values")
 
 
 def test_the_value_of_a_remark_is_masked_like_the_argument_that_it_is_of(
