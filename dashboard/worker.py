@@ -66,7 +66,7 @@ class WorkerSupervisor(threading.Thread):
         while True:
             for index, process in enumerate(self._processes):
                 if process is None or process.poll() is not None:
-                    self._processes[index] = subprocess.Popen(command)
+                    self._processes[index] = subprocess.Popen(command)  # noqa: S603 - this program
             time.sleep(POLL_SECONDS)
 
 

@@ -53,7 +53,7 @@ def bulk_insert_values(
     ]
     quote = connection.ops.quote_name
     table, names = quote(model._meta.db_table), [quote(field.column) for field in _fields(model)]
-    statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))})"
+    statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))})"  # noqa: S608 - names of the model
     with connection.cursor() as cursor:
         cursor.executemany(statement + " ON CONFLICT DO NOTHING" * ignore_known, list(zip(*converted, strict=True)))
 
@@ -75,7 +75,7 @@ def bulk_update_values(model: type[models.Model], rows: Sequence[dict[str, Any]]
     quote = connection.ops.quote_name
     column_by_name = {field.attname: field.column for field in _fields(model)}
     columns = ", ".join(f"{quote(column_by_name[name])} = %s" for name in names)
-    statement = f"UPDATE {quote(model._meta.db_table)} SET {columns} WHERE {quote('id')} = %s"
+    statement = f"UPDATE {quote(model._meta.db_table)} SET {columns} WHERE {quote('id')} = %s"  # noqa: S608 - names of the model
     values = [
         [row[name] if (change := convert.get(name)) is None else change(row[name]) for name in (*names, "id")]
         for row in rows

@@ -158,8 +158,7 @@ def compute_stats(run: Run, rows: Iterable[tuple[Any, ...]], drops: Sequence[Con
         amounts["token_count"] += tokens
         amounts["receipt_characters"] += characters
     kinds = [(CallKind(*key), count) for key, count in counts.items()]
-    is_exact = bool(kinds) and all(kind.token_certainty == "exact" for kind, _ in kinds)
-    certainty = "exact" if is_exact else "estimate"
+    certainty = "exact" if {kind.token_certainty for kind, _ in kinds} == {"exact"} else "estimate"
     derived = {**_sum_kinds(kinds), **amounts, "token_certainty": certainty, "strip": build_strip(letters)}
     derived |= {"drop_count": len(drops), "remark_count": 0}
     facets = _count_facets(run, kinds)

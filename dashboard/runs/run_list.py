@@ -337,7 +337,7 @@ def build_row(run: Run, now: datetime, peek_url: str) -> RunRow:
         failed=_blank_zero(run.failed_count),
         cut=_blank_zero(run.cut_count),
         unanswered=_blank_zero(run.unanswered_count),
-        tokens=("" if run.token_certainty == "exact" else "≈") + format_count(run.token_count),
+        tokens=("" if run.token_certainty == "exact" else "≈") + format_count(run.token_count),  # noqa: S105 - a count
         duration=format_duration(run.duration_ms),
         sort_at=f"{run.sort_at:%Y-%m-%d %H:%M:%S}",
         age=format_age(now - run.sort_at),

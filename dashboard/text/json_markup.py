@@ -62,19 +62,19 @@ def _indent_tokens(text: str) -> str:
     pieces: list[str] = []
     depth = 0
     previous = ""
-    for token in _RAW_TOKEN.findall(text):
+    for mark in _RAW_TOKEN.findall(text):
         follows_open = previous != "" and previous in "{["
-        if token in "}]":
+        if mark in "}]":
             depth -= 1
-        if (token in "}]") is not follows_open:
+        if (mark in "}]") is not follows_open:
             pieces.append("\n" + " " * INDENT * depth)
-        pieces.append(token)
-        if token == ",":
+        pieces.append(mark)
+        if mark == ",":
             pieces.append("\n" + " " * INDENT * depth)
-        elif token == ":":
+        elif mark == ":":
             pieces.append(" ")
-        depth += token in "{["
-        previous = token
+        depth += mark in "{["
+        previous = mark
     return "".join(pieces)
 
 

@@ -25,7 +25,7 @@ from dashboard.accounts import (
 from dashboard.audit import record_request
 from dashboard.models import AuditEntry
 
-WRONG_PASSWORD = "Wrong name or password."
+REFUSED = "Wrong name or password."
 BLOCKED = "Too many failed attempts for this name or from this address. Wait 15 minutes, or use a one-time link."
 
 
@@ -49,7 +49,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     user = authenticate(request, username=name, password=form.cleaned_data["password"]) if form.is_valid() else None
     if not isinstance(user, User):
         count_failure(name, client)
-        return _render_form(request, name, WRONG_PASSWORD, status=403)
+        return _render_form(request, name, REFUSED, status=403)
     return _sign_in(request, user, _destination(request), "with a password")
 
 

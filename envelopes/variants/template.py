@@ -147,7 +147,7 @@ class TemplateProcess:
             raise TemplateUnanswered("template variants need the package python-liquid, which is not installed")
         self.stop()
         self._owner = os.getpid()
-        self.process = process = subprocess.Popen(
+        self.process = process = subprocess.Popen(  # noqa: S603 - this program
             [sys.executable, "-I", str(self._program), json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

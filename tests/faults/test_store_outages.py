@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -46,11 +46,8 @@ def small_disk(folder: Path, *, megabytes: int = 24) -> Iterator[Path]:
 def full_disk(disk: Path) -> Iterator[None]:
     """Leaves no room on the disk until the end."""
     filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 4096):
-                pass
-        except OSError:
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(b"x" * 4096):
             pass
     try:
         yield

@@ -290,20 +290,20 @@ def lay_out_json(text: str) -> str | None:
     parts: list[str] = []
     depth = 0
     before = ""
-    for token in _TOKEN.findall(core):
-        if token in ("}", "]"):
+    for mark in _TOKEN.findall(core):
+        if mark in ("}", "]"):
             depth -= 1
             parts.append("" if before in _CLOSING else "\n" + INDENT * depth)
         elif before in _CLOSING:
             parts.append("\n" + INDENT * depth)
-        parts.append(token)
-        if token in _CLOSING:
+        parts.append(mark)
+        if mark in _CLOSING:
             depth += 1
-        elif token == ",":
+        elif mark == ",":
             parts.append("\n" + INDENT * depth)
-        elif token == ":":
+        elif mark == ":":
             parts.append(" ")
-        before = token
+        before = mark
     return "".join(parts)
 
 

@@ -20,6 +20,7 @@ from dashboard.models import (
     Run,
 )
 from dashboard.runs.overview import load_overview
+from tests.dashboard.conftest import BUNDLED
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import receipt_text
 from tests.dashboard.sessions import SESSION, answers, asks, user, write
@@ -34,7 +35,6 @@ TEXT = "\n".join(f"line {number}" for number in range(1, 101))
 RESULT = {"stdout": TEXT, "stderr": "", "interrupted": False, "isImage": False}
 NOTICE = "Output too large (9KB). Full output saved to: /tmp/x.txt\n\nPreview (first 2KB):"
 SHORTER = f"<persisted-output>\n{NOTICE}\n" + "\n".join(TEXT.split("\n")[:20]) + "\n...\n</persisted-output>"
-BUNDLED = Path(__file__).resolve().parents[3] / "dashboard" / "samples"
 LATER = "2026-03-01T10:00:00.000Z"
 
 

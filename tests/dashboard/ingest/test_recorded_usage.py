@@ -19,7 +19,6 @@ from envelopes.pipeline.context_usage import ContextChange
 from envelopes.text.tokens import count_tokens
 
 pytestmark = pytest.mark.django_db
-BUNDLED = Path(__file__).resolve().parents[3] / "dashboard" / "samples"
 
 
 def independent_drops(folder: Path) -> dict[str, tuple[int, int, int]]:
@@ -59,14 +58,6 @@ def _count_drops(requests: list[list[Any]]) -> tuple[int, int]:
             is_explained = uuid is None or 2 * stated >= before - after
             explained, unexplained = explained + is_explained, unexplained + (not is_explained)
     return explained, unexplained
-
-
-@pytest.fixture(scope="module", params=["bundled", pytest.param("whole", marks=pytest.mark.recordings)])
-def folder(request: pytest.FixtureRequest) -> Path:
-    if request.param == "bundled":
-        return BUNDLED
-    root: Path = request.getfixturevalue("recordings_root")
-    return root / "claude-code"
 
 
 @pytest.fixture(scope="module")

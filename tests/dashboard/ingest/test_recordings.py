@@ -19,7 +19,6 @@ from envelopes.families.registry import is_mapped
 from envelopes.text.tokens import count_tokens
 
 pytestmark = pytest.mark.django_db
-BUNDLED = Path(__file__).resolve().parents[3] / "dashboard" / "samples"
 
 
 def blocks(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], bytes]]:
@@ -31,15 +30,6 @@ def blocks(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], dict[str, 
             for block in content if isinstance(content, list) else []:
                 if block.get("type") == kind:
                     yield block, line, raw
-
-
-@pytest.fixture(scope="module", params=["bundled", pytest.param("whole", marks=pytest.mark.recordings)])
-def folder(request: pytest.FixtureRequest) -> Path:
-    """The excerpts that the repository ships, and in the recordings run the whole sessions."""
-    if request.param == "bundled":
-        return BUNDLED
-    root: Path = request.getfixturevalue("recordings_root")
-    return root / "claude-code"
 
 
 @pytest.fixture(scope="module")

@@ -32,11 +32,11 @@ from dashboard.models import (
 )
 from dashboard.runs.export_run import export_run
 from envelopes.text.tokens import count_tokens
+from tests.dashboard.conftest import BUNDLED
 from tests.dashboard.stored_artifacts import stored
 from tests.dashboard.unseen import RECORDINGS
 
 pytestmark = pytest.mark.django_db
-BUNDLED = Path(__file__).resolve().parents[3] / "dashboard" / "samples"
 AUDIT = Path(__file__).resolve().parents[2] / "envelopes" / "recordings" / "audit"
 
 
@@ -126,15 +126,6 @@ def described_notes(project: Project) -> dict[str, Any]:
             for event in notes["Event"]
         ],
     }
-
-
-@pytest.fixture(scope="module", params=["bundled", pytest.param("whole", marks=pytest.mark.recordings)])
-def folder(request: pytest.FixtureRequest) -> Path:
-    """The excerpts that the repository ships, and in the recordings run the whole sessions."""
-    if request.param == "bundled":
-        return BUNDLED
-    root: Path = request.getfixturevalue("recordings_root")
-    return root
 
 
 @pytest.fixture(scope="module")
