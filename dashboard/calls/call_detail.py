@@ -29,7 +29,7 @@ from dashboard.calls.half_panes import (
     build_left_pane,
     build_receipt_pane,
 )
-from dashboard.calls.receipt_origin import HookRewrite, McpAudiences, build_audiences, load_rewrite
+from dashboard.calls.receipt_origin import HookRewrite, McpAudiences, build_audiences, build_rewrite, load_hooks
 from dashboard.calls.stages import CallStages, build_stages
 from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
 from dashboard.evidence.execution import ExecutionFact, build_execution
@@ -37,12 +37,13 @@ from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.evidence.remarks import RemarkList, load_remarks
 from dashboard.filters.language import parse
-from dashboard.ingest.derive import derive, select_evidence
+from dashboard.ingest.derive import update_columns
 from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
+from envelopes.halves import Halves
 from envelopes.text.untrusted_json import parse_json
 
 MAX_EVENTS = 200
@@ -160,11 +161,11 @@ class CallPage:
 def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     reach = lint_reach(query)
     evidence = load_evidence(call, query, first=reach)
-    if not call.derivation:  # its evidence is newer than its columns; a GET stores nothing
-        selected = select_evidence(call, evidence.observations, evidence.receipts)
-        vars(call).update(derive(call, selected.observations).columns)
-    artifacts = artifact_summaries(call)
     events = tuple(Event.objects.filter(call=call.pk).defer("own_data").order_by("line", "id")[: MAX_EVENTS + 1])
+    hooks = load_hooks(call, events, has_more=len(events) > MAX_EVENTS)
+    if not call.derivation:
+        update_columns(evidence, hooks)  # they are older than the evidence; a GET stores nothing
+    artifacts = artifact_summaries(call)
     receipt = build_receipt_pane(evidence, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else receipt_fidelity("absent")
     sent = load_fingerprinted(call)
@@ -176,8 +177,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         lint = build_lint_pane(evidence, missing, reach)
     navigation = load_navigation(project, call, query)
     receipt_run = evidence.receipts[0].run_id if evidence.receipts else navigation.run.pk
-    rewrite = load_rewrite(evidence, events, receipt_run, has_more=len(events) > MAX_EVENTS)
-    is_rewritten = rewrite is not None and rewrite.state == "rewritten"  # no cut, but another text
+    rewrite = build_rewrite(evidence, hooks)
     return CallPage(
         call=call,
         run=call.run,
@@ -200,7 +200,7 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         variants=load_variant_keys(project, evidence, query),
         drifted=tuple(receipt for receipt in sent if receipt.drift),
         lint=lint,
-        cuts=() if is_rewritten else build_cut_bars(evidence.halves, artifacts, got=fidelity.got),
+        cuts=build_cut_bars(evidence.halves, artifacts, got=fidelity.got, hooked=rewrite.halves if rewrite else None),
         receipt_row=evidence.receipt,
         other_run=None if receipt_run == navigation.run.pk else project.runs.filter(pk=receipt_run).first(),
         receipts=_receipt_options(evidence),
@@ -239,17 +239,15 @@ def _badges(evidence: CallEvidence, rewrite: HookRewrite | None) -> Iterator[Cal
         yield CallBadge(text=rewrite.badge, tone="warn")
     if call.is_waiting:
         yield CallBadge(text="waited for a person", tone="wait")
-    if rewrite is None or rewrite.state != "rewritten":
-        yield from _cut_badges(evidence)
+    yield from _cut_badges(call, rewrite.halves if rewrite and rewrite.halves else evidence.halves)
     if halves_disagree(call):
         yield CallBadge(text="error flag wrong", tone="warn")
     if call.is_disagreeing:
         yield CallBadge(text="logs disagree", tone="warn")
 
 
-def _cut_badges(evidence: CallEvidence) -> Iterator[CallBadge]:
+def _cut_badges(call: Call, halves: Halves) -> Iterator[CallBadge]:
     """By whom the output was cut: the agent on the way to the model, the source before it recorded anything."""
-    call, halves = evidence.call, evidence.halves
     is_inflated = call.receipt_fidelity == "inflated"
     is_cut_by_source = call.is_cut and (bool(halves.reading.source_cuts) or call.result_fidelity == "bounded")
     if is_inflated:

@@ -64,8 +64,17 @@ class CutBar:
     has_key: bool = False
 
 
-def build_cut_bars(halves: Halves, artifacts: Sequence[ArtifactSummary], *, got: str) -> tuple[CutBar, ...]:
-    """`got` begins the sentence, by the receipt's fidelity. Empty without a receipt."""
+def build_cut_bars(
+    halves: Halves, artifacts: Sequence[ArtifactSummary], *, got: str, hooked: Halves | None = None
+) -> tuple[CutBar, ...]:
+    """`got` begins the sentence, by the receipt's fidelity. Empty without a receipt.
+
+    `hooked` are the halves with an output that a hook returned, where the receipt was made from that: then only its
+    cuts are drawn.
+    """
+    if hooked is not None:
+        cuts = (bar for bar in build_cut_bars(hooked, (), got=got) if bar.is_cut)
+        return tuple(replace(cut, name=f"{cut.name}, as the hook returned it") for cut in cuts)
     receipt = halves.receipt
     if receipt is None:
         return ()

@@ -1,21 +1,28 @@
 """Traces the text that the model got: to the tool, to a hook that returned another output, to parts of an MCP result.
 
-A hook's output counts as what the model got only where the recorded receipt shows it: most of its characters come from
-that output, and more than from the tool's own, as recorded. Of an MCP result the page states for each part whether the
-client recorded it and whether the receipt contains it.
+`evidence.hook_outputs` decides which output a receipt was made from. Of an MCP result the page states for each part
+whether the client recorded it and whether the receipt contains it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
-from uuid import UUID
+from functools import partial
 
 from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.execution import recorded_members
-from dashboard.evidence.hook_outputs import HOOK_SUCCESS, MCP_PREFIX, HookOutput, load_hook_outputs
-from dashboard.models import Event
+from dashboard.evidence.hook_outputs import (
+    HOOK_SUCCESS,
+    MCP_PREFIX,
+    HookOutput,
+    Rewrite,
+    RewriteState,
+    count_linked,
+    find_rewrite,
+    load_hook_outputs,
+)
+from dashboard.models import Call, Event
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, build_diff_page
 from dashboard.text.masks import CONTEXT, mask_text
@@ -34,7 +41,6 @@ MCP_AUDIENCES = {
     "_meta": "for the client, not for the model",
 }
 
-RewriteState: TypeAlias = Literal["rewritten", "same", "ignored", "either"]
 BADGES: dict[RewriteState, str] = {
     "rewritten": "written by a hook",
     "same": "output returned by a hook",
@@ -44,10 +50,14 @@ BADGES: dict[RewriteState, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HookRewrite:
-    """`difference` is between the tool's own output and the hook's, None where the tool's own is not recorded."""
+    """`difference` is between the tool's own output and the hook's, None where the tool's own is not recorded.
+
+    `halves` are read with the hook's output, where the receipt was made from that.
+    """
 
     state: RewriteState
     hook: HookOutput
+    halves: Halves | None
     difference: DiffPage | None
     is_compared_whole: bool = True
 
@@ -77,30 +87,24 @@ class HookRewrite:
         return f"A hook returned another output: {name}. {uncertain}."
 
 
-def load_rewrite(evidence: CallEvidence, events: Iterable[Event], run: UUID, *, has_more: bool) -> HookRewrite | None:
-    """None where no hook returned an output. `events` are the first ones of the call, `run` is that of the receipts."""
+def load_hooks(call: Call, events: Iterable[Event], *, has_more: bool) -> list[HookOutput]:
+    """The outputs that hooks returned for the call. `events` are its first ones."""
     if not has_more and not any(event.message == HOOK_SUCCESS for event in events):
-        return None
-    hooks = load_hook_outputs(run, {evidence.call.pk: evidence.call.tool}).get(evidence.call.pk, [])
-    rewrites = [_compare(evidence, hook) for hook in hooks]
-    order: tuple[RewriteState, ...] = ("rewritten", "same", "either", "ignored")
-    return min(rewrites, key=lambda rewrite: order.index(rewrite.state), default=None)
+        return []
+    return load_hook_outputs({call.pk: call.tool}).get(call.pk, [])
 
 
-def _compare(evidence: CallEvidence, hook: HookOutput) -> HookRewrite:
-    recorded = evidence.result
-    if recorded is not None and parse_json(recorded) == parse_json(hook.output):
-        return HookRewrite(state="same", hook=hook, difference=None)
-    own, other = _read(evidence, recorded), _read(evidence, hook.output)
-    by_own, by_hook = _linked(own), _linked(other)
-    state: RewriteState = "either"
-    if by_own > by_hook:
-        state = "ignored"
-    elif by_hook > by_own and 2 * by_hook > len(evidence.receipt_text):  # a few characters fit by chance
-        state = "rewritten"
-    if recorded is None:
-        return HookRewrite(state=state, hook=hook, difference=None)
-    texts = _output_text(own), _output_text(other)
+def build_rewrite(evidence: CallEvidence, hooks: Iterable[HookOutput]) -> HookRewrite | None:
+    """None where no hook returned an output."""
+    rewrite = find_rewrite(hooks, evidence.result, partial(_read, evidence))
+    return rewrite and _show_rewrite(rewrite, has_own=evidence.result is not None)
+
+
+def _show_rewrite(rewrite: Rewrite, *, has_own: bool) -> HookRewrite:
+    halves = rewrite.other if rewrite.state == "rewritten" else None
+    if not has_own or rewrite.own is None or rewrite.other is None:
+        return HookRewrite(state=rewrite.state, hook=rewrite.hook, halves=halves, difference=None)
+    texts = _output_text(rewrite.own), _output_text(rewrite.other)
     page = build_diff_page(
         compute_difference(*(text[:COMPARED_CHARACTERS] for text in texts)),
         "side",
@@ -108,7 +112,9 @@ def _compare(evidence: CallEvidence, hook: HookOutput) -> HookRewrite:
         room=DIFF_MARKUP_CHARACTERS,
     )
     is_whole = page.next_row is None and max(map(len, texts)) <= COMPARED_CHARACTERS
-    return HookRewrite(state=state, hook=hook, difference=page, is_compared_whole=is_whole)
+    return HookRewrite(
+        state=rewrite.state, hook=rewrite.hook, halves=halves, difference=page, is_compared_whole=is_whole
+    )
 
 
 def _read(evidence: CallEvidence, result: bytes | None) -> Halves:
@@ -121,12 +127,6 @@ def _read(evidence: CallEvidence, result: bytes | None) -> Halves:
         content=evidence.content,
         is_error=evidence.call.source_error,
     )
-
-
-def _linked(halves: Halves) -> int:
-    """The characters of the receipt that come from the output."""
-    segments = halves.receipt.segments if halves.receipt else ()
-    return sum(len(part.text) for part in segments if part.source is not None and part.source.document == "complete")
 
 
 def _output_text(halves: Halves) -> str:
@@ -213,7 +213,7 @@ def _find_share(evidence: CallEvidence, value: JsonValue, *, is_content: bool) -
     shown = [_is_shown(block, receipt) for block in blocks]
     if all(shown):
         return "all"
-    return "some" if any(shown) or _linked(evidence.halves) else "none"
+    return "some" if any(shown) or count_linked(evidence.halves) else "none"
 
 
 def _is_shown(block: JsonValue, receipt: Receipt) -> bool:

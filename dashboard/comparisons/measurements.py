@@ -17,6 +17,7 @@ import pyzstd
 
 from dashboard.evidence.call_evidence import CallInput
 from dashboard.evidence.lint_findings import lint_recorded_receipt
+from dashboard.models.runs import ReceiptAuthor
 from dashboard.text.receipt_markup import FieldLinks
 from dashboard.variants.fingerprints import text_bytes
 from dashboard.variants.render_call import describe_failure
@@ -174,12 +175,14 @@ def _measure_rendered(call: CallInput, variant: Variant, fields: dict[str, str],
 
 def _measure_recorded(call: CallInput, fields: dict[str, str]) -> MeasuredText | None:
     halves = call.evidence.halves if call.evidence else None
-    if halves is None or halves.receipt is None:
+    if call.evidence is None or halves is None or halves.receipt is None:
         return None
     links = FieldLinks(halves.reading.links, halves.reading.slices)
     findings, _ = lint_recorded_receipt(halves, call.missing)
     dropped = dropped_fields(fields, halves.receipt, links.resolve)
-    return _measure(halves.receipt, dropped, tuple(finding.rule for finding in findings), is_cut=halves.is_cut)
+    is_rewritten = call.evidence.call.author == ReceiptAuthor.HOOK  # no cut by itself
+    is_cut = call.evidence.call.is_cut if is_rewritten else halves.is_cut
+    return _measure(halves.receipt, dropped, tuple(finding.rule for finding in findings), is_cut=is_cut)
 
 
 def _measure(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, is_cut: bool) -> MeasuredText:

@@ -95,7 +95,7 @@ class CallEvidence:
     def halves(self) -> Halves:
         # At import no line of the outputs was missing: then a beginning can be aligned by itself.
         is_long = self.first is not None and len(self.content or b"") > self.first
-        is_known_whole = is_long and not self.call.is_cut
+        is_known_whole = is_long and not self.call.is_cut and not self.call.author
         is_as_imported = all(observation.selected for observation in self.chosen.values())
         return read_halves(
             agent=self.call.namespace,
@@ -273,7 +273,7 @@ def _parse_envelope(data: bytes) -> CanonicalResult | None:
 CALLS_AT_ONCE = 200  # as many as a batch of a comparison has
 EVIDENCE_BYTES_AT_ONCE = 4_000_000
 EVIDENCE_COLUMNS = (
-    *("namespace", "external_id", "tool", "family", "source_error", "is_cut", "status", "run_id"),
+    *("namespace", "external_id", "tool", "family", "source_error", "is_cut", "author", "status", "run_id"),
     *("args_bytes", "result_bytes", "receipt_characters"),
 )
 NO_CUTS = b"[]"

@@ -3,25 +3,37 @@
 Claude Code writes an `attachment` line for each hook that ended well (`hook_success`), with what the hook printed. A
 PostToolUse hook may print JSON whose `hookSpecificOutput` has `updatedToolOutput`, or `updatedMCPToolOutput` for tools
 of MCP servers: another output, from which the client makes the receipt. A client ignores one that does not have the
-form of the tool's results, so such a line alone is no proof of a rewrite (`calls.receipt_origin` compares).
+form of the tool's results, so such a line alone is no proof of a rewrite. A hook counts as the author of a receipt only
+where most of its characters come from the hook's output, and more than from the tool's own, as recorded.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from dashboard.models import Event, load_slices
+from dashboard.models.runs import ReceiptAuthor
+from envelopes.halves import Halves
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 ATTACHMENT, HOOK_SUCCESS = "attachment", "hook_success"  # the kind and the message of such an event
 AFTER_TOOL = "PostToolUse"
 ANY_TOOL, MCP_TOOL = "updatedToolOutput", "updatedMCPToolOutput"  # the second counts where the first is absent
 MCP_PREFIX = "mcp__"
+
+RewriteState: TypeAlias = Literal["rewritten", "same", "ignored", "either"]
+# The first of several hooks is that which explains most.
+AUTHORS: dict[RewriteState, str] = {
+    "rewritten": ReceiptAuthor.HOOK,
+    "same": ReceiptAuthor.UNCLEAR,
+    "either": ReceiptAuthor.UNCLEAR,
+    "ignored": "",
+}
 
 
 class _HookAttachment(msgspec.Struct, rename="camel"):
@@ -64,11 +76,55 @@ def _read_outputs(events: Iterable[Event], tool: str) -> Iterator[HookOutput]:
             yield HookOutput(event.line, attachment.hook_name, attachment.command, dump_json(output))
 
 
-def load_hook_outputs(run: UUID, tools: dict[UUID, str]) -> dict[UUID, list[HookOutput]]:
+class Rewrite(NamedTuple):
+    """A hook's output beside the recorded receipt.
+
+    `own` is the call as recorded, `other` as if the hook's output had been the tool's; None where both are the same.
+    """
+
+    state: RewriteState
+    hook: HookOutput
+    own: Halves | None = None
+    other: Halves | None = None
+
+    @property
+    def author(self) -> str:
+        return AUTHORS[self.state]
+
+
+def find_rewrite(
+    hooks: Iterable[HookOutput], recorded: bytes | None, read: Callable[[bytes | None], Halves]
+) -> Rewrite | None:
+    """Compares what hooks returned with the `recorded` result; `read` reads the call with another one."""
+    order = list(AUTHORS)
+    rewrites = [_compare(hook, recorded, read) for hook in hooks]
+    return min(rewrites, key=lambda rewrite: order.index(rewrite.state), default=None)
+
+
+def _compare(hook: HookOutput, recorded: bytes | None, read: Callable[[bytes | None], Halves]) -> Rewrite:
+    if recorded is not None and parse_json(recorded) == parse_json(hook.output):
+        return Rewrite("same", hook)
+    own, other = read(recorded), read(hook.output)
+    by_own, by_hook = count_linked(own), count_linked(other)
+    state: RewriteState = "either"
+    if by_own > by_hook:
+        state = "ignored"
+    elif by_hook > by_own and 2 * by_hook > len(own.receipt.text if own.receipt else ""):  # a few fit by chance
+        state = "rewritten"
+    return Rewrite(state, hook, own, other)
+
+
+def count_linked(halves: Halves) -> int:
+    """The characters of the receipt that come from the output."""
+    segments = halves.receipt.segments if halves.receipt else ()
+    return sum(len(part.text) for part in segments if part.source is not None and part.source.document == "complete")
+
+
+def load_hook_outputs(tools: Mapping[UUID, str]) -> dict[UUID, list[HookOutput]]:
     """By call, for the calls in `tools`, each with its tool's name. Two queries, one where there are no hooks."""
     if not tools:
         return {}
-    events = list(Event.objects.filter(run=run, call__in=list(tools), kind=ATTACHMENT, message=HOOK_SUCCESS))
+    events = list(Event.objects.filter(call__in=list(tools), kind=ATTACHMENT, message=HOOK_SUCCESS))
     load_slices(events)
     by_call: dict[UUID, list[Event]] = defaultdict(list)
     for event in events:

@@ -23,7 +23,7 @@ from typing import Literal, get_args
 from dashboard.filters import queryset
 from dashboard.models import Call, Project, Remark, Run
 from dashboard.models.outcomes import Outcome
-from dashboard.models.runs import CallQuerySet, RunQuerySet
+from dashboard.models.runs import CallQuerySet, ReceiptAuthor, RunQuerySet
 from dashboard.text.formatting import column_text
 from envelopes.schema.outcome import DeniedReason
 from envelopes.schema.tool import RiskLevel
@@ -43,6 +43,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
         "reason": get_args(DeniedReason),
         "state": (*STATES, "child"),
         "cut": ("yes", "no"),
+        "author": tuple(ReceiptAuthor.values),
         "context": ("uncertain",),
         "remark": tuple(Remark.Kind.values),
         "child": ("any", "yes", "no"),
@@ -59,6 +60,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
         "reason": get_args(DeniedReason),
         "state": STATES,
         "cut": ("yes", "no"),
+        "author": tuple(ReceiptAuthor.values),
         "context": ("uncertain",),
         "remark": tuple(Remark.Kind.values),
         "tool": None,
@@ -68,7 +70,7 @@ KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
 # A run or a call has only one value of these at a time.
 SINGLE: dict[Over, frozenset[str]] = {
     "runs": frozenset({"cut", "child", "agent", "source"}),
-    "calls": frozenset({"cut", "tool", "family", "status", "outcome", "risk", "reason"}),
+    "calls": frozenset({"cut", "author", "tool", "family", "status", "outcome", "risk", "reason"}),
 }
 EXCLUSIVE = (
     frozenset({"failed", "ok"}),

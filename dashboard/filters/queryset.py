@@ -23,6 +23,7 @@ from dashboard.models.runs import (
     IDLE_BEFORE_ASSUMED_ENDED,
     UNANSWERED,
     CallQuerySet,
+    ReceiptAuthor,
     RunQuerySet,
     derive_id,
 )
@@ -53,7 +54,7 @@ class FilterTerm(Protocol):
 Facet = tuple[str, str]
 
 FACETS = frozenset(
-    {"tool", "family", "outcome", "risk", "reason", "agent", "source", "model", "state", "context", "remark"}
+    {"tool", "family", "outcome", "risk", "reason", "author", "agent", "source", "model", "state", "context", "remark"}
 )
 # Terms that are another name of a facet.
 FACET_ALIASES: dict[Facet, Facet] = {
@@ -210,24 +211,30 @@ CALL_CONDITIONS: dict[Facet, Q] = {
 }
 
 
-CUTS: dict[Facet, bool] = {("state", "cut"): True, ("cut", "yes"): True, ("cut", "no"): False}
+# Terms over a call's receipt: the column and its value.
+RECEIPT_TERMS: dict[Facet, tuple[str, object]] = {
+    ("state", "cut"): ("is_cut", True),
+    ("cut", "yes"): ("is_cut", True),
+    ("cut", "no"): ("is_cut", False),
+    **{("author", author): ("author", author) for author in ReceiptAuthor.values},
+}
 
 
 def filter_calls(calls: CallQuerySet, terms: Iterable[FilterTerm], run: Run | None = None) -> CallQuerySet:
     """The calls that meet all terms, in the order of `calls`; `run` is the only one that has them."""
     for term in terms:
         condition = _is_uncertain(run) if term.kind == "context" else _call_condition(term)
-        if run is not None and run.may_have_copies and (term.kind, term.value) in CUTS:
-            condition = _is_cut_in(run) if CUTS[term.kind, term.value] else ~_is_cut_in(run)
+        if run is not None and run.may_have_copies and (term.kind, term.value) in RECEIPT_TERMS:
+            condition = _has_receipt_in(run, *RECEIPT_TERMS[term.kind, term.value])
         calls = calls.exclude(condition) if term.is_negated else calls.filter(condition)
     return calls
 
 
-def _is_cut_in(run: Run) -> Q:
+def _has_receipt_in(run: Run, column: str, value: object) -> Q:
     """A copied call may have another receipt in this run than in its own."""
     copies = RecordedReceipt.objects.shown_in(run)
-    cut = [call for call, receipt in copies.items() if receipt.is_cut]
-    return (Q(is_cut=True) & ~Q(pk__in=list(copies))) | Q(pk__in=cut)
+    matching = [call for call, receipt in copies.items() if getattr(receipt, column) == value]
+    return (Q(**{column: value}) & ~Q(pk__in=list(copies))) | Q(pk__in=matching)
 
 
 def _is_uncertain(run: Run | None) -> Q:
@@ -253,7 +260,7 @@ def _call_condition(term: FilterTerm) -> Q:
         return condition
     if term.kind == "remark":
         return Q(pk__in=Remark.objects.filter(kind=term.value, call__isnull=False).values("call"))
-    if term.kind in ("tool", "family", "outcome", "risk", "reason"):
+    if term.kind in ("tool", "family", "outcome", "risk", "reason", "author"):
         return Q(**{term.kind: term.value})
     text = term.value
     return (

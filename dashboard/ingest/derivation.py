@@ -25,6 +25,7 @@ from django.db import connection, models
 
 from dashboard.artifacts.stores import LockTimeout, hold_lock
 from dashboard.evidence.call_evidence import load_recorded
+from dashboard.evidence.hook_outputs import load_hook_outputs
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, bulk_update_values, unsaved_row
 from dashboard.ingest.derive import Derived, derive, recorded_end, select_evidence
@@ -47,7 +48,7 @@ from dashboard.pool import open_pool
 from envelopes.families.registry import all_families
 from envelopes.text.tokens import ENCODING, TokenCount, count_all
 
-CUT_VERSION = 1  # of `seen_lines`, `output_lines` and `is_cut`: raise it with the rules of alignment or of a cut
+CUT_VERSION = 2  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
 COUNTS_VERSION = 3  # of the other columns
 CALLS_AT_ONCE = 256
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
@@ -82,11 +83,12 @@ def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
     """Reads the evidence of these calls and derives. Writes nothing, so any process may do it."""
     calls = Call.objects.filter(pk__in=keys).select_related("run").defer("run__plan")
     observations, receipts = load_recorded(keys)
+    hooks = load_hook_outputs({call.pk: call.tool for call in calls})
     products = []
     texts: dict[str, list[str]] = defaultdict(list)  # by model
     for call in calls:
         selected = select_evidence(call, observations[call.pk], receipts[call.pk])
-        product = derive(call, selected.observations, selected.other_receipts)
+        product = derive(call, selected.observations, selected.other_receipts, hooks.get(call.pk, ()))
         product.remarks = evidence_remarks(
             call, observations[call.pk], selected.observations, recorded_end(selected.observations.get("timing"))
         )

@@ -10,7 +10,9 @@ from uuid import UUID
 
 import msgspec
 
+from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.execution import recorded_members, recorded_skip, recorded_word
+from dashboard.evidence.hook_outputs import HookOutput, find_rewrite
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.models import (
     Artifact,
@@ -23,7 +25,7 @@ from dashboard.models import (
 )
 from dashboard.models.fields import compress_beside
 from dashboard.models.outcomes import decide_outcome
-from dashboard.models.runs import derive_id
+from dashboard.models.runs import ReceiptAuthor, derive_id
 from dashboard.text.formatting import column_int, column_text
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
@@ -99,20 +101,26 @@ def select_evidence(
     return SelectedEvidence(selected, [row for row in observations if row.pk in others])
 
 
-def derive(call: Call, observations: dict[str, Observation], others: Iterable[Observation] = ()) -> Derived:
+def derive(
+    call: Call,
+    observations: dict[str, Observation],
+    others: Iterable[Observation] = (),
+    hooks: Sequence[HookOutput] = (),
+) -> Derived:
     """`observations` has the selected one of each surface, `others` are the call's receipts beside the selected one.
 
-    Never raises on odd evidence.
+    `hooks` are outputs that hooks returned for the call. Never raises on odd evidence.
     """
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
     halves = _read_halves(call, observations, sink)
     subject = result or receipt or observations.get("args")
-    receipts = {receipt.pk: _derive_receipt(halves, observations)} if receipt else {}
+    receipts = {receipt.pk: _derive_receipt(call, halves, observations, hooks)} if receipt else {}
     for other in others:
         replaced = observations | {"receipt": other}
-        receipts[other.pk] = _derive_receipt(_read_halves(call, replaced, VirtualSink(call.pk)), replaced)
-    own = receipts[receipt.pk] if receipt else DerivedReceipt("", _receipt_columns(halves, observations, ""))
+        other_halves = _read_halves(call, replaced, VirtualSink(call.pk))
+        receipts[other.pk] = _derive_receipt(call, other_halves, replaced, hooks)
+    own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, ())
     return Derived(
         columns=_columns(call, halves, observations, own),
         projection=_projection(call, halves, subject),
@@ -123,24 +131,48 @@ def derive(call: Call, observations: dict[str, Observation], others: Iterable[Ob
     )
 
 
-def _read_halves(call: Call, observations: dict[str, Observation], sink: VirtualSink) -> Halves:
+def update_columns(evidence: CallEvidence, hooks: Sequence[HookOutput]) -> None:
+    """Gives an unsaved call the columns that follow from its evidence, as an import would store them."""
+    selected = select_evidence(evidence.call, evidence.observations, evidence.receipts)
+    vars(evidence.call).update(derive(evidence.call, selected.observations, hooks=hooks).columns)
+
+
+def _read_halves(
+    call: Call,
+    observations: dict[str, Observation],
+    sink: VirtualSink | None = None,
+    *,
+    hooked: bytes | None = None,
+    is_linked: bool = False,
+) -> Halves:
+    """Reads the call; with `hooked`, as if that output of a hook had been the tool's."""
     args, result, receipt = (observations.get(surface) for surface in ("args", "result", "receipt"))
     return read_halves(
         agent=call.namespace,
         tool=call.tool,
         args=bytes(args.data) if args else b"null",
-        result=bytes(result.data) if result else None,
+        result=hooked or (bytes(result.data) if result else None),
         content=bytes(receipt.data) if receipt else None,
         is_error=call.source_error,
         skip=recorded_skip(observations.get("timing")),
         sink=sink,
-        is_linked=False,
+        is_linked=is_linked,
     )
 
 
-def _derive_receipt(halves: Halves, observations: dict[str, Observation]) -> DerivedReceipt:
+def _derive_receipt(
+    call: Call, halves: Halves, observations: dict[str, Observation], hooks: Sequence[HookOutput]
+) -> DerivedReceipt:
+    """A receipt that a hook wrote has its lines and cuts of the hook's output, and is no cut of the tool's."""
     text = halves.receipt.text if halves.receipt else ""
-    return DerivedReceipt(text, _receipt_columns(halves, observations, text))
+    recorded = bytes(observations["result"].data) if hooks and "result" in observations else None
+    rewrite = find_rewrite(
+        hooks, recorded, lambda output: _read_halves(call, observations, hooked=output, is_linked=True)
+    )
+    if rewrite is not None and rewrite.author == ReceiptAuthor.HOOK and rewrite.other is not None:
+        halves = rewrite.other
+    author = rewrite.author if rewrite else ""
+    return DerivedReceipt(text, _receipt_columns(halves, observations, text) | {"author": author})
 
 
 def _receipt_columns(halves: Halves, observations: dict[str, Observation], text: str) -> dict[str, Any]:
@@ -195,7 +227,7 @@ def _columns(
         "receipt_fidelity": observations["receipt"].fidelity if "receipt" in observations else "absent",
         "receipt_characters": own["characters"],
         "receipt_lines": own["lines"],
-        **{name: own[name] for name in ("output_lines", "seen_lines", "is_cut")},
+        **{name: own[name] for name in ("output_lines", "seen_lines", "is_cut", "author")},
     }
 
 

@@ -40,6 +40,7 @@ class CallKind(NamedTuple):
     source_error: bool | None
     exit_status: int | None
     is_cut: bool
+    author: str
     is_waiting: bool
     is_disagreeing: bool
     attempt: int
@@ -54,7 +55,8 @@ class CallKind(NamedTuple):
 
 
 STAT_COLUMNS = (*CallKind._fields[1:], "tokens", "receipt_characters")
-RECEIPT_COLUMNS = [1 + STAT_COLUMNS.index(name) for name in ("is_cut", "tokens", "receipt_characters")]
+RECEIPT_VALUES = {"is_cut": "is_cut", "author": "author", "tokens": "tokens", "receipt_characters": "characters"}
+RECEIPT_COLUMNS = [1 + STAT_COLUMNS.index(name) for name in RECEIPT_VALUES]
 stat_columns: Callable[[Call], tuple[Any, ...]] = attrgetter(*STAT_COLUMNS)
 
 
@@ -117,8 +119,8 @@ def _load_stats(runs: Sequence[Run]) -> dict[UUID, RunStats]:
 def _as_in_run(columns: list[Any], receipt: RecordedReceipt | None) -> tuple[Any, ...]:
     """The columns of a call, those of its receipt as this run has it; None where they are the call's own."""
     if receipt is not None:
-        columns[RECEIPT_COLUMNS[0]] = receipt.is_cut
-        columns[RECEIPT_COLUMNS[1]], columns[RECEIPT_COLUMNS[2]] = receipt.tokens, receipt.characters
+        for index, name in zip(RECEIPT_COLUMNS, RECEIPT_VALUES.values(), strict=True):
+            columns[index] = getattr(receipt, name)
     return tuple(columns)
 
 
@@ -225,9 +227,10 @@ def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tu
             "halves": halves_disagree(call),
             "disagree": call.is_disagreeing,
         }
+        words = (("risk", call.risk), ("reason", call.reason), ("author", call.author))
         facets["outcome", call.outcome] += count
         facets["tool", column_text(call.tool, 200)] += count
         facets["family", call.family] += count
-        facets.update({(kind, value): count for kind, value in (("risk", call.risk), ("reason", call.reason)) if value})
+        facets.update({(kind, value): count for kind, value in words if value})
         facets.update({("state", state): count for state, holds in states.items() if holds})
     return facets

@@ -20,6 +20,7 @@ from uuid import UUID
 from django.db import connection, models, transaction
 
 from dashboard.artifacts.retention import remove_unreferenced
+from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, unsaved_row
 from dashboard.ingest.grouping import RecordGrouper
@@ -114,6 +115,12 @@ class _SourcePart:
         self.locator = sources.SliceLocator(batch.source, batch.lines)
         self.grouper = grouper
         self.drafts = grouper.drafts
+
+    def hooked_calls(self) -> Iterator[UUID]:
+        """Calls for which a hook may have returned an output: their receipts follow from that too."""
+        for event in self.drafts.events:
+            if event.call and (event.kind, event.message) == (ATTACHMENT, HOOK_SUCCESS):
+                yield self.grouper.call_id(event.run, event.call)
 
 
 class _BatchWrite:
@@ -211,7 +218,7 @@ class _BatchWrite:
             self.runs[name] = run
 
     def _merge_calls(self) -> None:
-        keys = {key: None for part in self.parts for key in part.drafts.calls}
+        keys = {key: None for part in self.parts for key in chain(part.drafts.calls, part.hooked_calls())}
         stored = [run for run in self.runs.values() if run.pk not in self.new_runs]
         disputed = find_disputed(stored, keys)
         self._load_calls([*keys, *disputed])

@@ -11,7 +11,7 @@ import pyzstd
 from django.db import models
 
 from dashboard.models.fields import CompactUUIDField, HashField, ZstdField, compress_beside, decompress_beside
-from dashboard.models.runs import Call, Run
+from dashboard.models.runs import Call, ReceiptAuthor, Run
 from dashboard.models.sources import DamagedEvidence, SourceSlice
 
 
@@ -92,6 +92,7 @@ class RecordedReceipt(models.Model):
     output_lines = models.BigIntegerField(default=0)  # lines of the complete output
     seen_lines = models.BigIntegerField(default=0)  # of those, in this receipt
     is_cut = models.BooleanField(default=False)
+    author = models.CharField(max_length=8, choices=ReceiptAuthor.choices, default="")  # empty: the tool
 
     # in this run, from its ReceiptSupersession rows:
     superseded_at = models.DateTimeField(null=True)
@@ -119,6 +120,7 @@ class RecordedReceipt(models.Model):
         call.receipt_fidelity = self.fidelity
         call.receipt_characters, call.receipt_lines, call.tokens = self.characters, self.lines, self.tokens
         call.output_lines, call.seen_lines, call.is_cut = self.output_lines, self.seen_lines, self.is_cut
+        call.author = self.author
 
 
 class ReceiptSupersession(models.Model):

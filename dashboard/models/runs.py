@@ -121,8 +121,8 @@ class Run(models.Model):
 class RunFacet(models.Model):
     """One value by which runs are filtered, with the run's sort stamp, so that an index gives a filtered list in order.
 
-    Kinds: tool, family, outcome, state (failed, cut, unanswered, retried, child, disagree), context (uncertain), agent,
-    source, model.
+    Kinds: tool, family, outcome, state (failed, cut, unanswered, retried, child, disagree), author (of receipts),
+    context (uncertain), agent, source, model.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="facets")
@@ -138,6 +138,13 @@ class RunFacet(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}={self.value}"
+
+
+class ReceiptAuthor(models.TextChoices):
+    """Who wrote the text that the model got (`evidence.hook_outputs`); empty for the tool."""
+
+    HOOK = "hook", "written by a hook"
+    UNCLEAR = "unclear", "a hook returned an output"  # from which the receipt may be made, or from the tool's own
 
 
 class CallQuerySet(models.QuerySet["Call"]):
@@ -213,6 +220,7 @@ class Call(models.Model):
     output_lines = models.BigIntegerField(default=0)  # lines of the complete output
     seen_lines = models.BigIntegerField(default=0)  # of those, in the current receipt
     is_cut = models.BooleanField(default=False)
+    author = models.CharField(max_length=8, choices=ReceiptAuthor.choices, default="")  # of its receipt
     revision = models.BigIntegerField(default=0)  # of its run, when it last changed
 
     # Evidence and what is derived from it are written apart (design.md section 1a):

@@ -6,7 +6,7 @@ A page costs a fixed number of queries: for its items, for the number of items i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -21,9 +21,9 @@ from django.utils.safestring import SafeString
 
 from dashboard.evidence.context_changes import ContextDrop
 from dashboard.evidence.fidelity import describe_seen_lines, receipt_fidelity
-from dashboard.evidence.hook_outputs import load_hook_outputs
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.models.outcomes import Outcome
+from dashboard.models.runs import ReceiptAuthor
 from dashboard.runs.context_gauge import ContextGauge, ContextWeight
 from dashboard.runs.receipt_presence import (
     COMPACTED_AWAY,
@@ -72,7 +72,6 @@ from dashboard.text.text_markup import NEXT_CHARS, chunk_end, escape
 
 MAX_ITEMS = 40  # on a page
 PAGE_CHARS = 600_000  # of markup; a page that reaches it ends early and links to the rest
-HOOK_NOTE = EntryNote("warn", "a hook returned an output", "The page of the call compares it with this text.")
 NO_PAYLOAD = Payload(b'""', 2)
 
 
@@ -132,7 +131,6 @@ class _Payloads:
     arguments: Mapping[UUID, Payload]
     receipts: Mapping[UUID, Payload]
     replayed: Mapping[UUID, ReplayedReceipt]
-    hooked: Container[UUID]  # calls for which a hook returned an output
     state: ContextState | None  # of the context at the step in view, or at the end of the run
 
 
@@ -162,7 +160,7 @@ def load_history(
         counts = replace(counts, tokens=counts.tokens + _tokens_before(run, branch))
     gauge = None if replayed else ContextGauge(run, timeline, start)
     state = ContextState.build(timeline, gauge, until) if gauge else None
-    payloads = _load_payloads(run, items, replayed, state)
+    payloads = _load_payloads(items, replayed, state)
     entries = _build_entries(run, items, counts, timeline.compactions, payloads, gauge)
     fitting = _fitting(entries, page_chars, backwards=backwards)
     return HistoryPage(
@@ -185,7 +183,7 @@ def _tokens_before(run: Run, branch: Branch) -> int:
 
 
 def _load_payloads(
-    run: Run, items: Sequence[HistoryItem], replayed: ReplayedReceipts | None, state: ContextState | None
+    items: Sequence[HistoryItem], replayed: ReplayedReceipts | None, state: ContextState | None
 ) -> _Payloads:
     keys: dict[str, list[UUID]] = {"message": [], "call": [], "receipt": []}
     observations = []
@@ -193,13 +191,11 @@ def _load_payloads(
         keys.setdefault(item.kind, []).append(item.cursor.key)
         if isinstance(item.row, RecordedReceipt) and item.row.observation_id:
             observations.append(item.row.observation_id)
-    tools = {item.row.call_id: item.row.call.tool for item in items if isinstance(item.row, RecordedReceipt)}
     return _Payloads(
         messages=load_message_payloads(keys["message"]),
         arguments=load_argument_payloads(keys["call"]),
         receipts=load_observation_payloads(observations),
         replayed=replayed.write(keys["receipt"]) if replayed else {},
-        hooked=load_hook_outputs(run.pk, tools),
         state=state,
     )
 
@@ -326,8 +322,9 @@ def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText], paylo
     if receipt.is_cut:
         lines = describe_seen_lines(call)
         yield EntryNote("warn", f"cut before the model{f': {lines}' if lines else ''}")
-    if receipt.call_id in payloads.hooked:
-        yield HOOK_NOTE
+    if receipt.author:
+        means = "The page of the call compares its output with the tool's own."
+        yield EntryNote("warn", ReceiptAuthor(receipt.author).label, means)
     if receipt.superseded_line is not None:
         reason = receipt.superseded_reason or "replaced"
         step = payloads.state.step if payloads.state else None

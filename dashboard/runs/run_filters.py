@@ -19,6 +19,7 @@ from django.db.models import Count
 from dashboard.filters.language import MAX_CHARACTERS, Query, Term, parse
 from dashboard.models import Project, RunFacet, SavedView
 from dashboard.models.outcomes import Outcome
+from dashboard.models.runs import ReceiptAuthor
 from dashboard.text.formatting import column_text, format_count
 from dashboard.text.text_markup import printable
 
@@ -28,6 +29,7 @@ CACHE_SECONDS = 60
 GROUPS = {
     "state": "State",
     "outcome": "Outcome",
+    "author": "Receipt",
     "context": "Context",
     "tool": "Tool",
     "family": "Family",
@@ -49,6 +51,7 @@ STATE_LABELS = {
 # Outcomes that nearly all runs have, or that a state counts already.
 SHOWN_AS_STATES = frozenset(("outcome", value) for value in ("succeeded", "failed", "unanswered"))
 LABELS = {("outcome", outcome.value): outcome.word for outcome in Outcome}
+LABELS |= {("author", author.value): author.label for author in ReceiptAuthor}
 LABELS["context", "uncertain"] = "dropped unexplained"
 # The term of a state in the search bar, where there is a shorter one.
 STATE_TERMS = {

@@ -24,6 +24,7 @@ from dashboard.filters.queryset import filter_calls
 from dashboard.ingest.run_stats import halves_disagree, outcome_letter
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.models.outcomes import Outcome
+from dashboard.models.runs import ReceiptAuthor
 from dashboard.runs.overview import MILLISECOND, OUTCOMES, Axis, OutcomeMark, TimeBar
 from dashboard.runs.run_marks import RunMark, load_branches, load_run_marks
 from dashboard.text.formatting import format_duration
@@ -36,7 +37,7 @@ MAX_NUMBERED = 5_000  # calls; to count further would cost more than the page
 # What a row is built from, half of a call's columns.
 ROW_FIELDS = (
     *("tool", "step", "attempt", "iteration", "origin", "child_run", "status", "outcome", "summary", "exit_status"),
-    *("source_error", "started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_cut"),
+    *("source_error", "started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_cut", "author"),
     *("tokens", "seen_lines", "output_lines", "result_fidelity", "receipt_fidelity"),
 )
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
@@ -308,6 +309,8 @@ def _flags(call: Call) -> Iterable[str]:
     yield from ORIGIN_FLAGS.get(call.origin, ())
     if call.inherited:
         yield "inherited"
+    if call.author:
+        yield ReceiptAuthor(call.author).label
     if halves_disagree(call):
         yield "error flag wrong"
     if call.is_disagreeing:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
 from dashboard.runs.export_run import export_run
@@ -66,8 +67,23 @@ HOOKED: dict[str, tuple[str, Any, Any, Any]] = {
         read_result("a\nb\nc", 1, 3),
         returns(read_result("x = 1", 1, 1)),
     ),
+    "shortened": (
+        "Read",
+        "     1→user=[removed by policy]\n     2→plan=[removed by policy]",
+        read_result(OWN, 1, 3),
+        returns(read_result("user=[removed by policy]\nplan=[removed by policy]\nregion=north", 1, 3)),
+    ),
     "only_context": ("Bash", OWN, stdout(OWN), {"hookSpecificOutput": {"additionalContext": "Mind the token."}}),
     "no_json": ("Bash", OWN, stdout(OWN), "checked"),
+}
+
+# By call whose receipt may not be the tool's own text: its author, and whether it is cut.
+AUTHORS = {
+    "replaced": ("hook", False),
+    "both_replaced": ("unclear", False),
+    "either": ("unclear", True),
+    "by_chance": ("unclear", True),
+    "shortened": ("hook", True),
 }
 
 
@@ -145,21 +161,75 @@ def test_a_hook_that_returned_no_output_leaves_the_receipt_the_tools(
     assert not page.has("[data-hook]")
 
 
-def test_the_model_view_names_receipts_for_which_a_hook_returned_an_output(operator_client: Client, run: Run) -> None:
+def test_the_model_view_names_receipts_with_another_author_than_the_tool(operator_client: Client, run: Run) -> None:
     page = parse_page(operator_client.get(f"/runs/{run.pk}/model/"))
     receipts = page.select('.entry[data-kind="receipt"]')
-    noted = ["a hook returned an output" in entry.texts(".badge") for entry in receipts]
-    assert noted == [name not in ("only_context", "no_json", "a_tool_of_no_server") for name in HOOKED]
+    noted = [[text for text in entry.texts(".badge") if "hook" in text] for entry in receipts]
+    words = {"hook": ["written by a hook"], "unclear": ["a hook returned an output"], "": []}
+    assert noted == [words[AUTHORS.get(name, ("", False))[0]] for name in HOOKED]
+    cut = [any("cut before" in text for text in entry.texts(".badge")) for entry in receipts]
+    assert cut == [AUTHORS.get(name, ("", False))[1] for name in HOOKED]
+
+
+def authors(project: Project) -> dict[str, tuple[str, bool]]:
+    """The author of the receipt and whether it counts as cut, by call, where the author may not be the tool."""
+    receipts = dict(project.calls.values_list("pk", "receipts__author"))
+    calls = project.calls.all()
+    assert receipts == {call.pk: call.author for call in calls}
+    return {call.external_id.removeprefix("toolu_"): (call.author, call.is_cut) for call in calls if call.author}
+
+
+@pytest.mark.postgresql
+def test_a_receipt_that_a_hook_wrote_is_no_cut_by_itself_and_a_filter_finds_it(
+    operator_client: Client, project: Project, run: Run
+) -> None:
+    assert authors(project) == AUTHORS
+    queries = {
+        "author:hook": ["replaced", "shortened"],
+        "author:unclear": ["both_replaced", "either", "by_chance"],
+        "author:hook cut:yes": ["shortened"],
+        "-author:hook cut:yes": ["either", "by_chance"],
+    }
+    for query, names in queries.items():
+        calls = parse(query, over="calls").calls(run)
+        assert [call.external_id.removeprefix("toolu_") for call in calls] == names
+        assert list(parse(query).runs(project)) == [run] * (query[0] != "-")
+    assert parse("author:tool").problems
+    page = parse_page(operator_client.get(f"/runs/{run.pk}/?q=author:hook"))
+    assert page.texts(".row-summary em") == ["written by a hook"] * 2
+    facets = parse_page(operator_client.get("/runs/")).select_one(".facets")
+    assert facets.by_role("link", name="written by a hook")["href"] == "?q=author%3Ahook"
+
+
+@pytest.mark.parametrize("part", [1, 2], ids=["the hook's line last", "the answer last"])
+def test_the_author_is_known_however_the_recording_grew(project: Project, tmp_path: Path, part: int) -> None:
+    tool, receipt, result, answer = HOOKED["replaced"]
+    ends = [answers("toolu_replaced", receipt, result), hook("toolu_replaced", answer)][:: 3 - 2 * part]
+    path = tmp_path / f"{SESSION}.jsonl"
+    for end in (1, 2, 3):
+        import_paths(project, [write(path, [asks("toolu_replaced", tool), *ends][:end])])
+    assert authors(project) == {"replaced": ("hook", False)}
+    assert project.runs.get().cut_count == 0
 
 
 def test_an_export_keeps_what_a_hook_returned(
     operator_client: Client, project: Project, run: Run, tmp_path: Path
 ) -> None:
-    expected = origin(open_call(operator_client, "replaced"))
+    expected = origin(open_call(operator_client, "replaced")), authors(project)
     export_run(run, tmp_path / "exported")
     run.delete()
     import_paths(project, [tmp_path / "exported"])
-    assert origin(open_call(operator_client, "replaced")) == expected
+    assert (origin(open_call(operator_client, "replaced")), authors(project)) == expected
+
+
+def test_a_cut_of_what_a_hook_returned_is_counted_in_lines_of_that(operator_client: Client, run: Run) -> None:
+    page = open_call(operator_client, "shortened")
+    assert "cut before the model" in page.texts(".call-title .badge")
+    [sentence] = page.texts(".cuts .cut p")
+    assert sentence.startswith("content, as the hook returned it ")
+    assert sentence.endswith("the model got lines 1\u20132 of 3; 1 not seen.")
+    call = Call.objects.get(external_id="toolu_shortened")
+    assert (call.seen_lines, call.output_lines) == (2, 3)
 
 
 # By call: the receipt, the recorded result and what is recorded beside it.
