@@ -14,13 +14,11 @@ from django.contrib.sessions.middleware import SessionMiddleware
 from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
-from django.http.response import HttpResponseBase
 from django.urls import resolve
 
 from dashboard.faults import find_outage
 from dashboard.text.formatting import format_size
-from dashboard.text.mask_markup import mask_response
-from dashboard.text.masks import Masks, masking
+from dashboard.text.masks import mask_line
 from dashboard.text.params import parse_integer
 from dashboard.text.responses import render_error
 from envelopes.text.credentials import REDACTED, redact
@@ -171,27 +169,6 @@ class StoredSessionMiddleware(SessionMiddleware):
             raise
 
 
-OWN_PAGES = ("docs-index", "docs-page")  # without recorded text
-
-
-class MaskingMiddleware:
-    """Masks every response: pages, fragments, copies, JSON and downloads, whatever view they are from.
-
-    A page that shows more than a window of a text needs to do nothing; windows are masked before they are cut.
-    """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        with masking(Masks() if settings.MASK else None) as masks:
-            response = self.get_response(request)
-            own = request.resolver_match is not None and request.resolver_match.url_name in OWN_PAGES
-            if masks is not None and not own:
-                mask_response(request, response, masks)
-            return response
-
-
 class OneLineFormatter(logging.Formatter):
     """Keeps secrets out of the log, and payloads from forging one of its lines (reliability.md class 41).
 
@@ -200,10 +177,10 @@ class OneLineFormatter(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return _mask_line(super().formatMessage(record)).translate(CONTROL_ESCAPES)
+        return _mask(super().formatMessage(record)).translate(CONTROL_ESCAPES)
 
     def formatException(self, ei: Any) -> str:
-        return _mask_line(super().formatException(ei))
+        return _mask(super().formatException(ei))
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -212,5 +189,5 @@ class OneLineFormatter(logging.Formatter):
         return "\n\t".join(line.translate(CONTROL_ESCAPES) for line in redact(text).split("\n"))
 
 
-def _mask_line(text: str) -> str:
-    return Masks().mask(text) if settings.MASK else text
+def _mask(text: str) -> str:
+    return mask_line(text, settings.MASK_SECONDS) if settings.MASK else text

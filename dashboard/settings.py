@@ -65,6 +65,7 @@ ARTIFACT_LIMIT_BYTES = env.int("COUNTERFOIL_ARTIFACT_LIMIT", default=16_000_000_
 ARTIFACT_QUOTA_BYTES = env.int("COUNTERFOIL_ARTIFACT_QUOTA", default=0)
 ARTIFACT_HASHED_BYTES = 64 * 1024 * 1024  # up to this size a page compares content with its hash: 0.1 s
 ANSWER_SECONDS = 1.0  # that the searches, highlights, templates and replays of one answer may take together
+MASK_SECONDS = 0.5  # of processor time, in which an answer is searched for secrets; what is not reached is hidden
 # Pages that a process works on at a time, that wait for their turn, and how long: fewer than its threads (server.py).
 ANSWERS_AT_ONCE, ANSWERS_WAITING, ANSWER_WAIT_SECONDS = 4, 8, 10.0
 ARTIFACT_QUOTAS_BYTES = env.dict("COUNTERFOIL_ARTIFACT_QUOTAS", cast={"value": int}, default={})
@@ -98,7 +99,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "dashboard.accounts.ProjectMiddleware",
-    "dashboard.middleware.MaskingMiddleware",
+    "dashboard.project_rules.MaskingMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "dashboard.middleware.TimeBudgetMiddleware",
 ]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboard.models import Observation, Run
-from dashboard.text.masks import CONTEXT, mask_text
+from dashboard.text.masking import CONTEXT
+from dashboard.text.masks import mask_text
 from envelopes.schema.result import JsonValue, ToolError
 from envelopes.schema.settlement import SITUATIONS
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json

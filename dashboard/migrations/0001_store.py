@@ -145,6 +145,7 @@ class Migration(migrations.Migration):
                 ('slug', models.SlugField(max_length=64, unique=True)),
                 ('name', models.CharField(max_length=200)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('masking_stamp', models.CharField(default='', max_length=32)),
             ],
         ),
         migrations.CreateModel(
@@ -222,6 +223,19 @@ class Migration(migrations.Migration):
                 ('call', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='artifacts', to='dashboard.call')),
                 ('observation', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='artifacts', to='dashboard.observation')),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='artifacts', to='dashboard.project')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='ProjectRule',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=40)),
+                ('keys', models.CharField(default='', max_length=1000)),
+                ('pattern', models.CharField(default='', max_length=500)),
+                ('is_off', models.BooleanField(default=False)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='masking_rules', to='dashboard.project')),
             ],
         ),
         migrations.CreateModel(
@@ -684,6 +698,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='artifact',
             index=models.Index(fields=['project', 'sha256'], name='dashboard_a_project_db7b37_idx'),
+        ),
+        migrations.AddConstraint(
+            model_name='projectrule',
+            constraint=models.UniqueConstraint(fields=('project', 'name'), name='one_masking_rule'),
         ),
         migrations.AddConstraint(
             model_name='retiredtemplate',

@@ -21,7 +21,15 @@ from dashboard.models.evidence import (
     receipts_in,
     select_receipt,
 )
-from dashboard.models.projects import AuditEntry, Membership, Project, SavedView, SignInFailure, SignInLink
+from dashboard.models.projects import (
+    AuditEntry,
+    Membership,
+    Project,
+    ProjectRule,
+    SavedView,
+    SignInFailure,
+    SignInLink,
+)
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.sources import Problem, Remark, Source, SourceFrame, SourceSlice, load_slices
@@ -42,6 +50,7 @@ __all__ = [
     "PastedEnvelope",
     "Problem",
     "Project",
+    "ProjectRule",
     "ReceiptSupersession",
     "RecordedReceipt",
     "Remark",

@@ -20,9 +20,28 @@ class Project(models.Model):
     slug = models.SlugField(max_length=64, unique=True)
     name = models.CharField(max_length=200)
     created_at = models.DateTimeField(auto_now_add=True)
+    masking_stamp = models.CharField(max_length=32, default="")  # another one after each change of a ProjectRule
 
     def __str__(self) -> str:
         return self.slug
+
+
+class ProjectRule(models.Model):
+    """A masking rule of the project's own, by names of keys or by a pattern, or a built-in one that is switched off."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="masking_rules")
+    name = models.CharField(max_length=40)
+    keys = models.CharField(max_length=1_000, default="")  # separated by spaces
+    pattern = models.CharField(max_length=500, default="")  # of RE2
+    is_off = models.BooleanField(default=False)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_masking_rule")]
+
+    def __str__(self) -> str:
+        return f"{self.name}{' (off)' if self.is_off else ''}"
 
 
 class Membership(models.Model):

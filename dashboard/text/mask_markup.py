@@ -7,17 +7,19 @@ Masks that were drawn earlier, in a window of a longer text, become elements tha
 from __future__ import annotations
 
 import html
+import json
 import re
-from bisect import bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from typing import cast
 from urllib.parse import quote, unquote
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 
-from dashboard.text.masks import DIGEST_LENGTH, Masks
+from dashboard.text.masks import DIGEST_LENGTH, HIDDEN, Masks
 
 MASK_NOTE = "<!-- masks -->"  # in base.html
 _INLINE = "span|i|b|mark|bdi|code|em|strong|a|kbd|small|wbr"
@@ -47,34 +49,47 @@ def mask_response(request: HttpRequest, response: HttpResponseBase, masks: Masks
             response.content = response.content.replace(MASK_NOTE.encode(), note.encode(), 1)
         return
     if isinstance(response, StreamingHttpResponse) and not getattr(response, "is_masked", False):
-        pieces = cast(Iterable[bytes], response.streaming_content)  # each is a line, or several
-        response.streaming_content = (masks.mask(piece.decode("latin-1")).encode("latin-1") for piece in pieces)
+        response.streaming_content = _mask_pieces(cast(Iterable[bytes], response.streaming_content), masks)
     if not isinstance(response, HttpResponse):
         return
     kind = response.headers.get("Content-Type", "").partition(";")[0]
     if kind.startswith("image/") or not response.content:
         return
+    masks.renew()
     if kind == "text/html":
-        page = response.content.decode()
-        masked = mask_page(page, masks)
-        if masks.places and MASK_NOTE in masked:
-            address = request.resolver_match.url_name if request.resolver_match else ""
-            reveals = {"call-detail": "call-reveal", "artifact-detail": "artifact-reveal"}
-            context = {"places": sorted(masks.places.items()), "reveal": reveals.get(address or "")}
-            note = render_to_string("masks/_note.html", context, request)
-            masked = masked.replace(MASK_NOTE, note, 1)
-        if masked is not page:
-            response.content = masked.encode()
-    else:  # one character a byte: whatever the encoding, no other byte changes
-        text = response.content.decode("latin-1")
-        masked = masks.mask(text)
-        if masked is not text:
-            response.content = masked.encode("latin-1")
+        _mask_page_response(request, response, masks)
+        return
+    # One character a byte: whatever the encoding, no other byte changes.
+    text, hidden = response.content.decode("latin-1"), masks.hidden
+    masked = masks.mask(text)
+    if masks.hidden > hidden and kind == "application/json":  # with its end hidden it is none
+        response.status_code, masked = 503, json.dumps({"error": HIDDEN})
+    if masked is not text:
+        response.content = masked.encode("latin-1")
+
+
+def _mask_page_response(request: HttpRequest, response: HttpResponse, masks: Masks) -> None:
+    page = response.content.decode()
+    masked = mask_page(page, masks)
+    if (masks.places or masks.hidden) and MASK_NOTE in masked:
+        address = request.resolver_match.url_name if request.resolver_match else ""
+        reveals = {"call-detail": "call-reveal", "artifact-detail": "artifact-reveal"}
+        places, hidden = sorted(masks.places.items()), masks.hidden
+        context = {"places": places, "hidden": hidden, "reveal": reveals.get(address or "")}
+        masked = masked.replace(MASK_NOTE, render_to_string("masks/_note.html", context, request), 1)
+    if masked is not page:
+        response.content = masked.encode()
+
+
+def _mask_pieces(pieces: Iterable[bytes], masks: Masks) -> Iterator[bytes]:
+    for piece in pieces:  # a line, or several
+        masks.renew()
+        yield masks.mask(piece.decode("latin-1")).encode("latin-1")
 
 
 def mask_page(page: str, masks: Masks) -> str:
     text = _visible_text(page)
-    spans = masks.rules.find(text)
+    spans = masks.find(text)
     if spans:
         page = _replace_text(page, masks.apply(text, spans))
     page = _mask_attributes(page, masks)
@@ -115,19 +130,22 @@ def _replace_text(page: str, masked: str) -> str:
 def _mask_attributes(page: str, masks: Masks) -> str:
     """All values are searched as one text, a line each; what they are is only looked at when there is a secret."""
     searched = html.unescape("\n".join(_VALUE.findall(page)))
-    if not masks.rules.find(unquote(searched) if "%" in searched else searched):
+    if not masks.find(unquote(searched) if "%" in searched else searched):
         return page
     attributes = list(_ATTRIBUTE.finditer(page))
     values = [html.unescape(unquote(match["value"]) if match["href"] else match["value"]) for match in attributes]
     values = [value.replace("\n", " ") for value in values]
-    spans = masks.rules.find("\n".join(values))
+    spans = masks.find("\n".join(values))
     starts = [0]
     for value in values:
         starts.append(starts[-1] + len(value) + 1)
     pieces: list[str] = []
     offset = 0
-    for index in sorted({bisect_right(starts, span.start) - 1 for span in spans}):
+    first_last = [(bisect_right(starts, span.start) - 1, bisect_left(starts, span.end)) for span in spans]
+    for index in sorted({index for first, behind in first_last for index in range(first, behind)}):
         match = attributes[index]
+        if values[index].startswith(settings.STATIC_URL):
+            continue
         masked = masks.mask(values[index])
         masked = quote(masked, safe="/?=&#:%") if match["href"] else html.escape(masked)
         pieces += [page[offset : match.start("value")], masked]

@@ -1,6 +1,7 @@
 """Finds what a page must not show, by named rules; `dashboard.text.masks` masks it.
 
-    RuleSet(rules).find(text)    the spans to mask, each with the name of its rule
+    RuleSet(rules).find(text)           the spans to mask, each with the name of its rule
+    RuleSet(rules).find(text, until)    the same, until the processor time of this thread: the rest is one span
 
 Secrets are also found where colour codes or invisible letters run through them, or JSON escapes: the rules look at a
 text without these, and the spans are mapped back. A rule begins at a word that `str.find` looks for, and every
@@ -12,17 +13,25 @@ escapes, and needs a second for a megabyte that this module reads in millisecond
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from time import thread_time
+from typing import NamedTuple
 
 import re2
 
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule, ShapeRule
+from envelopes.text.patterns import Pattern, compile_pattern
 
 LONGEST_VALUE = 4_000  # characters of one value; behind them nothing is masked unless another rule applies
+CONTEXT = 8_500  # characters on each side of a window: the longest private key
+PIECE = 128 * 1024  # characters that are searched between two looks at the clock
+LONGEST_MATCH = 1_000  # characters of a match of a project's own pattern
+PLACES = 500  # where a rule may begin, between two looks at the clock
+NOT_SEARCHED = "time limit"  # in place of a rule
 
 
 class MaskSpan(NamedTuple):
@@ -44,7 +53,7 @@ _ESCAPE_SIGNS = ("\\u00", "\\x1", "\\033", "\\e[", "\\/")
 _INVISIBLE_SIGNS = "\u241b\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 
 
-def _has_noise(text: str) -> bool:
+def has_noise(text: str) -> bool:
     """Looking for single characters first is ten times faster than for the signs themselves."""
     if "\x1b" in text or "\0" in text or ("\\" in text and any(sign in text for sign in _ESCAPE_SIGNS)):
         return True
@@ -90,79 +99,134 @@ class CleanText:
         return self._units[bisect_right(self._starts, position) - 1]
 
 
-class RuleSet:
-    """The rules that apply, behind a gate: one pass of RE2 finds every place where a rule may begin."""
+class _Gate:
+    """Rules by keys and shapes behind one pass of RE2, which finds every place where one of them may begin."""
 
-    def __init__(self, rules: Sequence[MaskingRule] = RULES) -> None:
-        self.rules = tuple(rules)
-        keys = [rule for rule in self.rules if isinstance(rule, KeyRule)]
-        shapes = [rule for rule in self.rules if isinstance(rule, ShapeRule)]
-        self._keys = [(rule, re.compile(rule.words)) for rule in keys]
+    def __init__(self, rules: Sequence[MaskingRule]) -> None:
+        self.keys = [(rule, re.compile(rule.words)) for rule in rules if isinstance(rule, KeyRule)]
+        shapes = [rule for rule in rules if isinstance(rule, ShapeRule)]
         self._shapes = [(rule, re.compile(rule.pieces), re.compile(rule.pattern)) for rule in shapes]
-        self._own = [(rule, _compile(rule.pattern)) for rule in self.rules if isinstance(rule, PatternRule)]
-        pieces = [f"(?i:{'|'.join(rule.words for rule in keys)})"] if keys else []
+        pieces = [f"(?i:{'|'.join(rule.words for rule, _ in self.keys)})"] if self.keys else []
         pieces += [rule.pieces for rule in shapes]
-        self._gate = _compile("|".join(pieces)) if pieces else None
+        options = re2.Options()
+        options.encoding = re2.Options.Encoding.LATIN1
+        options.longest_match = True  # of two keys that begin alike the longer one
+        self._pieces = re2.compile("|".join(pieces).encode(), options) if pieces else None
         self._rules_by_piece = lru_cache(1_000)(self._rules_for)
 
-    def find(self, text: str) -> list[MaskSpan]:
-        """The spans in order; those that overlap are one, under the rule that begins first."""
-        if _has_noise(text):
-            clean = CleanText(text)
-            return [clean.original(span) for span in self._find(clean.text)]
-        return self._find(text)
-
-    def secret_name(self, name: str) -> str:
-        """The rule that masks the whole value under the key `name`; empty when none does."""
-        lower = name.lower()
-        for rule, words in self._keys:
-            for match in words.finditer(lower):
-                if _ends_name(name[match.end() - 1 : match.end()], name[match.end() :]):
-                    return rule.name
-        return ""
-
-    def _find(self, text: str) -> list[MaskSpan]:
-        data = text.encode("latin-1", "replace")  # one byte a character, so that positions are the same
-        spans: list[MaskSpan] = []
-        for rule, pattern in self._own:
-            spans += [
-                MaskSpan(match.start(), match.end(), rule.name) for match in pattern.finditer(data) if match.group()
-            ]
+    def find(self, text: str, data: bytes, until: float) -> Iterator[MaskSpan]:
+        """`data` has a byte for each character of the text."""
         reached = 0
-        for place in self._gate.finditer(data) if self._gate else ():
+        for number, place in enumerate(self._pieces.finditer(data) if self._pieces else ()):
             position = place.start()
+            if number % PLACES == PLACES - 1 and thread_time() >= until:
+                yield MaskSpan(max(position, reached), len(text), NOT_SEARCHED)
+                return
             if position < reached:  # inside of what is masked already
                 continue
             key, shape = self._rules_by_piece(place.group())
             span = _find_value(text, position, place.end(), key) if key else None
             span = _find_shape(text, position, *shape) if shape else span
             if span and not _MASK.match(text, span.start, span.end):
-                spans.append(span)
+                yield span
                 reached = span.end
-        merged: list[MaskSpan] = []
-        for span in sorted(spans):
-            if merged and span.start < merged[-1].end:
-                merged[-1] = merged[-1]._replace(end=max(span.end, merged[-1].end))
-            else:
-                merged.append(span)
-        return merged
 
     def _rules_for(self, piece: bytes) -> tuple[KeyRule | None, tuple[ShapeRule, re.Pattern[str]] | None]:
         text = piece.decode("latin-1")
-        key = next((rule for rule, words in self._keys if words.fullmatch(text.lower())), None)
+        key = next((rule for rule, words in self.keys if words.fullmatch(text.lower())), None)
         shapes = ((rule, pattern) for rule, pieces, pattern in self._shapes if pieces.fullmatch(text))
         return key, next(shapes, None)
 
 
+class RuleSet:
+    """The rules that apply. Those of a project have a gate of their own, so that they hide no place from the others."""
+
+    def __init__(self, rules: Sequence[MaskingRule] = RULES, own: Sequence[MaskingRule] = ()) -> None:
+        self._gates = [_Gate(group) for group in (rules, [rule for rule in own if not isinstance(rule, PatternRule)])]
+        self._patterns = [
+            (rule.name, compile_pattern(rule.pattern, is_regex=True)) for rule in own if isinstance(rule, PatternRule)
+        ]
+
+    def find(self, text: str, until: float = math.inf) -> list[MaskSpan]:
+        """The spans in order; those that overlap are one, under the rule that begins first."""
+        spans: list[MaskSpan] = []
+        for start in range(0, len(text), PIECE):
+            if until < math.inf and thread_time() >= until:
+                spans.append(MaskSpan(start, len(text), NOT_SEARCHED))
+                break
+            end, begin = start + PIECE, max(0, start - CONTEXT)
+            part = text if len(text) <= PIECE else text[begin : end + CONTEXT]
+            for span in self._find(part, until):
+                first = begin + span.start
+                if span.rule == NOT_SEARCHED:
+                    spans.append(MaskSpan(max(first, start), begin + span.end, NOT_SEARCHED))
+                elif start <= first < end:
+                    spans.append(MaskSpan(first, begin + span.end, span.rule))
+        return _merge(spans) if len(spans) > 1 else spans
+
+    def secret_name(self, name: str) -> str:
+        """The rule that masks the whole value under the key `name`; empty when none does."""
+        lower = name.lower()
+        for gate in self._gates:
+            for rule, words in gate.keys:
+                for match in words.finditer(lower):
+                    if _ends_name(name[match.end() - 1 : match.end()], name[match.end() :]):
+                        return rule.name
+        return ""
+
+    def _find(self, text: str, until: float) -> Iterator[MaskSpan]:
+        clean = CleanText(text) if has_noise(text) else None
+        text = clean.text if clean else text
+        data = text.encode("ascii", "replace")  # one byte a character, so that positions are the same
+        for gate in self._gates:
+            for span in gate.find(text, data, until):
+                yield clean.original(span) if clean else span
+        for name, pattern in self._patterns:
+            for span in _find_pattern(name, pattern, data, until):
+                yield clean.original(span) if clean else span
+
+
+def _find_pattern(name: str, pattern: Pattern, data: bytes, until: float) -> Iterator[MaskSpan]:
+    """The matches in stretches of lines, so that the clock is looked at; behind the time limit, one span to the end."""
+    start = 0
+    while start < len(data):
+        end = start + pattern.stretch
+        following = end
+        if end < len(data):
+            following = data.rfind(b"\n", start, end) + 1
+            if following:
+                end = following
+            else:  # a long line: what begins near the end of the stretch is found in the next one
+                following = end - LONGEST_MATCH
+        for number, (first, last) in enumerate(pattern.spans(data, start, min(end, len(data)))):
+            if first < last and (first < following or end >= len(data)):
+                yield MaskSpan(first, last, name)
+            if number % PLACES == PLACES - 1 and thread_time() >= until:
+                following = last
+                break
+        start = following
+        if start < len(data) and thread_time() >= until:
+            yield MaskSpan(start, len(data), NOT_SEARCHED)
+            return
+
+
+def _merge(spans: Iterable[MaskSpan]) -> list[MaskSpan]:
+    merged: list[MaskSpan] = []
+    for span in sorted(spans):
+        last = merged[-1] if merged else None
+        if last and last.rule == span.rule == NOT_SEARCHED and span.start <= last.end:
+            merged[-1] = last._replace(end=max(span.end, last.end))
+        elif last is None or span.start >= last.end:
+            merged.append(span)
+        elif NOT_SEARCHED in (last.rule, span.rule) and span.end > last.end:
+            merged.append(span._replace(start=last.end))
+        else:
+            merged[-1] = last._replace(end=max(span.end, last.end))
+    return merged
+
+
 # What an earlier masking of the same text drew: masked again it would have another digest.
 _MASK = re.compile(r"\s*(?:\*[0-9a-f]{6}|\*\*)\**\s*[*\s]*\Z")
-
-
-def _compile(pattern: str) -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.log_errors = False
-    return re2.compile(pattern.encode("latin-1", "replace"), options)
 
 
 # A letter before the place; not that of an escaped line end or tab (\\n) of a JSON string.
@@ -196,6 +260,7 @@ _INSIDE = {
 _AFTER_STRING = re.compile(r"\s*(?:[,}\]]|\Z)")
 _QUOTE = re.compile(r"(?P<escapes>\\*)[\"'`]")
 _BARE = re.compile(rf"[^\s\"'`<>,;&|(){{}}\[\]\\]{{3,{LONGEST_VALUE}}}")
+_BARE_OF_TWO = re.compile(_BARE.pattern.replace("{3,", "{2,"))
 _LINE = re.compile(rf"[^\r\n\"'`\\<>]{{3,{LONGEST_VALUE}}}")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey)[ \t]+", re.IGNORECASE)
 _OPTION_BEFORE = re.compile(r"(?:(?<![\w-])|(?<=\\[nrtbf]))--?[A-Za-z0-9_-]{0,40}\Z")
@@ -257,13 +322,13 @@ def _value_span(text: str, match: re.Match[str], rule: KeyRule, word: str) -> tu
             end = _closing_quote(text, start, opening)
         scheme = _SCHEME.match(text, start, end)
         start = scheme.end() if scheme else start
-        return (start, end) if _is_quoted_secret(text[start:end], match) else None
+        return (start, end) if _is_quoted_secret(text[start:end], match, rule) else None
     scheme = _SCHEME.match(text, start)
     start = scheme.end() if scheme else start
     if rule.to_line_end and match["sign"] == ":":
         line = _LINE.match(text, start)
         return line.span() if line and "=" in line[0] else None
-    bare = _BARE.match(text, start)
+    bare = (_BARE_OF_TWO if rule.masks_any else _BARE).match(text, start)
     return bare.span() if bare and _is_bare_secret(text, bare, match, rule, word) else None
 
 
@@ -277,7 +342,9 @@ def _closing_quote(text: str, start: int, opening: str) -> int:
     return limit
 
 
-def _is_quoted_secret(value: str, match: re.Match[str]) -> bool:
+def _is_quoted_secret(value: str, match: re.Match[str], rule: KeyRule) -> bool:
+    if rule.masks_any:
+        return bool(value)
     is_text = len(value.strip()) > 0 and not _REFERENCE.match(value) and not _WORDS.match(value.lower())
     return is_text and not (match["option"] and match["option"].isspace() and " " in value)
 
@@ -285,6 +352,8 @@ def _is_quoted_secret(value: str, match: re.Match[str]) -> bool:
 def _is_bare_secret(text: str, bare: re.Match[str], match: re.Match[str], rule: KeyRule, word: str) -> bool:
     """Without quotes most values are names, types or calls of a program: a secret has a digit, or follows `KEY=`."""
     value, following = bare[0], text[bare.end() : bare.end() + 1]
+    if rule.masks_any:
+        return not _WORDS.match(value.lower())
     if _REFERENCE.match(value) or _WORDS.match(value.lower()) or _DOTTED.match(value) or _PATH.match(value):
         return False
     if value.replace(".", "").isdigit():

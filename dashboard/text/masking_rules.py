@@ -10,12 +10,16 @@ import msgspec
 
 
 class KeyRule(msgspec.Struct, frozen=True):
-    """Masks the value of a key whose name contains a match of `words`, an expression for lower case."""
+    """Masks the value of a key whose name contains a match of `words`, an expression for lower case.
+
+    `masks_any` is for keys that a project names itself: their values need not look like a secret.
+    """
 
     name: str
     title: str
     words: str
     masks_numbers: bool = False
+    masks_any: bool = False
     to_line_end: bool = False  # of a header, such as Cookie
 
 
@@ -33,7 +37,11 @@ class ShapeRule(msgspec.Struct, frozen=True):
 
 
 class PatternRule(msgspec.Struct, frozen=True):
-    """Masks the matches of an expression of RE2, which cannot backtrack: the rules that a project writes itself."""
+    """Masks the matches of an expression of RE2 that a project wrote itself; one that is empty masks nothing.
+
+    They lie within one line, and each character that is not ASCII counts as a question mark. Raises BadPattern where
+    it is used first.
+    """
 
     name: str
     title: str

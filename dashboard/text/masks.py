@@ -8,28 +8,36 @@ request (a command, an import) nothing is masked.
 A mask has as many characters as what it covers, so that offsets, segments, highlights and links, which are positions
 in the stored text, fit the masked text too. Line ends and colour codes inside a secret stay. A mask of eight characters
 and more contains a keyed digest of the secret: equal secrets have equal masks.
+
+The search has a time budget. What it did not reach is hidden, with a sentence in its place.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import io
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
+from time import thread_time
 from typing import Any, BinaryIO
 
-from django.utils.crypto import salted_hmac
+from django.conf import settings
 
-from dashboard.text.masking import COLOUR_CODE, CleanText, MaskSpan, RuleSet
+from dashboard.text.masking import COLOUR_CODE, CONTEXT, NOT_SEARCHED, CleanText, MaskSpan, RuleSet, has_noise
 
-CONTEXT = 8_500  # characters on each side of a window: the longest private key
 BLOCK = 64 * 1024  # bytes of a stream that are masked at once
 LENGTH_CLASSES = ((8, "up to 8"), (16, "9 to 16"), (32, "17 to 32"), (64, "33 to 64"), (256, "65 to 256"))
 DIGEST_LENGTH = 6
 SHORTEST_WITH_DIGEST = DIGEST_LENGTH + 2
+MOST_MASKS = 20_000  # in one text within a time budget; each is drawn in 10 to 20 µs
 BUILT_IN = RuleSet()
+COMPILED: dict[int, tuple[str, RuleSet]] = {}  # of the projects that this process knows, with their stamps
 
 
 def length_class(length: int) -> str:
@@ -37,29 +45,54 @@ def length_class(length: int) -> str:
 
 
 class Masks:
-    """`places` counts masks by the name of their rule; `titles` has a sentence about each digest."""
+    """`places` counts masks by the name of their rule; `titles` has a sentence about each digest.
 
-    def __init__(self, rules: RuleSet = BUILT_IN) -> None:
+    `seconds` of processor time are for all searches until the next `renew`; `hidden` counts the characters that they
+    did not reach.
+    """
+
+    def __init__(self, rules: RuleSet = BUILT_IN, seconds: float = math.inf) -> None:
         self.rules = rules
         self.places: Counter[str] = Counter()
         self.titles: dict[str, str] = {}
+        self.hidden = 0
+        self._seconds = self._remaining = seconds
+
+    def renew(self) -> None:
+        """Begins a new time budget."""
+        self._remaining = self._seconds
+
+    def find(self, text: str) -> list[MaskSpan]:
+        began = thread_time()
+        spans = self.rules.find(text, began + self._remaining)
+        if len(spans) > MOST_MASKS and self._remaining < math.inf:
+            spans[MOST_MASKS:] = [MaskSpan(spans[MOST_MASKS].start, len(text), NOT_SEARCHED)]
+        self._remaining -= thread_time() - began
+        return spans
 
     def mask(self, text: str) -> str:
-        spans = self.rules.find(text)
+        spans = self.find(text)
         return self.apply(text, spans) if spans else text
 
     def apply(self, text: str, spans: list[MaskSpan]) -> str:
+        self.hidden += sum(span.end - span.start for span in spans if span.rule == NOT_SEARCHED)
         return apply_masks(text, spans, self._digest)
 
     def _digest(self, secret: str, rule: str) -> str:
         """Keyed with the store's own key, so that nobody can try passwords on it elsewhere."""
-        digest = salted_hmac("counterfoil.masks", secret.encode("utf-8", "surrogatepass"), algorithm="sha256")
-        name = digest.hexdigest()[:DIGEST_LENGTH]
+        key = _digest_key(settings.SECRET_KEY)
+        name = hmac.digest(key, secret.encode("utf-8", "surrogatepass"), "sha256").hex()[:DIGEST_LENGTH]
         self.places[rule] += 1
         self.titles[name] = f"Masked by rule {rule}: {length_class(len(secret))} characters, equal ones have {name}"
         return name
 
 
+@lru_cache(1)
+def _digest_key(secret_key: str) -> bytes:
+    return hashlib.sha256(f"counterfoil.masks{secret_key}".encode()).digest()
+
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _SHOWN = re.compile(rf"{COLOUR_CODE}|[\r\n\0]+")  # inside of a mask
 
 
@@ -69,10 +102,34 @@ def apply_masks(text: str, spans: Iterable[MaskSpan], digest: Callable[[str, str
     offset = 0
     for start, end, rule in spans:
         secret = text[start:end]
-        mask = digest(CleanText(secret).text.replace("\\n", "\n"), rule)[:DIGEST_LENGTH]
-        pieces += [text[offset:start], _draw_mask(text, start, end, mask)]
+        if rule == NOT_SEARCHED:
+            drawn = _hide(secret)
+        else:
+            clean = CleanText(secret).text if has_noise(secret) else secret
+            mask = digest(clean.replace("\\n", "\n"), rule)[:DIGEST_LENGTH]
+            drawn = _draw_mask(text, start, end, mask)
+        pieces += [text[offset:start], drawn]
         offset = end
     return "".join([*pieces, text[offset:]]) if pieces else text
+
+
+HIDDEN = "[hidden from here on: not searched for secrets within the time limit]"
+_LINE = re.compile(r"[^\r\n]+")
+
+
+def _hide(text: str) -> str:
+    """Asterisks with line ends, and HIDDEN in the first line that has room for it."""
+    is_drawn = False
+
+    def draw(line: re.Match[str]) -> str:
+        nonlocal is_drawn
+        size = line.end() - line.start()
+        if is_drawn or size < len(HIDDEN):
+            return "*" * size
+        is_drawn = True
+        return HIDDEN.ljust(size, "*")
+
+    return _LINE.sub(draw, text)
 
 
 def _draw_mask(text: str, start: int, end: int, mask: str) -> str:
@@ -80,7 +137,7 @@ def _draw_mask(text: str, start: int, end: int, mask: str) -> str:
     secret = text[start:end]
     before = text[max(0, start - 8) : start].rstrip(" ")
     is_item = before.endswith(("[", ",")) and text[end : end + 1] in (",", "]")
-    if secret.isdigit() and end - start > 2 and (is_item or before.endswith('":')):
+    if _NUMBER.fullmatch(secret) and (is_item or before.endswith('":')):
         return "*" * (end - start) if before.endswith('\\":') else f'"{"*" * (end - start - 2)}"'
     pieces: list[str] = []
     offset = 0
@@ -189,6 +246,7 @@ class MaskedStream(io.RawIOBase):
             begin = max(0, start - CONTEXT)
             self._stream.seek(begin)
             text = self._stream.read(start - begin + BLOCK + CONTEXT).decode("latin-1")
+            self._masks.renew()  # a download takes as long as the reader needs; a page has a deadline of its own
             masked = self._masks.mask(text)[start - begin : start - begin + BLOCK]
             self._blocks[number] = masked.encode("latin-1")
         return self._blocks[number]
@@ -201,3 +259,10 @@ class MaskedStream(io.RawIOBase):
 def mask_stream(stream: BinaryIO) -> BinaryIO:
     masks = _current.get()
     return stream if masks is None else MaskedStream(stream, masks)  # type: ignore[return-value]
+
+
+def mask_line(text: str, seconds: float) -> str:
+    """A line of the log, which belongs to no project: by the built-in rules and those of each project known here."""
+    for rules in [BUILT_IN, *(rules for _, rules in list(COMPILED.values()))]:
+        text = Masks(rules, seconds).mask(text)
+    return text

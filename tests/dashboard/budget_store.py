@@ -78,5 +78,6 @@ def build_store(project: Project, folder: Path) -> BudgetStore:
         "docs": {"name": "renderers"},
         "sign": {"token": "x"},
         "audit": {"form": "csv"},
+        "mask": {"name": "password"},
     }
     return BudgetStore(arguments, artifacts)

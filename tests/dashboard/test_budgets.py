@@ -78,6 +78,8 @@ PARAMETERS = {
     "healthz": "",
     "home": "",
     "import-new": "POST paths=word files=word",
+    "mask-change": "POST do=word",
+    "mask-list": "POST do=word name=word keys=word pattern=pattern",
     "problem-list": "after=number file=word",
     "problem-raw": "",
     "receipt-drift": "from=number reason=word",
@@ -347,6 +349,9 @@ KNOWN = (
     ("run-list", "", "q", '"' * 1_999, {}),
     ("template-detail", "", "source", LOOP * 3 + "{% endfor %}" * 3, {"characters": "4000"}),
     ("template-detail", "", "source", "{{ result" + " | json" * 4_000 + " }}", {"characters": "4000"}),
+    ("mask-list", "", "pattern", ".", {}),
+    ("mask-list", "", "pattern", "(?:(?:a|b)?){150}z", {}),
+    ("mask-list", "", "pattern", COUNTS, {}),
     ("renderer-paste", "", "envelope", "[" * 90_000, {}),
 )
 

@@ -95,6 +95,8 @@ TABLE: Mapping[str, Row] = {
     "artifact-reveal": Row(thing(302), action(200)),
     "audit-list": Row(action(200, other=200)),
     "audit-export": Row(action(200, other=200)),
+    "mask-list": Row(action(200, other=200), action(422, other=422)),
+    "mask-change": Row(NOT_READ, action(200, other=200)),
     "renderer-list": Row(page()),
     "receipt-drift": Row(page()),
     "renderer-detail": Row(page()),
@@ -151,6 +153,7 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
         "comparison-export": {"pk": comparison.pk, "what": "numbers"},
         "template-new": {"name": "command"},
         "audit-export": {"form": "csv"},
+        "mask-change": {"name": "password"},
         "sign-in-link": {"token": create_link(operator)[0].split("/")[2]},
     }
     return {name: _reverse(str(name), arguments) for name in names()}

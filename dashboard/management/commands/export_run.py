@@ -13,6 +13,7 @@ from dashboard.audit import record_command
 from dashboard.management.console import terminal_text
 from dashboard.models import AuditEntry, Run
 from dashboard.models.sources import DamagedEvidence
+from dashboard.project_rules import load_rules
 from dashboard.runs.export_run import FolderNotEmpty, export_run
 from dashboard.text.masks import Masks
 from envelopes.recordings import UnknownFormat
@@ -36,7 +37,7 @@ class Command(BaseCommand):
         run = _find_run(options["run"])
         folder = Path(options["folder"])
         try:
-            counts = export_run(run, folder, Masks() if options["masked"] else None)
+            counts = export_run(run, folder, Masks(load_rules(run.project)) if options["masked"] else None)
         except (FolderNotEmpty, DamagedEvidence, UnknownFormat) as error:
             raise CommandError(terminal_text(str(error))) from None
         except MissingArtifact as error:
@@ -56,7 +57,7 @@ class Command(BaseCommand):
 
 def _find_run(name: str) -> Run:
     """Ids of agents may repeat across projects; for those that do, our own id has to be given."""
-    runs = Run.objects.select_related("parent")
+    runs = Run.objects.select_related("parent", "project")
     try:
         matches = list(runs.filter(pk=UUID(name)))
     except ValueError:

@@ -1,0 +1,353 @@
+"""The masking rules of a project: the built-in ones that are switched on and its own, and how a rule is tried first.
+
+    load_rules(project)          the rules as one RuleSet, compiled once in each process after a change
+    save_rule(project, draft)    raises RuleRefused
+    try_rule(project, rule)      the places that the rule masks in what the project has recorded
+
+A pattern is never in a message, a log or the audit log: it may be the secret itself.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import thread_time
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from dashboard.models import Event, Message, Observation, Project, ProjectRule, Run, load_slices
+from dashboard.models.sources import SLICE_FIELDS, SourceSlice
+from dashboard.text.mask_markup import mask_response
+from dashboard.text.masking import CONTEXT, NOT_SEARCHED, MaskSpan, RuleSet
+from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
+from dashboard.text.masks import BUILT_IN, COMPILED, Masks, current_masks, masking
+from envelopes.text.deadline import Deadline
+from envelopes.text.patterns import BadPattern, compile_pattern
+
+MOST_RULES, MOST_KEYS = 50, 50
+KEYS_CHARACTERS, PATTERN_CHARACTERS = 1_000, 500  # as the columns have them
+LARGEST_PATTERN = 1_000  # instructions of the compiled expression
+BUILT_IN_NAMES = frozenset(rule.name for rule in RULES)
+NAME = re.compile(r"[a-z][a-z0-9-]{1,39}")
+KEY = re.compile(r"[a-z0-9][a-z0-9_.-]{0,58}[a-z0-9]")
+EXAMPLES = 5
+AROUND = 48  # characters on each side of an example
+EXAMPLE_SECONDS = 0.1
+LOADED_BYTES, LOADED_ROWS = 256 * 1024, 50  # of recorded texts at once
+
+
+class RuleRefused(ValueError):
+    """A sentence for the operator; `field` of the form is the cause."""
+
+    def __init__(self, reason: str, field: str) -> None:
+        super().__init__(reason)
+        self.field = field
+
+
+def load_rules(project: Project) -> RuleSet:
+    """Without a query, as long as the stamp of the project is the one that this process knows."""
+    if not project.masking_stamp:
+        return BUILT_IN
+    stamp, rules = COMPILED.get(project.pk, ("", BUILT_IN))
+    if stamp != project.masking_stamp:
+        rows = list(project.masking_rules.order_by("pk"))
+        off = {row.name for row in rows if row.is_off}
+        own = [as_rule(row) for row in rows if not row.is_off]
+        rules = RuleSet([rule for rule in RULES if rule.name not in off], own)
+        COMPILED[project.pk] = project.masking_stamp, rules
+    return rules
+
+
+# Pages without recorded text, and that of the rules, which masks its examples itself and shows what somebody types.
+OWN_PAGES = ("docs-index", "docs-page", "mask-list", "mask-change")
+
+
+class MaskingMiddleware:
+    """Masks every response: pages, fragments, copies, JSON and downloads, whatever view they are from.
+
+    A page that shows more than a window of a text needs to do nothing; windows are masked before they are cut.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        with masking(Masks(seconds=settings.MASK_SECONDS) if settings.MASK else None) as masks:
+            response = self.get_response(request)
+            own = request.resolver_match is not None and request.resolver_match.url_name in OWN_PAGES
+            if masks is not None and not own:
+                mask_response(request, response, masks)
+            return response
+
+    def process_view(self, request: HttpRequest, view: Callable[..., Any], _args: Any, _options: Any) -> None:
+        """Applies the rules of the project, which ProjectMiddleware has set."""
+        masks, project = current_masks(), getattr(request, "project", None)
+        if masks is not None and project is not None:
+            masks.rules = load_rules(project)
+
+
+def as_rule(row: ProjectRule) -> KeyRule | PatternRule:
+    """Words of a key may be joined in any way: employee_id is also employee-id and employeeId."""
+    if row.pattern:
+        return PatternRule(row.name, row.pattern, row.pattern)
+    words = "|".join("[_.-]?".join(re.split(r"[_.-]+", key)) for key in row.keys.split())
+    return KeyRule(row.name, f"the value of {', '.join(row.keys.split())}", words, masks_numbers=True, masks_any=True)
+
+
+@dataclass(frozen=True)
+class ListedRule:
+    """`row` is None for a built-in rule that is switched on."""
+
+    name: str
+    title: str
+    row: ProjectRule | None
+    is_own: bool
+
+    @property
+    def is_off(self) -> bool:
+        return self.row is not None and self.row.is_off
+
+
+def list_rules(project: Project) -> list[ListedRule]:
+    """The project's own rules, then the built-in ones."""
+    rows = {row.name: row for row in project.masking_rules.order_by("name")}
+    own = [
+        ListedRule(row.name, as_rule(row).title, row, is_own=True)
+        for row in rows.values()
+        if row.name not in BUILT_IN_NAMES
+    ]
+    return [*own, *(ListedRule(rule.name, rule.title, rows.get(rule.name), is_own=False) for rule in RULES)]
+
+
+def find_rule(project: Project, name: str) -> MaskingRule | None:
+    row = project.masking_rules.filter(name=name).first()
+    if row is not None and row.name not in BUILT_IN_NAMES:
+        return as_rule(row)
+    return next((rule for rule in RULES if rule.name == name), None)
+
+
+@dataclass(frozen=True)
+class RuleDraft:
+    """The fields of the form as they were typed; one of `keys` and `pattern` is empty."""
+
+    name: str = ""
+    keys: str = ""
+    pattern: str = ""
+
+    def build(self, project: Project) -> ProjectRule:
+        """The rule, not saved yet. Raises RuleRefused."""
+        name = self.name.strip()
+        if not NAME.fullmatch(name):
+            raise RuleRefused("A name has 2 to 40 lower-case letters, digits and dashes, a letter first.", "name")
+        if name in BUILT_IN_NAMES:
+            raise RuleRefused("A built-in rule has this name: choose another.", "name")
+        if bool(self.keys.strip()) == bool(self.pattern):
+            raise RuleRefused("Give either names of keys or a pattern.", "keys")
+        keys = list(dict.fromkeys(self.keys.lower().replace(",", " ").split()))
+        if any(not KEY.fullmatch(key) for key in keys):
+            reason = "The name of a key has 2 to 60 letters, digits, _ . and -, and begins and ends with no sign."
+            raise RuleRefused(reason, "keys")
+        if len(keys) > MOST_KEYS or len(" ".join(keys)) > KEYS_CHARACTERS:
+            raise RuleRefused(f"A rule has at most {MOST_KEYS} names, of {KEYS_CHARACTERS:,} characters.", "keys")
+        if self.pattern:
+            _check_pattern(self.pattern)
+        return ProjectRule(project=project, name=name, keys=" ".join(keys), pattern=self.pattern)
+
+
+def _check_pattern(pattern: str) -> None:
+    if len(pattern) > PATTERN_CHARACTERS:
+        reason = f"The pattern has {len(pattern):,} characters; at most {PATTERN_CHARACTERS} are stored."
+        raise RuleRefused(reason, "pattern")
+    if not (pattern.isascii() and pattern.isprintable()):
+        raise RuleRefused("A pattern has ASCII characters alone; [^ -~] stands for any other letter.", "pattern")
+    try:
+        expression = compile_pattern(pattern, is_regex=True).expression
+    except BadPattern as error:
+        raise RuleRefused(f"The pattern cannot be used: {error}.", "pattern") from None
+    if expression.programsize > LARGEST_PATTERN:
+        reason = "The pattern is too large for every page: use smaller counts, or + and *."
+        raise RuleRefused(reason, "pattern")
+    if expression.search(b""):
+        raise RuleRefused("The pattern matches the empty text: name at least one character that is there.", "pattern")
+
+
+def save_rule(project: Project, draft: RuleDraft, user: User) -> ProjectRule:
+    """Raises RuleRefused."""
+    rule = draft.build(project)
+    rule.created_by = user
+    if project.masking_rules.count() >= MOST_RULES + len(RULES):
+        raise RuleRefused(f"The project has {MOST_RULES} rules, which is the limit: delete one first.", "name")
+    try:
+        with transaction.atomic():
+            rule.save()
+            _renew_stamp(project)
+    except IntegrityError:
+        raise RuleRefused("The project has a rule of this name: choose another, or delete it first.", "name") from None
+    return rule
+
+
+@transaction.atomic
+def switch_rule(project: Project, name: str, *, is_off: bool) -> None:
+    """Switches a built-in or an own rule. A built-in one that is on has no row."""
+    if name not in BUILT_IN_NAMES:
+        project.masking_rules.filter(name=name).update(is_off=is_off)
+    elif is_off:
+        project.masking_rules.get_or_create(name=name, defaults={"is_off": True})
+    else:
+        project.masking_rules.filter(name=name).delete()
+    _renew_stamp(project)
+
+
+@transaction.atomic
+def delete_rule(project: Project, name: str) -> bool:
+    """False for a built-in rule, which can only be switched off."""
+    deleted, _ = project.masking_rules.filter(name=name).exclude(name__in=BUILT_IN_NAMES).delete()
+    _renew_stamp(project)
+    return deleted > 0
+
+
+def _renew_stamp(project: Project) -> None:
+    project.masking_stamp = uuid4().hex
+    project.save(update_fields=["masking_stamp"])
+
+
+@dataclass(frozen=True)
+class MaskExample:
+    """A place with its surroundings, masked by every rule of the project and by the one that is tried."""
+
+    run: Run
+    title: str
+    call: UUID | None
+    where: str
+    before: str
+    mask: str
+    after: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleTrial:
+    """The places of a rule in recorded texts; `masked_already` of the places are masked by the project's rules today.
+
+    Where the time was up, only the newest `searched` of `total` runs were read, the last of them in part.
+    """
+
+    rule: str
+    places: int
+    runs: int
+    masked_already: int
+    searched: int
+    total: int
+    is_whole: bool
+    examples: tuple[MaskExample, ...]
+
+
+@dataclass(frozen=True)
+class _RecordedText:
+    call: UUID | None
+    where: str
+    text: str
+
+
+def try_rule(project: Project, rule: MaskingRule, deadline: Deadline) -> RuleTrial:
+    """Searches the newest runs first, until the deadline: arguments, results, receipts, messages and events."""
+    tried = RuleSet([], [rule]) if isinstance(rule, PatternRule) else RuleSet([rule])
+    current = load_rules(project)
+    total, searched, places, runs, already = project.runs.count(), 0, 0, 0, 0
+    is_over = False
+    examples: list[MaskExample] = []
+    for run in project.runs.order_by("-sort_at", "-pk").only("title", "external_id").iterator(chunk_size=200):
+        in_run = 0
+        for recorded in _load_texts(run):
+            spans = tried.find(recorded.text, _until(deadline))
+            is_over = bool(spans and spans[-1].rule == NOT_SEARCHED) or deadline.is_over
+            spans = [span for span in spans if span.rule != NOT_SEARCHED]
+            if spans and not in_run and len(examples) < EXAMPLES:
+                examples.append(_draw_example(run, recorded, spans[0], [current, tried]))
+            if spans:
+                already += _count_covered(spans, current.find(recorded.text, _until(deadline)))
+            in_run += len(spans)
+            if is_over:
+                break
+        searched, places, runs = searched + 1, places + in_run, runs + bool(in_run)
+        if is_over:
+            break
+    return RuleTrial(
+        rule=rule.name,
+        places=places,
+        runs=runs,
+        masked_already=already,
+        searched=searched,
+        total=total,
+        is_whole=not is_over,
+        examples=tuple(examples),
+    )
+
+
+def _until(deadline: Deadline) -> float:
+    return thread_time() + deadline.remaining
+
+
+def _load_texts(run: Run) -> Iterator[_RecordedText]:
+    surfaces = (Observation.Surface.ARGS, Observation.Surface.RESULT, Observation.Surface.RECEIPT)
+    observations = Observation.objects.filter(call__run=run, surface__in=surfaces).order_by("pk")
+    for row in _load_rows(observations.only(*SLICE_FIELDS, "call_id", "surface")):
+        yield _RecordedText(row.call_id, row.surface, row.data.decode("utf-8", "replace"))
+    for message in _load_rows(Message.objects.filter(run=run).order_by("line").only(*SLICE_FIELDS, "role")):
+        yield _RecordedText(None, f"{message.role} message", message.data.decode("utf-8", "replace"))
+    for event in _load_rows(Event.objects.filter(run=run).order_by("line").only(*SLICE_FIELDS, "kind")):
+        yield _RecordedText(None, f"event {event.kind}", event.data.decode("utf-8", "replace"))
+
+
+Row = TypeVar("Row", bound=SourceSlice)
+
+
+def _load_rows(rows: QuerySet[Row]) -> Iterator[Row]:
+    """The rows with their bytes, of which few are loaded before the reader looks at the clock."""
+    waiting: list[Row] = []
+    for row in rows:
+        waiting.append(row)
+        if sum(row.size for row in waiting) >= LOADED_BYTES or len(waiting) >= LOADED_ROWS:
+            load_slices(waiting)
+            yield from waiting
+            waiting = []
+    load_slices(waiting)
+    yield from waiting
+
+
+def _count_covered(spans: list[MaskSpan], masked: list[MaskSpan]) -> int:
+    """How many of `spans` lie in one of `masked`; both are in order."""
+    starts = [span.start for span in masked]
+    count = 0
+    for span in spans:
+        index = bisect_right(starts, span.start) - 1
+        count += index >= 0 and masked[index].end >= span.end and masked[index].rule != NOT_SEARCHED
+    return count
+
+
+def _draw_example(run: Run, recorded: _RecordedText, span: MaskSpan, rules: list[RuleSet]) -> MaskExample:
+    """The place with its surroundings, of which nothing is shown that any of the rules masks."""
+    begin = max(0, span.start - CONTEXT)
+    text, title = recorded.text[begin : span.end + CONTEXT], run.title or run.external_id
+    for rule_set in rules:
+        masks = Masks(rule_set, EXAMPLE_SECONDS)
+        text, title = masks.mask(text), masks.mask(title)
+    start, end = span.start - begin, span.end - begin
+    mask = text[start:end]
+    return MaskExample(
+        run=run,
+        title=title,
+        call=recorded.call,
+        where=recorded.where,
+        before=text[max(0, start - AROUND) : start],
+        mask=mask if len(mask) <= AROUND else f"{mask[:AROUND]}…",
+        after=text[end : end + AROUND],
+    )
