@@ -15,29 +15,33 @@ from django.db.models import Count, F, Max
 from django.utils import timezone
 
 from dashboard.comparisons.measurements import MeasuredCall, measure_calls, unpack_ids
-from dashboard.comparisons.stored_comparison import load_column_rows, load_columns, load_results
+from dashboard.comparisons.stored_comparison import load_column_rows, load_columns, load_results, load_summary
 from dashboard.evidence.call_evidence import load_call_inputs
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, ReceiptFingerprint, Run, RunFacet
+from dashboard.models.comparisons import PinnedCheck
 from dashboard.text.params import Params
 from dashboard.variants.fingerprints import (
     NOT_INSTALLED,
-    OTHER_CANONICAL,
     OTHER_TEXT,
     Drift,
     ReasonDetail,
     changed_version,
     find_drift,
+    name_changed_version,
 )
 from dashboard.variants.variant_list import is_template, load_current_variant, load_version
 from envelopes.schema.receipt import Variant
+from envelopes.text.tokens import count_tokens
 from envelopes.variants.template import TemplateUnanswered
 
 PAGE_SIZE = 100
+MOST_DETAILS = 5  # of the drifts of a pinned comparison, on its page
 REASONS = {
     "variant": "the variant is gone, or has another version",
     "policy": "the same variant has another policy",
     "canonical": "the canonical result was derived again and is another",
     "text": "nothing of that changed, and the text did",
+    "tokens": "the text is the same, and is counted as more or fewer tokens",
 }
 
 ColumnToday = tuple[ComparisonColumn, Variant | None]  # a stored column, and what its id means today
@@ -108,7 +112,15 @@ def _check_pinned(comparison: Comparison) -> tuple[int, int, list[Drift]]:
             texts += count
             drifted += drifts
     reasons = Counter(drift.reason for drift in drifted)
-    comparison.store_check(texts=texts, unchecked=missing, reasons=dict(sorted(reasons.items())))
+    details = Counter(drift.detail for drift in drifted).most_common(MOST_DETAILS)
+    comparison.store_check(
+        PinnedCheck(
+            texts=texts,
+            unchecked=missing,
+            reasons=dict(sorted(reasons.items())),
+            details=tuple(detail for detail, _ in details),
+        )
+    )
     return texts, missing, drifted
 
 
@@ -120,6 +132,7 @@ def _pinned_rows(comparison: Comparison) -> Iterator[tuple[MeasuredCall, list[Dr
     stored = [(column, _today(column)) for column in load_column_rows(comparison)]
     columns = load_columns(column for column, _ in stored)
     with_recorded = any(column.is_recorded for column in columns)
+    recount = f"token encoding {load_summary(comparison).encoding} → {count_tokens('').encoding}"
     batches = comparison.batches.order_by("number").values_list("calls", flat=True)
     for calls, rows_before in zip(batches.iterator(chunk_size=8), load_results(comparison), strict=True):
         ids = list(unpack_ids(bytes(calls)))
@@ -129,7 +142,7 @@ def _pinned_rows(comparison: Comparison) -> Iterator[tuple[MeasuredCall, list[Dr
         unread = set(answered.values_list("pk", flat=True)) if missing else set()
         for row in rows_before:
             is_there = row.call in rows_now or row.key in unread
-            yield row, _row_drifts(comparison, stored, row, rows_now.get(row.call)) if is_there else None
+            yield row, _row_drifts(comparison, stored, row, rows_now.get(row.call), recount) if is_there else None
 
 
 def _today(column: ComparisonColumn) -> Variant | None:
@@ -140,11 +153,11 @@ def _today(column: ComparisonColumn) -> Variant | None:
 
 
 def _row_drifts(
-    comparison: Comparison, stored: Sequence[ColumnToday], before: MeasuredCall, now: MeasuredCall | None
+    comparison: Comparison, stored: Sequence[ColumnToday], before: MeasuredCall, now: MeasuredCall | None, recount: str
 ) -> list[Drift]:
     drifts = []
     for column, today in stored:
-        changed = _find_change(column, today, before, now) if column.family in ("", before.family) else None
+        changed = _find_change(column, today, before, now, recount) if column.family in ("", before.family) else None
         if changed is not None:
             drifts.append(
                 Drift(
@@ -160,8 +173,9 @@ def _row_drifts(
 
 
 def _find_change(
-    column: ComparisonColumn, today: Variant | None, before: MeasuredCall, now: MeasuredCall | None
+    column: ComparisonColumn, today: Variant | None, before: MeasuredCall, now: MeasuredCall | None, recount: str
 ) -> ReasonDetail | None:
+    """`recount` is the detail of a text that is the same and has another number of tokens."""
     cell_before = before.cells[column.ordinal]
     if cell_before is None:
         return None
@@ -171,10 +185,12 @@ def _find_change(
     if changed is not None:
         return changed
     if before.canonical != now.canonical:
-        return "canonical", OTHER_CANONICAL
+        return "canonical", name_changed_version(before.versions, now.versions)
     cell_now = now.cells[column.ordinal]
     if cell_now is None or cell_now.digest != cell_before.digest:
         return "text", OTHER_TEXT if column.family else "the recorded receipt is another"
+    if cell_now.tokens != cell_before.tokens:
+        return "tokens", recount
     return None
 
 

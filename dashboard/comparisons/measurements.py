@@ -68,6 +68,7 @@ class MeasuredCall(msgspec.Struct, frozen=True, array_like=True):
     family: str
     canonical: bytes  # digest of the envelope that was rendered
     cells: tuple[Cell | None, ...]
+    versions: str = ""  # of the mapping and the policy that made the envelope
 
     @property
     def key(self) -> UUID:
@@ -128,7 +129,7 @@ def measure_calls(
         measured = _measure_columns(call, columns)
         texts += [column.text for column in measured if column is not None]
         cells = tuple(None if column is None else column.cell for column in measured)
-        rows.append(MeasuredCall(call.key.bytes, call.tool, call.family.name, digest(call.data), cells))
+        rows.append(MeasuredCall(call.key.bytes, call.tool, call.family.name, digest(call.data), cells, call.versions))
         on_call()
     counts = iter(count_all(texts))
     counted = []

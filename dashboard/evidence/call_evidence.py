@@ -289,13 +289,14 @@ class CallInput(msgspec.Struct, frozen=True):
     family: Family
     canonical: CanonicalResult
     data: bytes
+    versions: str  # of the mapping and the policy that made `data`
     cuts: tuple[Shortened, ...]
     missing: frozenset[str]
     evidence: CallEvidence | None  # only when the recorded receipt is needed
 
 
 class _Envelope(NamedTuple):
-    mapping: str
+    versions: str  # the family, a colon, and more
     data: bytes
     cuts: bytes
 
@@ -319,7 +320,7 @@ def load_call_inputs(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[Ca
                 evidence = loaded.get(call.pk)
                 envelope = _read(call.projection) if evidence is None else _choose_envelope(evidence)
                 try:
-                    owner = family(envelope.mapping.partition(":")[0])
+                    owner = family(envelope.versions.partition(":")[0])
                 except KeyError:
                     continue
                 cuts = () if envelope.cuts == NO_CUTS else _cuts.decode(envelope.cuts)
@@ -329,6 +330,7 @@ def load_call_inputs(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[Ca
                     family=owner,
                     canonical=CanonicalResult.from_json(parse_json(envelope.data)),
                     data=envelope.data,
+                    versions=envelope.versions,
                     cuts=tuple([Shortened(cut.pointer, cut.cut) for cut in cuts]),
                     missing=frozenset(missing.get(call.pk, ())),
                     evidence=evidence if with_recorded else None,
@@ -383,8 +385,9 @@ def _choose_envelope(evidence: CallEvidence) -> _Envelope:
     if stored is not None:
         return _read(stored)
     halves = evidence.halves
-    return _Envelope(halves.mapping, evidence.canonical, msgspec.json.encode(halves.projection.cuts))
+    versions = f"{halves.mapping} {family(halves.family).projection.fingerprint}"
+    return _Envelope(versions, evidence.canonical, msgspec.json.encode(halves.projection.cuts))
 
 
 def _read(stored: CanonicalProjection) -> _Envelope:
-    return _Envelope(stored.mapping, stored.data, bytes(stored.cuts))
+    return _Envelope(stored.versions, stored.data, bytes(stored.cuts))

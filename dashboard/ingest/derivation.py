@@ -38,6 +38,7 @@ from dashboard.models import (
     CanonicalProjection,
     Observation,
     Project,
+    ReceiptFingerprint,
     RecordedReceipt,
     Remark,
     Run,
@@ -45,13 +46,16 @@ from dashboard.models import (
     load_slices,
 )
 from dashboard.pool import open_pool
+from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
 from envelopes.families.registry import all_families
-from envelopes.text.tokens import ENCODING, TokenCount, count_all
+from envelopes.text.tokens import TokenCount, count_all, count_tokens
+from envelopes.variants import variants_for
 
 CUT_VERSION = 2  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
 COUNTS_VERSION = 3  # of the other columns
 CALLS_AT_ONCE = 256
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
+STATED_COLUMNS = ("variant", "version", "policy", "canonical_sha256", "text_sha256")  # of a fingerprint
 MOST_PENDING = 8  # portions that the pool works on, so that their results do not fill the memory
 
 
@@ -64,6 +68,7 @@ class DerivedCall(NamedTuple):
     projection: dict[str, Any]
     artifacts: list[dict[str, Any]]
     receipts: list[dict[str, Any]]  # the rows of RecordedReceipt whose columns follow
+    fingerprints: list[dict[str, Any]]  # of those receipts that state the variant that wrote them
     remarks: list[dict[str, Any]]
     note: str
     subject: UUID | None  # the observation that the note is about
@@ -71,12 +76,16 @@ class DerivedCall(NamedTuple):
 
 @cache
 def current_derivation() -> str:
-    """The versions of all that derives: mappings and policies of envelopes, tokens, cuts and counts."""
+    """The versions of all that derives: mappings and policies of envelopes, tokens, cuts, counts, renderers."""
     digest = hashlib.blake2b(digest_size=6)
+    variants: set[tuple[str, int]] = set()
     for family in all_families():
         mappings = sorted({(mapping.agent, mapping.version) for mapping in family.mappings})
         digest.update(f"{family.name} {family.projection.fingerprint} {mappings}\n".encode())
-    return f"{digest.hexdigest()}.{ENCODING}.{CUT_VERSION}.{COUNTS_VERSION}"
+        variants |= {(variant.id, variant.version) for variant in variants_for(family)}
+    renderers = hashlib.blake2b(repr(sorted(variants)).encode(), digest_size=3)
+    encoding = count_tokens("").encoding
+    return f"{digest.hexdigest()}.{encoding}.{CUT_VERSION}.{COUNTS_VERSION}.{renderers.hexdigest()}"
 
 
 def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
@@ -96,13 +105,23 @@ def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
         texts[call.run.model] += product.texts
     counts = {model: iter(count_all(model_texts, model=model)) for model, model_texts in texts.items()}
     return [
-        _derived_call(call, product, [next(counts[call.run.model]) for _ in product.texts], receipts[call.pk])
+        _derived_call(
+            call,
+            product,
+            [next(counts[call.run.model]) for _ in product.texts],
+            receipts[call.pk],
+            [row for row in observations[call.pk] if row.surface == Observation.Surface.DELIVERY],
+        )
         for call, product in products
     ]
 
 
 def _derived_call(
-    call: Call, product: Derived, counts: Sequence[TokenCount], receipts: Sequence[RecordedReceipt]
+    call: Call,
+    product: Derived,
+    counts: Sequence[TokenCount],
+    receipts: Sequence[RecordedReceipt],
+    deliveries: Sequence[Observation],
 ) -> DerivedCall:
     """`counts` are of the product's texts; that of the call's own receipt is the first."""
     tokens = dict(zip(product.receipts, counts, strict=False))
@@ -117,10 +136,27 @@ def _derived_call(
             for receipt in receipts
             if (key := receipt.observation_id) in product.receipts and key is not None
         ],
+        fingerprints=list(_fingerprints(call, product, receipts, deliveries)) if deliveries else [],
         remarks=product.remarks,
         note=product.note,
         subject=product.subject.pk if product.subject else None,
     )
+
+
+def _fingerprints(
+    call: Call, product: Derived, receipts: Sequence[RecordedReceipt], deliveries: Sequence[Observation]
+) -> Iterator[dict[str, Any]]:
+    """Rows of ReceiptFingerprint for receipts whose records state the variant that wrote them."""
+    records = {(row.source_id, row.line): row.data for row in deliveries}
+    for receipt in receipts:
+        sent = product.receipts.get(receipt.observation_id) if receipt.observation_id else None
+        record = records.get(sent.place) if sent and sent.place else None
+        stated = read_fingerprint(call.project_id, record, sent.text) if sent and record else None
+        if stated is not None:
+            product.projection.observation = product.subject  # whose bytes are loaded
+            is_same = envelope_sha256(product.projection.data) == stated["canonical_sha256"]
+            projected_by = product.projection.versions if is_same else ""
+            yield {"receipt_id": receipt.pk, **stated, "projected_by": projected_by, "drift": "", "checked_at": None}
 
 
 def _values(row: models.Model) -> dict[str, Any]:
@@ -157,6 +193,7 @@ def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:
         bulk_insert_values(CanonicalProjection, [product.projection for product in derived], ignore_known=True)
         bulk_insert_values(Artifact, artifacts, ignore_known=True)
         bulk_update_values(RecordedReceipt, [receipt for product in derived for receipt in product.receipts])
+        _store_fingerprints(derived, known)
         _store_notes(derived, set(known))
         _refresh_runs(runs)
     return len(derived)
@@ -180,6 +217,24 @@ def _refresh_runs(runs: dict[UUID, Run]) -> None:
     refresh_stats(complete)
     others = RunCall.objects.filter(call__run__in=complete, inherited=True).exclude(run__in=complete).values("run")
     refresh_stats(list(Run.objects.select_for_update().filter(pk__in=others)), only_changed=True)
+
+
+def _store_fingerprints(derived: Sequence[DerivedCall], known: Sequence[UUID]) -> None:
+    """Stores the fingerprints; one that states the same as before keeps its last check, and what made its envelope."""
+    computed = {row["receipt_id"]: row for product in derived for row in product.fingerprints}
+    stale = []
+    for stored in ReceiptFingerprint.objects.filter(receipt__call__in=known) if known else ():
+        row = computed.get(stored.receipt_id)
+        if row is None or any(getattr(stored, name) != row[name] for name in STATED_COLUMNS):
+            stale.append(stored.pk)
+            continue
+        del computed[stored.receipt_id]
+        if row["projected_by"] not in ("", stored.projected_by):
+            stored.projected_by = row["projected_by"]
+            stored.save(update_fields=["projected_by"])
+    if stale:
+        ReceiptFingerprint.objects.filter(pk__in=stale).delete()
+    bulk_insert_values(ReceiptFingerprint, list(computed.values()), ignore_known=True)
 
 
 def _store_notes(derived: Sequence[DerivedCall], known: set[UUID]) -> None:

@@ -54,10 +54,11 @@ class VirtualSink:
 
 
 class DerivedReceipt(NamedTuple):
-    """A receipt's text and the columns that follow from it and from the call's other evidence."""
+    """A receipt's text, where it was recorded, and the columns that follow from it and the call's other evidence."""
 
     text: str
     columns: dict[str, Any]
+    place: tuple[int | None, int] | None  # source and line
 
 
 @dataclass
@@ -172,7 +173,9 @@ def _derive_receipt(
     if rewrite is not None and rewrite.author == ReceiptAuthor.HOOK and rewrite.other is not None:
         halves = rewrite.other
     author = rewrite.author if rewrite else ""
-    return DerivedReceipt(text, _receipt_columns(halves, observations, text) | {"author": author})
+    columns = _receipt_columns(halves, observations, text) | {"author": author}
+    receipt = observations.get("receipt")
+    return DerivedReceipt(text, columns, (receipt.source_id, receipt.line) if receipt else None)
 
 
 def _receipt_columns(halves: Halves, observations: dict[str, Observation], text: str) -> dict[str, Any]:

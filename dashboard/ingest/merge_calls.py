@@ -18,7 +18,6 @@ from dashboard.ingest.sources import SliceLocator
 from dashboard.models import (
     Call,
     Observation,
-    ReceiptFingerprint,
     ReceiptSupersession,
     RecordedReceipt,
     RunCall,
@@ -26,12 +25,8 @@ from dashboard.models import (
 )
 from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
-from dashboard.variants.fingerprints import text_sha256
-from dashboard.variants.variant_list import load_current_variant
-from envelopes.families.registry import all_families
-from envelopes.halves import parse_parts
 from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
-from envelopes.text.untrusted_json import Untrusted, join_object, parse_checked, parse_json
+from envelopes.text.untrusted_json import Untrusted, join_object, parse_checked
 
 # The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
 FIDELITIES = (
@@ -41,8 +36,6 @@ FIDELITIES = (
 FIDELITY_RANK = {name: rank for rank, name in enumerate(FIDELITIES)}
 FIRST = datetime.min.replace(tzinfo=UTC)
 MAX_ATTEMPT = 2**31 - 1  # of the column
-POLICY_CHARACTERS = 16
-SHA256_DIGITS = 64
 
 
 @dataclass
@@ -60,7 +53,6 @@ class CallRows:
     new_receipts: list[RecordedReceipt] = field(default_factory=list)
     changed_observations: list[Observation] = field(default_factory=list)
     changed_receipts: list[RecordedReceipt] = field(default_factory=list)
-    fingerprints: list[ReceiptFingerprint] = field(default_factory=list)
     new_supersessions: list[ReceiptSupersession] = field(default_factory=list)
     changed_members: list[RunCall] = field(default_factory=list)
 
@@ -219,11 +211,9 @@ class CallMerge:
         if same or any(texts[receipt.observation_id] not in replacements for receipt in receipts):
             self._move_home(same, record)
             return
-        receipt = self._add_receipt(observation, run, record.place, record.at)
+        self._add_receipt(observation, run, record.place, record.at)
         if record.document is not None:
             self._observe("delivery", record.document, record.fidelity, record.line, record.at, run)
-        if record.extra and (fingerprint := read_fingerprint(self.call.project_id, receipt, record)):
-            self.rows.fingerprints.append(fingerprint)
 
     def _move_home(self, receipts: Iterable[RecordedReceipt], record: ReceiptRecord) -> None:
         """Puts receipts that another file reported first, a parent's perhaps, at their line in the run's own file."""
@@ -390,39 +380,3 @@ def _normalized(data: bytes) -> str | bytes:
         return json.dumps(parse_checked(data), sort_keys=True)
     except Untrusted:
         return data
-
-
-def read_fingerprint(project_id: int, receipt: RecordedReceipt, record: ReceiptRecord) -> ReceiptFingerprint | None:
-    """Reads from a record which of our variants wrote its receipt, not saved yet.
-
-    A record has to state the variant's id and version, the hash of its policy and the hash of the canonical result.
-    None for a receipt that lacks one of them or was written by another renderer: drift compares with what this
-    system would write today, so it needs to know what it wrote.
-    """
-    try:
-        extra = parse_json(record.extra or b"null")
-    except Untrusted:
-        return None
-    if not isinstance(extra, dict):
-        return None
-    renderer, policy, canonical = (extra.get(name) for name in ("renderer", "render_policy", "canonical_sha256"))
-    if not isinstance(renderer, dict) or not isinstance(policy, str) or not isinstance(canonical, str):
-        return None
-    name, version = renderer.get("id"), str(renderer.get("version"))
-    digest = canonical.rpartition(":")[2]
-    if not isinstance(name, str) or not version.isdecimal():
-        return None
-    if len(digest) != SHA256_DIGITS or len(policy) > POLICY_CHARACTERS:
-        return None
-    owner = name.partition("/")[0] if "/" in name else all_families()[0].name  # shared variants serve every family
-    if load_current_variant(project_id, owner, name) is None:
-        return None
-    text = "".join(part for part in parse_parts(parse_json(record.content)) if isinstance(part, str))
-    return ReceiptFingerprint(
-        receipt=receipt,
-        variant=name,
-        version=int(version[:9]),
-        policy=policy,
-        canonical_sha256=digest,
-        text_sha256=text_sha256(text),
-    )

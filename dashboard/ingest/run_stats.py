@@ -13,7 +13,7 @@ from django.db.models import Count
 
 from dashboard.evidence.context_changes import ContextDrop, find_unexplained, store_drops
 from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
-from dashboard.models import Call, RecordedReceipt, Remark, RequestUsage, Run, RunCall, RunFacet
+from dashboard.models import Call, ReceiptFingerprint, RecordedReceipt, Remark, RequestUsage, Run, RunCall, RunFacet
 from dashboard.models.outcomes import Outcome
 from dashboard.text.formatting import column_text, milliseconds_between
 
@@ -113,6 +113,9 @@ def _load_stats(runs: Sequence[Run]) -> dict[UUID, RunStats]:
     for key, kind, total in remarks.order_by():
         stats[key].facets["remark", kind] = total
         stats[key].columns["remark_count"] += total
+    drifted = ReceiptFingerprint.objects.exclude(drift="").filter(receipt__call__run__in=runs)
+    for key, total in drifted.values_list("receipt__call__run").annotate(total=Count("receipt__call", distinct=True)):
+        stats[key].facets["state", "drifted"] = total
     return stats
 
 

@@ -48,7 +48,6 @@ from dashboard.models import (
     Message,
     Observation,
     Project,
-    ReceiptFingerprint,
     ReceiptSupersession,
     RecordedReceipt,
     Remark,
@@ -284,7 +283,6 @@ class _BatchWrite:
         bulk_update([row for rows in all_rows for row in rows.changed_receipts])
         supersessions = [row for rows in all_rows for row in rows.new_supersessions] + self.orphans
         bulk_insert(ReceiptSupersession, supersessions, ignore_known=True)
-        bulk_insert(ReceiptFingerprint, [row for rows in all_rows for row in rows.fingerprints])
         self.added["calls"] += len(new_calls)
         self.added["results"] += sum(row.surface == "result" for row in observations)
         self.added["receipts"] += len({row.observation_id for row in receipts} & new)  # others are copies

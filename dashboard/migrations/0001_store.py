@@ -272,6 +272,7 @@ class Migration(migrations.Migration):
                 ('policy', models.CharField(max_length=16)),
                 ('canonical_sha256', models.CharField(max_length=64)),
                 ('text_sha256', models.CharField(max_length=64)),
+                ('projected_by', models.CharField(default='', max_length=120)),
                 ('drift', models.CharField(default='', max_length=16)),
                 ('checked_at', models.DateTimeField(null=True)),
                 ('receipt', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='fingerprint', to='dashboard.recordedreceipt')),

@@ -23,12 +23,13 @@ from dashboard.models.projects import Project
 class PinnedCheck:
     """The counts of the last `check_receipts`: rendered texts, drifted ones by reason, and `unchecked` ones.
 
-    The calls of unchecked texts were deleted or never answered.
+    The calls of unchecked texts were deleted or never answered. `details` are the most frequent ones of the drifts.
     """
 
     texts: int
     unchecked: int
     reasons: dict[str, int]
+    details: tuple[str, ...] = ()
 
     @property
     def drifted(self) -> int:
@@ -110,9 +111,8 @@ class Comparison(models.Model):
         """The result of the last check since the comparison was pinned; None before the first one."""
         return PinnedCheck(**self.last_check) if self.checked_at else None
 
-    def store_check(self, *, texts: int, unchecked: int, reasons: dict[str, int]) -> None:
+    def store_check(self, check: PinnedCheck) -> None:
         """Stores the result of a check; nothing where somebody unpinned the comparison meanwhile."""
-        check = PinnedCheck(texts=texts, unchecked=unchecked, reasons=reasons)
         pinned = Comparison.objects.pinned().filter(pk=self.pk)
         pinned.update(checked_at=timezone.now(), last_check=asdict(check))
 
@@ -182,6 +182,7 @@ class ReceiptFingerprint(models.Model):
     policy = models.CharField(max_length=16)
     canonical_sha256 = models.CharField(max_length=64)
     text_sha256 = models.CharField(max_length=64)
+    projected_by = models.CharField(max_length=120, default="")  # the versions that gave this envelope, if any
     drift = models.CharField(max_length=16, default="")  # the reason found by the last check
     checked_at = models.DateTimeField(null=True)
 

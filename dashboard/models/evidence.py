@@ -176,6 +176,11 @@ class CanonicalProjection(models.Model):
         return f"{self.mapping} of {self.call_id}"
 
     @property
+    def versions(self) -> str:
+        """The versions that made it, `command:claude-code:3 0123456789abcdef`."""
+        return f"{self.mapping} {self.policy}"
+
+    @property
     def data(self) -> bytes:
         """The envelope. Reads the observation, unless it is loaded. Raises DamagedEvidence."""
         try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,6 +29,7 @@ from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from tests.dashboard.factories import create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
+from tests.dashboard.older_versions import changed_versions, other_encoding, other_mappings, other_policies
 from tests.dashboard.page_text import parse_page
 
 pytestmark = pytest.mark.django_db
@@ -146,7 +149,7 @@ def test_a_pinned_comparison_is_checked_the_same_way_and_shows_the_outcome(
     assert "not yet: manage.py check_receipts" in text_on(comparison.get_absolute_url())
     assert reasons() == [("markdown", "text"), ("markdown", "text")]
     for address in (comparison.get_absolute_url(), "/renderers/drifted/"):
-        assert "2 of 6 receipts would differ today (text 2)" in text_on(address)
+        assert "2 of 6 receipts would differ today (text 2: the same version writes another text)" in text_on(address)
     assert "pinned drifted" in text_on("/comparisons/")
     reason = f"      2  markdown  text: the same version writes another text (pinned: {comparison.name})"
     status, output = exit_status()
@@ -156,6 +159,41 @@ def test_a_pinned_comparison_is_checked_the_same_way_and_shows_the_outcome(
     assert any(line.startswith(f"{call.pk}  Bash  markdown  text: ") for call in calls)
     assert rest == output.splitlines()
     assert exit_status("--project", "ledger")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "detail"),
+    [
+        (other_mappings, "canonical", r"mapping of claude-code (\d+) → (\d+)"),
+        (other_policies, "canonical", r"policy of the canonical result (\w+) → (\w+)"),
+        (other_encoding, "tokens", "token encoding (characters/4) → (o200k_base)"),
+    ],
+    ids=["mapping", "projection policy", "tokens"],
+)
+def test_a_pinned_comparison_names_the_version_that_changed(
+    project: Project,
+    tmp_path: Path,
+    operator_client: Client,
+    change: Callable[[], dict[str, Any]],
+    reason: str,
+    detail: str,
+) -> None:
+    with changed_versions(**change()):
+        import_commands(project, tmp_path, ["one\n" * 10, "two\n" * 10])
+        comparison, _ = compared(project, ["recorded", "markdown"])
+        stored_comparison.pin(comparison, is_pinned=True)
+        assert reasons() == []
+    call_command("rederive", stdout=StringIO())
+    drifted = check_all().drifted
+    assert {drift.reason for drift in drifted} == {reason}
+    (sentence,) = {drift.detail for drift in drifted}
+    named = re.fullmatch(detail, sentence)
+    assert named
+    assert named[1] != named[2]
+    assert (
+        f"{reason} {len(drifted)}: {sentence})" in parse_page(operator_client.get(comparison.get_absolute_url())).text
+    )
+    assert f"{reason}: {sentence} (pinned: " in exit_status()[1]
 
 
 @pytest.mark.postgresql
@@ -193,7 +231,7 @@ def test_pinned_texts_of_deleted_calls_are_distinguished_from_unchanged_texts(
     )
     assert json.loads(exit_status("--json")[1])["unchecked"] == 2
     comparison.refresh_from_db()
-    assert comparison.last_check == {"texts": 2, "unchecked": 2, "reasons": {}}
+    assert comparison.last_check == {"texts": 2, "unchecked": 2, "reasons": {}, "details": []}
 
 
 def test_a_family_that_is_no_longer_installed_is_drift(

@@ -8,18 +8,25 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.ingest import derivation
 from dashboard.ingest.derivation import compute_calls, current_derivation, derive_next_waiting, store_derived
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
-from dashboard.models import Call, CanonicalProjection, Project, RecordedReceipt, Run, RunFacet
-from envelopes.alignment.mapping import Evidence, ToolMapping
-from envelopes.families import FAMILIES, registry
+from dashboard.models import Call, CanonicalProjection, Project, ReceiptFingerprint, RecordedReceipt, Run, RunFacet
+from dashboard.variants.fingerprints import envelope_sha256
+from dashboard.variants.render_call import render_call
+from tests.dashboard.older_versions import (
+    changed_versions,
+    no_shared_variants,
+    other_encoding,
+    other_mappings,
+    other_policies,
+)
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
@@ -34,7 +41,7 @@ def session(tmp_path: Path) -> Path:
 
 
 def derived_rows() -> dict[str, list[dict[str, Any]]]:
-    models = (Call, CanonicalProjection, RecordedReceipt, RunFacet, Run)
+    models = (Call, CanonicalProjection, ReceiptFingerprint, RecordedReceipt, RunFacet, Run)
     return {
         model.__name__: sorted(
             ({name: value for name, value in row.items() if name not in IGNORED} for row in model.objects.values()),
@@ -125,61 +132,71 @@ def test_rederive_gives_what_a_new_import_gives(project: Project, session: Path)
         call_command("rederive", "--run", "x")
 
 
-def read_as_before(patch: pytest.MonkeyPatch) -> None:
-    """Another version of every mapping, which reads no output of a command."""
-
-    def older(mapping: ToolMapping) -> ToolMapping:
-        def read(evidence: Evidence) -> Any:
-            return mapping.read(msgspec.structs.replace(evidence, result={"stdout": "", "stderr": ""}))
-
-        return msgspec.structs.replace(mapping, version=mapping.version + 100, read=read)
-
-    families = [msgspec.structs.replace(other, mappings=tuple(map(older, other.mappings))) for other in FAMILIES]
-    patch.setattr(registry, "FAMILIES", tuple(families))
+def send_receipt(folder: Path) -> Path:
+    """The receipt of a call, as a runtime of ours records it; its envelope is the stored one."""
+    call = {"runId": "r", "callId": "c1", "tool": "Lookup", "args": {}, "createdAt": "2026-03-01T09:00:00.000Z"}
+    write(folder / "calls.jsonl", [call])
+    write(folder / "results.jsonl", [{**call, "status": "ok", "data": {"stdout_preview": "hello"}}])
+    import_paths(Project.objects.get(), [folder])
+    evidence = load_evidence(Call.objects.get(tool="Lookup"), {})
+    sent = render_call(evidence, "markdown")
+    record = {
+        "v": 1,
+        "type": "receipt",
+        "run": "r",
+        "call": "c1",
+        "seq": 1,
+        "text": sent.receipt.text,
+        "renderer": {"id": sent.variant.id, "version": str(sent.variant.version)},
+        "canonical_sha256": envelope_sha256(evidence.canonical),
+        "render_policy": sent.variant.policy.fingerprint,
+    }
+    return write(folder / "receipts.jsonl", [record]).parent
 
 
 @pytest.mark.parametrize(
-    ("product", "columns"),
+    ("change", "constant", "columns"),
     [
-        (read_as_before, {}),
-        ("ENCODING", {"tokens": 99}),
-        ("CUT_VERSION", {"seen_lines": 0, "is_cut": True}),
-        ("COUNTS_VERSION", {"summary": "in other words", "receipt_lines": 7}),
+        (other_mappings, "", {}),
+        (other_policies, "", {}),
+        (other_encoding, "", {}),
+        (no_shared_variants, "", {}),
+        (dict, "CUT_VERSION", {"seen_lines": 0, "is_cut": True, "author": "hook"}),
+        (dict, "COUNTS_VERSION", {"summary": "in other words", "receipt_lines": 7}),
     ],
-    ids=["mapping", "tokens", "cuts", "counts"],
+    ids=["mapping", "projection policy", "tokens", "receipt renderer", "cuts", "counts"],
 )
 def test_rederive_after_a_change_of_one_product_gives_what_a_new_import_gives(
-    product: str | Callable[[pytest.MonkeyPatch], None], columns: dict[str, Any], project: Project, session: Path
+    change: Callable[[], dict[str, Any]],
+    constant: str,
+    columns: dict[str, Any],
+    project: Project,
+    session: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            if isinstance(product, str):
-                patch.setattr(derivation, product, "older")
-            else:
-                product(patch)
-            forget_versions()
-            import_paths(project, [session])
-            Call.objects.update(**columns)
-            older = set(Call.objects.values_list("derivation", flat=True))
-    finally:
-        forget_versions()
-    stored = derived_rows()
-    assert rederive()["changed"] == 2
-    again = derived_rows()
+    paths = [session, send_receipt(tmp_path / "sent")]
     delete_run(Run.objects.get())
-    import_paths(project, [session])
+    with changed_versions(**change()), monkeypatch.context() as patch:
+        if constant:
+            patch.setattr(derivation, constant, "older")
+        import_paths(project, paths)
+        Call.objects.update(**columns)
+        older = set(Call.objects.values_list("derivation", flat=True))
+    stored = derived_rows()
+    assert rederive()["calls"] == 3
+    again = derived_rows()
+    assert rederive()["calls"] == 0
+    for run in Run.objects.all():
+        delete_run(run)
+    import_paths(project, paths)
     assert derived_rows() == again != stored
     (before,), (after,) = older, set(Call.objects.values_list("derivation", flat=True))
     assert sum(was != now for was, now in zip(before.split("."), after.split("."), strict=True)) == 1
 
 
-def forget_versions() -> None:
-    registry.reload_plugins()
-    current_derivation.cache_clear()
-
-
 @pytest.mark.postgresql
 def test_each_product_names_the_version_that_derived_it(project: Project, session: Path) -> None:
     import_paths(project, [session])
-    envelopes, tokens, cuts, counts = current_derivation().split(".")
-    assert set(Call.objects.values_list("derivation", flat=True)) == {f"{envelopes}.{tokens}.{cuts}.{counts}"}
+    assert len(current_derivation().split(".")) == 5  # envelopes, tokens, cuts, counts, renderers
+    assert set(Call.objects.values_list("derivation", flat=True)) == {current_derivation()}

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from dashboard.comparisons.drift import check_all
 from dashboard.evidence.call_evidence import load_evidence
+from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint
 from dashboard.variants.fingerprints import envelope_sha256
 from dashboard.variants.render_call import render_call
+from envelopes.families import FALLBACK
+from tests.dashboard.older_versions import NEWER, changed_versions, other_mappings
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import load_call
 
@@ -120,6 +125,24 @@ def test_the_call_and_the_list_say_which_of_the_four_changed(
     assert sentence in drift
     assert load(operator_client, f"/renderers/drifted/?reason={reason}").has(f'a[href="/calls/{call.pk}/#drift"]')
     assert load(operator_client, "/runs/?preset=drifted").has('a[href="/renderers/drifted/"]')
+
+
+@pytest.mark.postgresql
+def test_a_drifted_receipt_names_the_mapping_that_changed_and_stays_found(
+    operator_client: Client, call: Call, tmp_path: Path
+) -> None:
+    with changed_versions(**other_mappings()):
+        call_command("rederive", stdout=StringIO())
+        send(Call.objects.get(), tmp_path)
+        assert check_all(call.project).drifted == ()
+    call_command("rederive", stdout=StringIO())
+    version = FALLBACK[1].version
+    sentence = f"mapping of any agent {version + NEWER} → {version}"
+    assert [(drift.reason, drift.detail) for drift in check_all(call.project).drifted] == [("canonical", sentence)]
+    assert f"The canonical result changed: {sentence}." in load_call(operator_client, call).by_id("drift").text
+    call_command("rederive", "--run", str(call.run_id), stdout=StringIO())
+    assert list(parse("state:drifted").runs(call.project)) == [call.run]
+    assert [drift.detail for drift in check_all(call.project).drifted] == [sentence]
 
 
 @pytest.mark.postgresql
