@@ -48,8 +48,11 @@ def accepts_body(setting: str) -> Callable[[View], View]:
     return declare
 
 
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
 class BodyLimitMiddleware:
-    """Refuses a body by its size before anything reads it, on every address and for everybody.
+    """Refuses a body by its size and its type before anything reads it, on every address and for everybody.
 
     Sign-in and roles are checked later, and the CSRF check reads a form before either. A body without a declared
     size (chunked) is refused unread.
@@ -67,6 +70,10 @@ class BodyLimitMiddleware:
         if length > settings.BODY_LIMIT_BYTES and length > (limit := _body_limit(request.path_info)):
             sizes = f"The body has {format_size(length)}; this address accepts at most {format_size(limit)}."
             return render_error(413, "Too large", sizes)
+        if length and request.method == "POST":
+            encoding = request.headers.get("Content-Encoding", "identity")
+            if encoding != "identity" or request.content_type not in FORMS:
+                return render_error(415, "Not a form", f"Send the body uncompressed, as {' or '.join(FORMS)}.")
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

@@ -19,7 +19,7 @@ from dashboard.models import Call, Observation, Remark
 from dashboard.models.runs import derive_id
 from dashboard.text.formatting import column_text
 from dashboard.text.text_markup import UNPRINTABLE
-from envelopes.recordings.base import CallRecord, MessageRecord, Record, RemarkRecord, RunRecord
+from envelopes.recordings.base import ArtifactRecord, CallRecord, MessageRecord, Record, RemarkRecord, RunRecord
 from envelopes.recordings.json_lines import remark
 from envelopes.text.pointer import join
 from envelopes.text.untrusted_json import Untrusted, array_slices, has_repeated_key, object_members
@@ -27,10 +27,15 @@ from envelopes.text.untrusted_json import Untrusted, array_slices, has_repeated_
 Kind = Remark.Kind
 KNOWN_ENDS = frozenset({"", "ok", "error", "skipped", "timeout", "cancelled"})
 MOST_IN_PAYLOAD = 20
+SECOND = {
+    "args": (Kind.ARGUMENTS, "kept beside the other arguments, which the page shows"),
+    "result": (Kind.RESULT, "kept beside the other result, which the page shows"),
+}
 LIMITS: dict[type[Any], dict[str, int]] = {  # characters of the columns
     RunRecord: {"run": 300, "title": 300, "agent": 100, "model": 100, "version": 50, "cwd": 500, "branch": 300},
     CallRecord: {"call": 300, "tool": 200, "step": 200},
     MessageRecord: {"role": 32, "step": 200},
+    ArtifactRecord: {"role": 64, "path": 1024},
 }
 _HUGE = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{309}")
 _IMITATED = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")  # scripts with letters that look like Latin ones
@@ -68,7 +73,7 @@ def length_remarks(records: Iterable[Record]) -> Iterator[RemarkRecord]:
             text = getattr(record, name)
             if text is not None and len(text) > limit:
                 became = f"shown and filtered by its first {limit} characters"
-                call = record.call if isinstance(record, CallRecord) else None
+                call = record.call if isinstance(record, CallRecord | ArtifactRecord) else None
                 was = text.encode("utf-8", "surrogatepass")
                 yield remark("length", name, was, became, line=record.line, run=record.run, call=call)
 
@@ -87,9 +92,9 @@ def evidence_remarks(
         was = _beginning(bytes(args.data))
         findings.append((EvidenceRemark(Kind.ARGUMENTS, "args", was, "kept as it is: no object"), args))
     for row in observations:
-        if row.surface == "result" and selected.get("result") not in (None, row):
-            became = "kept beside the other result, which the page shows"
-            findings.append((EvidenceRemark(Kind.RESULT, "result", _beginning(bytes(row.data)), became), row))
+        if row.surface in SECOND and selected.get(row.surface) not in (None, row):
+            kind, became = SECOND[row.surface]
+            findings.append((EvidenceRemark(kind, row.surface, _beginning(bytes(row.data)), became), row))
     findings += [(finding, None) for finding in _find_in_columns(call, recorded_end)]
     return [
         remark_row(
@@ -112,12 +117,14 @@ def _find_in_columns(call: Call, recorded_end: str) -> Iterator[EvidenceRemark]:
         was = f"{call.started_at:%Y-%m-%dT%H:%M:%S.%fZ} to {call.ended_at:%Y-%m-%dT%H:%M:%S.%fZ}"
         yield EvidenceRemark(Kind.CLOCK, "timestamp", was, "no duration: the clock ran backwards")
     name = call.tool.removesuffix("…")  # of a name that is longer than the column
-    if not name.isascii() and (odd := _odd_letters(name)):
+    if odd := _odd_letters(name):
         yield EvidenceRemark(Kind.NAME, "tool", call.tool, f"kept as it is: {odd}")
 
 
 def _odd_letters(name: str) -> str:
-    if UNPRINTABLE.search(name):
+    if name.isascii() and name.isprintable():
+        return ""
+    if not name.isprintable() or UNPRINTABLE.search(name):
         return "it has characters that hide"
     scripts = {unicodedata.name(letter, "?").split()[0] for letter in name if letter.isalpha()}
     imitated = [script for script in _IMITATED if script in scripts]

@@ -165,6 +165,8 @@ def _is_whole_json(raw: bytes) -> bool:
 
 def detect_file_format(file: BinaryIO, head: bytes, path: SourcePath) -> Format:
     """Detects it by the first lines or, when those are too long or damaged, by later ones. Raises UnknownFormat."""
+    if head.startswith(COMPRESSED):  # a member that was stored as it is would be read from the middle
+        raise UnknownFormat("not a recording, it is compressed: unpack it and import what it holds")
     try:
         return detect_format(head, path)
     except UnknownFormat:
@@ -192,9 +194,9 @@ def explain_unknown_format(path: Path) -> str:
         head = file.read(HEAD_BYTES)
     if is_blank(head):
         return "the file begins with blank lines only" if head else "the file is empty"
-    if head.startswith(COMPRESSED):
-        return "not a recording, it is compressed: unpack it and import what it holds"
-    return "the text is UTF-16: save it as UTF-8 and import that" if head.startswith(UTF_16) else ""
+    has_wide_letters = b"\0" in head[:4] and bool(head[:4].strip(b"\0")) and not head.startswith(COMPRESSED)
+    is_wide = head.startswith(UTF_16) or has_wide_letters
+    return "the text is UTF-16 or UTF-32: save it as UTF-8 and import that" if is_wide else ""
 
 
 def read_refused_file(path: Path) -> tuple[bytes, dict[str, int]]:

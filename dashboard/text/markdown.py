@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "docs"
 # Reading order of the index; a file that is not named here is not served.
 ORDER = (
     *("recordings", "reading-a-call", "fidelity", "query", "renderers", "comparisons", "changing-receipts"),
-    *("keys", "storage", "deployment", "runtime", "tour", "requirements"),
+    *("keys", "storage", "deployment", "runtime", "tour", "bad-inputs", "requirements"),
 )
 ADDRESS = re.compile(r"https://|/(?!/)|#|[a-z-]+/?$")
 NOT_A_SLUG = re.compile(r"[^a-z0-9]+")

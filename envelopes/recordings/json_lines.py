@@ -24,22 +24,31 @@ from envelopes.recordings.base import (
     SourceLine,
 )
 from envelopes.schema.timestamps import has_offset, parse_instant
-from envelopes.text.untrusted_json import Untrusted, check_json, object_slices, parse_json, split_objects
+from envelopes.text.untrusted_json import (
+    Untrusted,
+    check_json,
+    object_slices,
+    parse_json,
+    repeated_members,
+    split_objects,
+)
 
 _REFUSED = re.compile("[\0\ud800-\udfff]|⟨(?=U\\+)")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NOTHING = msgspec.Raw()
 REMARK_BYTES = 200  # of a value as written
+YEARS = range(1970, 2200)  # of time stamps
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
 
 
 class ForeignObject(msgspec.Struct, frozen=True, gc=False):
-    """The known fields of a foreign object. `refused` are those of a wrong type, which count as absent, as written.
+    """The known fields of a foreign object.
 
-    No key of a log can set it, see `struct_reader`.
+    `changed` are members that were not read as they are written: name, value as written, and what became of it. No
+    key of a log can set it, see `struct_reader`.
     """
 
-    refused: tuple[tuple[str, bytes], ...] = msgspec.field(default=(), name="(refused)")
+    changed: tuple[tuple[str, bytes, str], ...] = msgspec.field(default=(), name="(changed)")
 
 
 class ForeignEntry(ForeignObject, frozen=True, gc=False):
@@ -61,8 +70,9 @@ def storable(text: str) -> str:
 
 
 def valid_timestamp(text: str | None) -> str | None:
-    """Returns `text` when it is a point in time (ISO 8601) that a database can store, else None."""
-    return text if text is not None and parse_instant(text) is not None else None
+    """Returns `text` when it is a point in time (ISO 8601) of the years that a store keeps, else None."""
+    instant = parse_instant(text) if text is not None else None
+    return text if instant is not None and instant.year in YEARS else None
 
 
 def read_json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | LineProblem]:
@@ -132,40 +142,47 @@ def may_be_refused(raw: bytes) -> bool:
     return b"\\u0000" in raw or b"U+0000" in raw or b"U+D" in raw
 
 
-def struct_reader(struct: type[Parsed]) -> Callable[[bytes | msgspec.Raw], Parsed]:
+def struct_reader(struct: type[Parsed], *, is_payload: bool = False) -> Callable[[bytes | msgspec.Raw], Parsed]:
     """Returns a function that parses a JSON object into `struct`. It raises Untrusted for any other JSON.
 
     A field that may be large is `msgspec.Raw`: its own bytes, not decoded. A field of the wrong type counts as
-    absent and never refuses its line.
+    absent and never refuses its line. Repeated keys of a call's payload are remarks on the call, and none here.
     """
     decode = msgspec.json.Decoder(struct).decode
-    fields = [field for field in msgspec.structs.fields(struct) if field.name != "refused"]
+    fields = [field for field in msgspec.structs.fields(struct) if field.name != "changed"]
+    is_noted = issubclass(struct, ForeignObject)
 
     def read(raw: bytes | msgspec.Raw) -> Parsed:
         slice_ = bytes(raw)
-        if may_be_refused(slice_):
-            return read_by_field(slice_)
-        try:
-            parsed = decode(slice_)
-        except (ValueError, RecursionError):  # msgspec's errors, and invalid UTF-8 in a name
-            return read_by_field(slice_)
-        has_forged_key = isinstance(parsed, ForeignObject) and parsed.refused
-        return read_by_field(slice_) if has_forged_key else parsed
-
-    def read_by_field(slice_: bytes) -> Parsed:
-        slices = object_slices(slice_)
-        values: dict[str, Any] = {}
-        refused = []
-        for field in fields:
-            if (raw := slices.get(field.encode_name)) is None:
-                continue
-            try:
-                values[field.name] = _convert(raw, field.type)
-            except (msgspec.ValidationError, Untrusted):
-                refused.append((field.encode_name, raw))
-        return struct(**values, refused=tuple(refused)) if issubclass(struct, ForeignObject) else struct(**values)
+        repeated = repeated_members(slice_) if is_noted and not is_payload else []
+        if not repeated and not may_be_refused(slice_):
+            with suppress(ValueError, RecursionError):  # msgspec's errors, and invalid UTF-8 in a name
+                parsed = decode(slice_)
+                if not (isinstance(parsed, ForeignObject) and parsed.changed):
+                    return parsed
+        changed = [(name, value, "the last value of this key is read") for name, value in repeated]
+        values = _read_fields(slice_, fields, changed)
+        return struct(**values, changed=tuple(changed)) if is_noted else struct(**values)
 
     return read
+
+
+def _read_fields(
+    raw: bytes, fields: Iterable[msgspec.structs.FieldInfo], changed: list[tuple[str, bytes, str]]
+) -> dict[str, Any]:
+    """The fields that have a possible value; `changed` gets those that have none or are written in another way."""
+    slices, values = object_slices(raw), dict[str, Any]()
+    for field in fields:
+        if (value := slices.get(field.encode_name)) is None:
+            continue
+        try:
+            values[field.name] = _convert(value, field.type)
+        except (msgspec.ValidationError, Untrusted):
+            changed.append((field.encode_name, value, "left out: wrong type"))
+            continue
+        if isinstance(values[field.name], str) and values[field.name] != parse_json(value):
+            changed.append((field.encode_name, value, "shown with ⟨U+…⟩ for what no text column stores"))
+    return values
 
 
 def parsed_lines(head: bytes, read: Callable[[bytes], Parsed]) -> Iterator[Parsed]:
@@ -195,27 +212,38 @@ def remark(
     return RemarkRecord(line=line, run=run, call=call, kind=kind, path=path, was=text, became=became)
 
 
-def refusal_remarks(
+def change_remarks(
     fields: ForeignObject, path: str, *, line: int, run: str, call: str | None = None
 ) -> Iterator[RemarkRecord]:
-    """Yields a remark for each field of a wrong type; `path` is that of the object."""
-    for name, raw in fields.refused:
-        yield remark("value", f"{path}.{name}", raw, "left out: wrong type", line=line, run=run, call=call)
+    """Yields a remark for each member that was not read as it is written; `path` is that of the object."""
+    for name, raw, became in fields.changed:
+        yield remark("value", f"{path}.{name}", raw, became, line=line, run=run, call=call)
 
 
 def entry_remarks(
     entry: ForeignEntry, records: Iterable[Record | LineProblem], path: str = "$", *, line: int, run: str
 ) -> Iterator[RemarkRecord]:
-    """Yields a remark for each field of a wrong type, and for a time stamp that names no certain point in time.
+    """Yields a remark for each changed member, and for a time stamp that names no certain point in time.
 
     `records` are those of the entry: where it asks or answers calls, the remark is on each of them.
     """
     calls = [record.call for record in records if isinstance(record, CallRecord | ReceiptRecord)]
     for call in dict.fromkeys(calls) or (None,):
-        yield from refusal_remarks(entry, path, line=line, run=run, call=call)
+        yield from change_remarks(entry, path, line=line, run=run, call=call)
         text = entry.timestamp
-        if text is None or (text.endswith("Z") and parse_instant(text)) or has_offset(text):
+        if text is None or not (became := _changed_time(text)):
             continue
-        became = "taken as UTC: it has no offset" if parse_instant(text) else "left out: no time"
         was = text.encode("utf-8", "surrogatepass")
         yield remark("timestamp", f"{path}.timestamp", was, became, line=line, run=run, call=call)
+
+
+def _changed_time(text: str) -> str:
+    """Describes what a time stamp became; empty for one that is read as it is written."""
+    instant = parse_instant(text)
+    if instant is None:
+        return "left out: no time"
+    if instant.year not in YEARS:
+        return f"left out: not of the years {YEARS[0]} to {YEARS[-1]}"
+    if ":60" in text:
+        return "read as the first moment of the next minute: a leap second"
+    return "" if text.endswith("Z") or has_offset(text) else "taken as UTC: it has no offset"

@@ -85,6 +85,10 @@ class Element:
         return str(self._node.tag)
 
     @property
+    def attributes(self) -> dict[str, str]:
+        return {name: value or "" for name, value in self._node.attributes.items()}
+
+    @property
     def classes(self) -> list[str]:
         return (self.get("class") or "").split()
 

@@ -232,17 +232,6 @@ def test_who_was_on_the_way_gets_there(client: Client, alice: User) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "elsewhere",
-    ["https://evil.example/", "//evil.example", "/\\evil.example", "\\\\evil.example", "javascript:alert(1)", "///x.y"]
-    + ["http:evil.example", "https:///evil.example", "\x00//evil.example", " //evil.example", "data:text/html,x"],
-)
-def test_nobody_is_sent_to_another_site(client: Client, alice: User, elsewhere: str) -> None:
-    response = client.post("/sign-in/", {"name": "alice", "password": PASSWORD, "next": elsewhere})
-    assert response.status_code == 302
-    assert response.url == "/runs/"
-
-
 def test_signing_out_ends_the_session(client: Client, alice: User) -> None:
     client.force_login(alice)
     assert client.get("/sign-out/").status_code == 405

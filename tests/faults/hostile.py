@@ -150,58 +150,6 @@ LARGE: dict[str, bytes] = {
     "three hundred thousand newlines": newlines(300_000),
 }
 
-# Each is a whole line between valid ones.
-LINES: dict[str, bytes] = {
-    "a bare null": b"null",
-    "a bare string": b'"x"',
-    "a bare number": b"12",
-    "an array of objects": b'[{"type":"user"}]',
-    "an empty object": b"{}",
-    "no object at all": b"hello, world",
-    "a cut object": b'{"type":"user","message":{"content":"x',
-    "one bracket too many": b'{"type":"user"}}',
-    "two objects on one line": b'{"type":"user"}{"type":"user"}',
-    "white space only": b" \t ",
-    "a carriage return before": b'\r{"type":"x"}',
-    "UTF-16": '{"type":"user"}'.encode("utf-16-le").replace(b"\n", b""),
-    "a byte order mark in the middle": b'\xef\xbb\xbf{"type":"user"}',
-    "binary": bytes(range(11, 256)),
-    "an HTML page": b"<!doctype html><html><body>502 Bad Gateway</body></html>",
-    "a merge conflict": b"<<<<<<< HEAD",
-    "NUL bytes of a file system that crashed": b"\x00" * 4_096,
-    "nested to the moon": b'{"a":' * 100_000,
-    "a closing bracket": b"]",
-    "an unknown type": b'{"type":"exploded","sessionId":"s","uuid":"u","timestamp":"2026-03-01T09:00:00Z"}',
-    "a type that is a list": b'{"type":["user"],"sessionId":"s"}',
-    "mass assignment": encoded({**asks("toolu_mass"), "project_id": 1, "id": "x", "origin": "progress", "_state": 1}),
-    "a message that is a string": b'{"type":"user","sessionId":"s","message":"x"}',
-    "content that is a number": b'{"type":"user","sessionId":"s","message":{"content":7}}',
-    "a call without an id": b'{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash"}]}}',
-    "a call without a name": b'{"type":"assistant","message":{"content":[{"type":"tool_use","id":"toolu_x"}]}}',
-    "a call without input": (
-        b'{"type":"assistant","message":{"content":[{"type":"tool_use","id":"toolu_y","name":"Bash"}]}}'
-    ),
-    "a result of nothing": b'{"type":"user","message":{"content":[{"type":"tool_result"}]}}',
-    "an orphan result": encoded(answers("toolu_orphan", "nobody asked")),
-    "a summary of nothing": b'{"type":"summary","leafUuid":"gone"}',
-    "replacements that are none": b'{"type":"content-replacement","replacements":7}',
-    "a replacement of nobody": (
-        b'{"type":"content-replacement","replacements":[{"toolUseId":"toolu_nobody","replacement":"x"},7]}'
-    ),
-    "a microcompaction of numbers": (
-        b'{"type":"system","subtype":"microcompact_boundary",'
-        b'"microcompactMetadata":{"compactedToolIds":[1,"toolu_n",null]}}'
-    ),
-    "progress of nobody": b'{"type":"progress","data":{"type":"agent_progress","agentId":"z","message":7}}',
-    "progress about itself": (
-        b'{"type":"progress","parentToolUseID":"toolu_01","data":{"type":"agent_progress","agentId":"",'
-        b'"message":{"type":"assistant","message":{"content":[]}}}}'
-    ),
-    "a sidechain that is its own parent": (
-        b'{"type":"user","isSidechain":true,"uuid":"loop","parentUuid":"loop","sessionId":"s","message":{"content":"x"}}'
-    ),
-}
-
 _SLOTS: dict[str, dict[str, Any]] = {
     "args": asks("toolu_9", args=MARK),  # type: ignore[arg-type]
     "tool name": asks("toolu_9", MARK),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
@@ -120,14 +119,6 @@ def test_pipes_devices_and_sockets_are_refused_and_not_waited_for(migrated: Path
     assert set(reasons) == {"pipe.jsonl", "socket.jsonl", "loop.jsonl", "zero", "null"}
     assert "not a regular file" in reasons["pipe.jsonl"]
     assert sum(report["lines"].values()) == 6
-
-
-def test_a_compressed_recording_says_what_to_do(db: None, tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl.gz"
-    path.write_bytes(gzip.compress(b"".join(encoded(line) + b"\n" for line in short_session())))
-    report = report_here(path)
-    assert (report["added"]["calls"], len(report["problems"])) == (0, 1)
-    assert "compressed" in report["problems"][0]["reason"]
 
 
 READ_AS_SOMEBODY_ELSE = """

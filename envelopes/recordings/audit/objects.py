@@ -25,7 +25,14 @@ from envelopes.recordings.base import (
     UsageRecord,
 )
 from envelopes.recordings.json_lines import remark, storable, valid_timestamp
-from envelopes.text.untrusted_json import Untrusted, array_slices, join_object, object_slices, parse_json
+from envelopes.text.untrusted_json import (
+    Untrusted,
+    array_slices,
+    join_object,
+    object_slices,
+    parse_json,
+    repeated_members,
+)
 
 Records = Iterator[Record | LineProblem]
 Value = TypeVar("Value")
@@ -50,7 +57,9 @@ class AuditObject:
         self.document = raw.strip()
         self.is_exported = SOURCE.match(raw) is not None  # of another agent's run: what is derived is no evidence
         self._fields = object_slices(raw)
-        self._refused: list[tuple[RemarkKind, str, bytes, str]] = []
+        self._refused: list[tuple[RemarkKind, str, bytes, str]] = [
+            ("value", f"$.{name}", value, "the last value of this key is read") for name, value in repeated_members(raw)
+        ]
 
     def slice(self, *names: str) -> bytes | None:
         """The field's own bytes; a null counts as absent."""

@@ -44,14 +44,14 @@ from envelopes.recordings.claude_code.reader_state import (
 from envelopes.recordings.json_lines import (
     NOTHING,
     ForeignObject,
+    change_remarks,
     first_byte,
     may_be_refused,
-    refusal_remarks,
     remark,
     storable,
     struct_reader,
 )
-from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
+from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json, repeated_members
 
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
 _PERSISTED, _PERSISTED_WITHIN = b'"<persisted-output>', 64  # bytes; the text may be the first part of a list
@@ -143,14 +143,14 @@ class ResultMeta(ForeignObject, frozen=True, gc=False, rename="camel"):
 
 
 _NO_META = ResultMeta()
-_read_result_meta = struct_reader(ResultMeta)
+_read_result_meta = struct_reader(ResultMeta, is_payload=True)
 
 
 def message_records(context: MessageContext, message: ApiMessage, state: ReaderState) -> Iterator[Record | LineProblem]:
     """Yields the records of a message, each with what it adds to its run."""
     if usage := _usage_record(context, message, state):
         yield usage
-    yield from refusal_remarks(message, context.path, line=context.line, run=context.run)
+    yield from change_remarks(message, context.path, line=context.line, run=context.run)
     for record in _records(context, message):
         yield record
         yield from follow_up_records(state, record)
@@ -221,7 +221,7 @@ def _block_records(context: MessageContext, message: ApiMessage, content: bytes)
         yield _surrounding_message(context, message, content)
         yield from _results(context, [])
         return
-    slices = [content[1:-1].strip()] if len(blocks) == 1 else array_slices(content)
+    slices = _slice_blocks(content, len(blocks))
     if surrounding:
         rest = b"[" + b",".join(slices[index] for index in surrounding) + b"]"
         yield _surrounding_message(context, message, rest)
@@ -238,10 +238,12 @@ def _block_records(context: MessageContext, message: ApiMessage, content: bytes)
 
 
 def _read_blocks(content: bytes) -> list[ApiBlock | Untrusted]:
-    """Decodes all blocks at once; where one of them is malformed, each by itself, with an error in its place."""
+    """Decodes all blocks at once; where one is odd, each by itself, with an error in a malformed one's place."""
     if not may_be_refused(content):
         with suppress(msgspec.MsgspecError, RecursionError):
-            return [*_decode_blocks(content)]
+            decoded = _decode_blocks(content)
+            if not _has_odd_members(decoded, content):
+                return [*decoded]
     blocks: list[ApiBlock | Untrusted] = []
     for raw in array_slices(content):
         try:
@@ -249,6 +251,18 @@ def _read_blocks(content: bytes) -> list[ApiBlock | Untrusted]:
         except Untrusted as refusal:
             blocks.append(refusal)
     return blocks
+
+
+def _slice_blocks(content: bytes, count: int) -> list[bytes]:
+    return [content[1:-1].strip()] if count == 1 else array_slices(content)
+
+
+def _has_odd_members(blocks: list[ApiBlock], content: bytes) -> bool:
+    """True for a key twice in a tool block, and for one that only `struct_reader` may set."""
+    if not any(block.type in _TOOL_BLOCKS or block.changed for block in blocks):
+        return False
+    slices = _slice_blocks(content, len(blocks))
+    return any(block.changed or repeated_members(raw) for block, raw in zip(blocks, slices, strict=True))
 
 
 def _surrounding_message(context: MessageContext, message: ApiMessage, content: bytes) -> MessageRecord:
@@ -336,11 +350,11 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, result:
 
 def _block_remarks(context: MessageContext, block: ApiBlock, index: int, call: str | None) -> Iterator[RemarkRecord]:
     path = f"{context.path}.content[{index}]"
-    return refusal_remarks(block, path, line=context.line, run=context.run, call=call)
+    return change_remarks(block, path, line=context.line, run=context.run, call=call)
 
 
 def _result_remarks(context: MessageContext, call: str, meta: ResultMeta) -> Iterator[RemarkRecord]:
-    yield from refusal_remarks(meta, "$.toolUseResult", line=context.line, run=context.run, call=call)
+    yield from change_remarks(meta, "$.toolUseResult", line=context.line, run=context.run, call=call)
     if _duration_ms(meta) is None:
         for name, duration in _durations(meta).items():
             yield remark(

@@ -374,14 +374,6 @@ def test_a_whole_last_line_is_read_however_lenient_its_json(last: bytes, project
     assert bytes(Observation.objects.get(surface="result").data) == last
 
 
-def test_a_file_in_utf_16_is_refused_with_what_to_do(project: Project, tmp_path: Path) -> None:
-    path = tmp_path / "out.jsonl"
-    path.write_bytes("\n".join(encoded(line).decode() for line in short_session()).encode("utf-16"))
-    assert [problem["reason"] for problem in take(project, path).problems] == [
-        "the text is UTF-16: save it as UTF-8 and import that"
-    ]
-
-
 @pytest.mark.rendering
 def test_a_long_line_is_read_and_a_last_line_without_newline_too(project: Project, tmp_path: Path) -> None:
     big = "x" * 12_000_000

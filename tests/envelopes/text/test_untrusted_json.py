@@ -20,6 +20,7 @@ from envelopes.text.untrusted_json import (
     object_slices,
     parse_beginning,
     parse_json,
+    repeated_members,
     split_objects,
     strict_json,
     visible,
@@ -66,7 +67,7 @@ def test_nan_and_infinity_are_read() -> None:
         (b"{} {}", "not JSON: Extra data"),
         (b'"a\x00b"', "not JSON: Invalid control character"),
         (b"[1,]", "not JSON"),
-        (b"1" * 4301, "not readable: Exceeds the limit (4300 digits)"),
+        (b"1" * 4301, "a number of more than 4,300 digits"),
         (b"[" * (DEPTH + 1) + b"]" * (DEPTH + 1), "nested deeper than 200"),
         (b"[" * 100_000, "nested deeper than 200"),
         (b"[NaN," + b"[" * 100_000, "nested deeper than 200"),
@@ -210,7 +211,7 @@ def test_a_text_of_nothing_but_brackets_is_a_text() -> None:
     ("value", "reason"),
     [
         (b"[" * 100_000, "nested deeper than 200"),
-        (b"1" * 4301, "not readable: Exceeds the limit (4300 digits)"),
+        (b"1" * 4301, "a number of more than 4,300 digits"),
         (b"nope", "not JSON: Expecting value"),
     ],
 )
@@ -258,3 +259,21 @@ def test_a_list_without_a_sure_place_to_stop_is_read_whole(rows: JsonValue) -> N
 )
 def test_objects_on_one_line_are_separated_where_all_of_it_is_objects(raw: bytes, objects: list[bytes]) -> None:
     assert split_objects(raw) == objects
+
+
+@pytest.mark.parametrize(
+    ("raw", "hidden"),
+    [
+        (b'{"a":1,"b":{"a":2}}', []),
+        (b'{"a": 1, "b": "a"}', []),
+        (b'{ "a" : 1,\n "b": 2 }', []),
+        ('{"é":1,"b":2}'.encode(), []),
+        (b"{}", []),
+        (b'{"a":1,"b":2,"a":3,"a":4}', [("a", b"1"), ("a", b"3")]),
+        (b'{"a": "x", "\\u0061": NaN}', [("a", b'"x"')]),
+        # What is left out is as long as the spaces of another style would be.
+        (b'{"k":1,"k":2,"abc":3}', [("k", b"1")]),
+    ],
+)
+def test_members_that_a_later_one_hides_are_found_in_any_spacing(raw: bytes, hidden: list[tuple[str, bytes]]) -> None:
+    assert repeated_members(raw) == hidden
