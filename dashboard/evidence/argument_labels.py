@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from dashboard.models import Observation, load_slices
 from dashboard.models.sources import SLICE_FIELDS
 from dashboard.text.masks import mask_value
 from dashboard.text.text_markup import printable
+from envelopes.text.untrusted_json import Untrusted, dump_json, has_repeated_key, parse_json
 
 HEAD_BYTES = 600
 MAX_CHARACTERS = 160
@@ -38,7 +40,7 @@ def argument_labels(calls: Sequence[UUID]) -> dict[UUID, str]:
     arguments = Observation.objects.filter(call__in=calls, surface="args", selected=True)
     rows = list(arguments.select_related("call__run").only(*SLICE_FIELDS, "call__run__cwd"))
     load_slices(rows)
-    labels = {row.call_id: shorten_paths(label_arguments(row.data[:HEAD_BYTES]), row.call.run.cwd) for row in rows}
+    labels = {row.call_id: shorten_paths(label_arguments(row.data), row.call.run.cwd) for row in rows}
     return {call: label for call, label in labels.items() if label}
 
 
@@ -52,19 +54,32 @@ def unless_repeated(label: str, summary: str) -> str:
     return "" if len(label) >= LEAST_REPEATED and label in summary else label
 
 
-def label_arguments(head: bytes) -> str:
-    """The label for recorded arguments, of which `head` may be only the first bytes; empty without a text."""
-    text = head.decode("utf-8", "replace")
-    members = _TEXT.findall(text)
-    values = dict(reversed(members))  # of two members with one name, the first
-    chosen = next((name for name in NAMES if name in values), members[0][0] if members else "")
-    escaped = values.get(chosen, "")
+def label_arguments(raw: bytes) -> str:
+    """The label for recorded arguments, of which `raw` may be only the first bytes; empty without a text.
+
+    Of a repeated key it has the last value, which is the one that is read.
+    """
+    text = raw[:HEAD_BYTES].decode("utf-8", "replace")
+    name, escaped = _choose_text(text)
+    may_be_repeated = raw.count(f'"{name}"'.encode()) > 1 or b"\\u" in raw
+    if may_be_repeated and has_repeated_key(raw):
+        with suppress(Untrusted):
+            text = dump_json(parse_json(raw))[:HEAD_BYTES].decode("utf-8", "replace")
+            name, escaped = _choose_text(text)
     if not escaped:
         return ""
     try:
         label = _DECODE(f'"{_HALF_ESCAPE.sub("", escaped)}"') if "\\" in escaped else escaped
     except json.JSONDecodeError:
         return ""
-    line = mask_value(chosen, " ".join(label.split()))
+    line = mask_value(name, " ".join(label.split()))
     is_whole = len(line) <= MAX_CHARACTERS and not text.endswith(escaped)
     return printable(line if is_whole else f"{line[: MAX_CHARACTERS - 1]}…")
+
+
+def _choose_text(text: str) -> tuple[str, str]:
+    """The name and the text, as JSON writes it, of the argument that names the call."""
+    members = _TEXT.findall(text)
+    values = dict(reversed(members))  # of two objects with the same name in them, the outer or the first
+    chosen = next((name for name in NAMES if name in values), members[0][0] if members else "")
+    return chosen, values.get(chosen, "")

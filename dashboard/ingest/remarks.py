@@ -19,7 +19,17 @@ from dashboard.models import Call, Observation, Remark
 from dashboard.models.runs import derive_id
 from dashboard.text.formatting import column_text
 from dashboard.text.text_markup import UNPRINTABLE
-from envelopes.recordings.base import ArtifactRecord, CallRecord, MessageRecord, Record, RemarkRecord, RunRecord
+from envelopes.recordings.base import (
+    ArtifactRecord,
+    CallRecord,
+    EventRecord,
+    MessageRecord,
+    Record,
+    RemarkRecord,
+    RunRecord,
+    SupersedeRecord,
+    UsageRecord,
+)
 from envelopes.recordings.json_lines import remark
 from envelopes.text.pointer import join
 from envelopes.text.untrusted_json import Untrusted, array_slices, has_repeated_key, object_members
@@ -34,8 +44,11 @@ SECOND = {
 LIMITS: dict[type[Any], dict[str, int]] = {  # characters of the columns
     RunRecord: {"run": 300, "title": 300, "agent": 100, "model": 100, "version": 50, "cwd": 500, "branch": 300},
     CallRecord: {"call": 300, "tool": 200, "step": 200},
-    MessageRecord: {"role": 32, "step": 200},
+    SupersedeRecord: {"reason": 200},
     ArtifactRecord: {"role": 64, "path": 1024},
+    MessageRecord: {"role": 32, "step": 200},
+    EventRecord: {"kind": 100, "message": 500},
+    UsageRecord: {"request": 200},
 }
 _HUGE = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{309}")
 _IMITATED = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")  # scripts with letters that look like Latin ones
@@ -73,7 +86,7 @@ def length_remarks(records: Iterable[Record]) -> Iterator[RemarkRecord]:
             text = getattr(record, name)
             if text is not None and len(text) > limit:
                 became = f"shown and filtered by its first {limit} characters"
-                call = record.call if isinstance(record, CallRecord | ArtifactRecord) else None
+                call = getattr(record, "call", None)
                 was = text.encode("utf-8", "surrogatepass")
                 yield remark("length", name, was, became, line=record.line, run=record.run, call=call)
 

@@ -178,6 +178,7 @@ class Remark(models.Model):
         VALUE = "value"  # of a wrong type, or out of range
         DURATION = "duration"
         LENGTH = "length"  # longer than the column that lists and filters use
+        LINE = "line"  # of a kind that the reader does not know
         # of a call's evidence:
         NUMBER = "number"  # NaN, Infinity, or too large for a float
         KEY = "key"  # twice in one object

@@ -9,6 +9,7 @@ NO_OBJECT = "line 2: expected a JSON object"
 WIDE = "the text is UTF-16 or UTF-32: save it as UTF-8 and import that"
 DEEP = "line 2: nested deeper than 200"
 LONG = "line 2: a number of more than 4,300 digits"
+UNKNOWN_KIND = "line 2: remark:line at $.type: an event without a meaning, like later lines of its kind: it is unknown"
 NO_TIME = "line 1: remark:timestamp at $.timestamp: left out: no time"
 NO_OFFSET = "line 1: remark:timestamp at $.timestamp: taken as UTC: it has no offset"
 HIDES = "line 1: remark:name at tool: kept as it is: it has characters that hide"
@@ -331,7 +332,12 @@ VALUES: dict[str, tuple[BadFile, ...]] = {
     "schema-extra": (
         fields("fields that are columns of ours", {"project_id": 1, "id": "x", "origin": "progress", "_state": 1}, {}),
         block("fields of the future in a block", {"caller": {"type": "direct"}, "tags": [1]}, {"trust": "low"}),
-        lines("an entry of an unknown type", b'{"type":"exploded","sessionId":"@S","uuid":"u"}'),
+        lines(
+            "two entries of one unknown type",
+            b'{"type":"exploded","sessionId":"@S","uuid":"u"}',
+            b'{"type":"exploded","sessionId":"@S","uuid":"v"}',
+            answer=UNKNOWN_KIND,
+        ),
         lines(
             "a block of an unknown type",
             b'{"type":"user","sessionId":"@S","message":{"content":[{"type":"hologram"}]}}',
@@ -386,6 +392,11 @@ VALUES: dict[str, tuple[BadFile, ...]] = {
             "ten kilobytes",
             "n" * 10_240,
             answer="line 1: remark:length at tool: shown and filtered by its first 200 characters",
+        ),
+        lines(
+            "a title of 300 characters that a person typed",
+            b'{"type":"custom-title","sessionId":"@S","customTitle":"' + b"a " * 150 + b'"}',
+            answer="line 2: remark:length at $.customTitle: shown by its first 199 characters",
         ),
         tool("no letter", "", answer="line 1: a tool_use block without name ($.message.content[0].name)"),
         tool(

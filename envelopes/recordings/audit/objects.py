@@ -49,17 +49,19 @@ _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"info": "info", "warn": 
 class AuditObject:
     """The fields of one object. Reading a field removes it; `rest` returns those that were not read.
 
-    Where a method takes several names, the first field that is present and has the type is read.
+    Where a method takes several names, the first field that is present and has the type is read. `path` is that of
+    the object in its line; the remarks on an object within it are those of the whole.
     """
 
-    def __init__(self, line: int, raw: bytes) -> None:
+    def __init__(self, line: int, raw: bytes, path: str = "$", within: AuditObject | None = None) -> None:
         self.line = line
+        self.path = path
         self.document = raw.strip()
         self.is_exported = SOURCE.match(raw) is not None  # of another agent's run: what is derived is no evidence
         self._fields = object_slices(raw)
-        self._refused: list[tuple[RemarkKind, str, bytes, str]] = [
-            ("value", f"$.{name}", value, "the last value of this key is read") for name, value in repeated_members(raw)
-        ]
+        self._refused: list[tuple[RemarkKind, str, bytes, str]] = within._refused if within else []
+        for name, value in repeated_members(raw):
+            self._refused.append(("value", f"{path}.{name}", value, "the last value of this key is read"))
 
     def slice(self, *names: str) -> bytes | None:
         """The field's own bytes; a null counts as absent."""
@@ -128,7 +130,31 @@ class AuditObject:
         return {b"true": True, b"false": False}.get(raw)
 
     def _refuse(self, kind: RemarkKind, name: str, became: str) -> None:
-        self._refused.append((kind, f"$.{name}", self._fields[name], became))
+        self._refused.append((kind, f"{self.path}.{name}", self._fields[name], became))
+
+    def object_in(self, name: str) -> AuditObject | None:
+        """The object in a field; None without one."""
+        raw = self.slice(name)
+        if raw is None or raw.startswith(b"{"):
+            return None if raw is None else AuditObject(self.line, raw, f"{self.path}.{name}", self)
+        self._refused.append(("value", f"{self.path}.{name}", raw, "left out: no object"))
+        return None
+
+    def objects_in(self, name: str) -> Iterator[AuditObject]:
+        """The objects in a field that is a list."""
+        raw = self.slice(name)
+        if raw is not None and not raw.startswith(b"["):
+            self._refused.append(("value", f"{self.path}.{name}", raw, "left out: no list"))
+            return
+        for index, element in enumerate(array_slices(raw) if raw else ()):
+            path = f"{self.path}.{name}[{index}]"
+            if element.startswith(b"{"):
+                yield AuditObject(self.line, element, path, self)
+            else:
+                self._refused.append(("value", path, element, "left out: no object"))
+
+    def leave_out(self, reason: str) -> None:
+        self._refused.append(("value", self.path, self.document, f"left out: {reason}"))
 
     def remarks(self, run: str, call: str | None) -> Iterator[RemarkRecord]:
         """Yields a remark for each field that was read and has no possible value."""
@@ -148,7 +174,7 @@ def run_record(fields: AuditObject, path: SourcePath) -> RunRecord:
     plan = fields.slice("plan")
     goal = None
     if plan is not None and plan.startswith(b"{") and not fields.is_exported:
-        goal = AuditObject(fields.line, plan).text("title", "goal", "summary", "intent")
+        goal = AuditObject(fields.line, plan, "$.plan", fields).text("title", "goal", "summary", "intent")
     return RunRecord(
         line=fields.line,
         run=run,
@@ -218,15 +244,17 @@ def result_records(fields: AuditObject, run: str) -> Records:
         document=fields.document,
         owner=owner,
     )
-    files = fields.slice("files")
-    for raw in array_slices(files) if files is not None and files.startswith(b"[") else []:
-        file = AuditObject(fields.line, raw)
+    for file in fields.objects_in("files"):
+        role, path = file.text("role"), file.text("path")
+        if not (role and path):
+            file.leave_out("a file needs a role and a path")
+            continue
         yield ArtifactRecord(
             line=fields.line,
             run=run,
             call=call,
-            role=file.required_text("role"),
-            path=file.required_text("path"),
+            role=role,
+            path=path,
             size=file.integer("size", 0),
             sha256=file.text("sha256"),
             owner=owner,
@@ -262,7 +290,7 @@ def receipt_records(fields: AuditObject, run: str) -> Records:
     seq, position, at = fields.integer("seq", 1), fields.integer("position", 0), fields.time("at")
     owner = fields.text("owner_run")
     fidelity = fields.choice("fidelity", _FIDELITIES, "recorded")
-    superseded = fields.slice("superseded")
+    end = fields.object_in("superseded")
     parts = fields.slice("parts")
     content = parts if parts not in (None, b"[]") else fields.slice("text") or fields.value("content")
     if seq is not None and seq > 1 and content:
@@ -289,8 +317,7 @@ def receipt_records(fields: AuditObject, run: str) -> Records:
             document=fields.document,
             owner=owner,
         )
-    if superseded is not None and superseded.startswith(b"{"):
-        end = AuditObject(fields.line, superseded)
+    if end is not None:
         yield SupersedeRecord(
             line=fields.line,
             run=run,

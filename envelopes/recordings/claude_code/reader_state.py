@@ -13,8 +13,16 @@ from typing import Literal
 
 import msgspec
 
-from envelopes.recordings.base import CallRecord, EventRecord, LineProblem, MessageRecord, Record, RunRecord
-from envelopes.recordings.json_lines import storable
+from envelopes.recordings.base import (
+    CallRecord,
+    EventRecord,
+    LineProblem,
+    MessageRecord,
+    Record,
+    RemarkRecord,
+    RunRecord,
+)
+from envelopes.recordings.json_lines import remark, storable
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, array_slices, object_slices, parse_json
 
@@ -27,6 +35,7 @@ ENTRY_CHARACTERS = 1_000
 _SLOT = "claude_code"  # keys of the saved state
 _OTHER_SESSIONS = "other_sessions"
 _OTHER_SESSIONS_SIZE = 8
+_UNKNOWN_KINDS = 50
 _TASK_NOTIFICATION = b'"<task-notification>'
 _PLANNING = frozenset({"TodoWrite", "ExitPlanMode", "exit_plan_mode"})
 _SPAWNING = frozenset({"Task", "Agent"})
@@ -106,6 +115,7 @@ class ReaderState(msgspec.Struct):
     `root`       the last line of a conversation that began anew, while none of its lines is a message
     `requests`   the last request of each run, with a digest of its usage
     `other_ids`  sessions that lines of this one name after `/clear`
+    `unknown`    types of lines that no reader knows
     """
 
     session: str | None = None
@@ -132,6 +142,7 @@ class ReaderState(msgspec.Struct):
     root: Prompt | None = None
     requests: dict[str, str] = {}
     other_ids: list[str] = []
+    unknown: list[str] = []
 
     @classmethod
     def load(cls, saved: dict[str, object]) -> ReaderState:
@@ -169,6 +180,14 @@ class ReaderState(msgspec.Struct):
             self.recent.append(uuid)
             del self.recent[:-_RECENT]
         return self.summaries.pop(uuid, None)
+
+
+def unknown_remarks(state: ReaderState, line: int, run: str, kind: str) -> Iterator[RemarkRecord]:
+    """Yields a remark on the first line of a kind that no reader knows: a log may have thousands of them."""
+    if kind not in state.unknown and len(state.unknown) < _UNKNOWN_KINDS:
+        state.unknown.append(kind[:ENTRY_CHARACTERS])
+        became = "an event without a meaning, like later lines of its kind: it is unknown"
+        yield remark("line", "$.type", kind.encode("utf-8", "surrogatepass"), became, line=line, run=run)
 
 
 def switch_session(session: str, state: ReaderState, saved: dict[str, object]) -> ReaderState:

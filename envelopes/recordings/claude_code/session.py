@@ -24,7 +24,7 @@
    left the conversation. Its event has the lines, as no line of the file states them.
 10. A line without a predecessor (`parentUuid` null) in the middle of a file begins a conversation anew: the context
    was cleared, and no line of the file states it. Its event is at the line before.
-11. Unknown types are events, never problems.
+11. Unknown types are events with a remark, never problems.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ from envelopes.recordings.claude_code.reader_state import (
     follow_up_records,
     message_key,
     remember,
+    unknown_remarks,
 )
 from envelopes.recordings.claude_code.subagents import progress_records, sidechain_records
 from envelopes.recordings.json_lines import (
@@ -75,6 +76,7 @@ from envelopes.recordings.json_lines import (
     first_byte,
     parsed_lines,
     read_json_lines,
+    remark,
     storable,
     struct_reader,
 )
@@ -292,7 +294,11 @@ def _title(line: SessionLine) -> Records:
 
 def _title_update(line: SessionLine, rank: int, text: str) -> Records:
     if line.state.offer_title(rank):
-        yield RunRecord(line=line.number, run=line.run, title=summarize(text))
+        title = summarize(text)
+        yield RunRecord(line=line.number, run=line.run, title=title)
+        if rank == CHOSEN and title != " ".join(text.split()):
+            was, became = text.encode("utf-8", "surrogatepass"), f"shown by its first {len(title) - 1} characters"
+            yield remark("length", "$.customTitle", was, became, line=line.number, run=line.run)
 
 
 def _attachment(line: SessionLine) -> Records:
@@ -381,6 +387,7 @@ def _bookkeeping(line: SessionLine) -> Records:
 def _unknown(line: SessionLine) -> Records:
     kind = line.entry.type or ""
     yield line.event(kind, kind, line.raw)
+    yield from unknown_remarks(line.state, line.number, line.run, kind)
 
 
 _BOUNDARIES: dict[str, Callable[[SessionLine], Records]] = {

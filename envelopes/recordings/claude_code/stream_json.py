@@ -37,6 +37,7 @@ from envelopes.recordings.claude_code.reader_state import (
     remember,
     run_updates,
     switch_session,
+    unknown_remarks,
 )
 from envelopes.recordings.json_lines import (
     NOTHING,
@@ -235,8 +236,10 @@ def _partial_message(line: StreamLine) -> Records:
 
 
 def _unknown(line: StreamLine) -> Records:
+    kind = line.entry.type or ""
     yield from line.run_updates()
-    yield line.event(line.entry.type or "")
+    yield line.event(kind)
+    yield from unknown_remarks(line.state, line.number, line.run, kind)
 
 
 _TYPES: dict[str, Callable[[StreamLine], Records]] = {

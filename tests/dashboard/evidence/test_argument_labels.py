@@ -29,6 +29,12 @@ SAMPLES = Path(dashboard.__file__).parent / "samples"
         ('{"command":"cut in a letter é'.encode()[:-1], "cut in a letter \ufffd…"),
         (b'{"command":"' + 300 * b"x" + b'"}', 159 * "x" + "…"),
         (b'{"todos":[]}', ""),
+        (b'{"command":"first","command":"last"}', "last"),
+        (b'{"command":"first","comm\\u0061nd":"last"}', "last"),
+        (b'{"command":"first","x":"' + 700 * b"x" + b'","command":"last"}', "last"),
+        (b'{"command":"first","command":7}', ""),
+        (b'{"command":"one","then":{"command":"another"}}', "one"),
+        (b'{"questions":[{"header":"first","header":"last"}]}', "last"),
         (b"not JSON", ""),
     ],
 )

@@ -46,6 +46,36 @@ AUDIT: dict[str, tuple[str, dict[str, Any], list[tuple[str, str, str]]]] = {
             ("value", "$.ok", '"perhaps"'),
         ],
     ),
+    "files of a result": (
+        "results.jsonl",
+        {"files": [{"role": "log", "path": "/a", "size": "much", "sha256": 5}, {"role": "log"}, "c"]},
+        [
+            ("value", "$.files[0].sha256", "5"),
+            ("value", "$.files[0].size", '"much"'),
+            ("value", "$.files[1]", '{"role": "log"}'),
+            ("value", "$.files[2]", '"c"'),
+        ],
+    ),
+    "files that are no list": ("results.jsonl", {"files": {}}, [("value", "$.files", "{}")]),
+    "the end of a receipt": (
+        "receipts.jsonl",
+        {"superseded": {"position": -1, "at": "soon", "reason": 7}},
+        [
+            ("timestamp", "$.superseded.at", '"soon"'),
+            ("value", "$.superseded.position", "-1"),
+            ("value", "$.superseded.reason", "7"),
+        ],
+    ),
+    "an end of a receipt that is no object": (
+        "receipts.jsonl",
+        {"superseded": "yes"},
+        [("value", "$.superseded", '"yes"')],
+    ),
+    "the message of an event": (
+        "events.jsonl",
+        {"message": "m" * 501, "level": "loud"},
+        [("length", "message", "m" * 200), ("value", "$.level", '"loud"')],
+    ),
     "calls": (
         "calls.jsonl",
         {"attempt": "two", "stepId": 5},
@@ -60,7 +90,12 @@ def test_fields_of_an_executor_that_have_no_possible_value_are_remarks(
 ) -> None:
     file, fields, remarks = AUDIT[name]
     call = {"runId": "r", "callId": "c", "tool": "Bash", "args": {}}
-    objects = {"calls.jsonl": call, "results.jsonl": {"runId": "r", "callId": "c", "status": "ok", "data": {}}}
+    objects = {
+        "calls.jsonl": call,
+        "results.jsonl": {"runId": "r", "callId": "c", "status": "ok", "data": {}},
+        "receipts.jsonl": {"run": "r", "call": "c", "text": "done"},
+        "events.jsonl": {"runId": "r", "callId": "c", "type": "note"},
+    }
     for other, document in objects.items():
         write(tmp_path / "r" / other, [document | (fields if other == file else {})])
     write(tmp_path / "r" / "run.json", [{"runId": "r", "plan": {}}])
