@@ -24,18 +24,22 @@ from dashboard.text.masks import DIGEST_LENGTH, HIDDEN, Masks
 MASK_NOTE = "<!-- masks -->"  # in base.html
 _INLINE = "span|i|b|mark|bdi|code|em|strong|a|kbd|small|wbr"
 _MARK = r'<i class="mark"[^>]*>[^<]*</i>'
-_ESCAPE_MARK = '<i class="mark" data-code="27">'
+_ESCAPE_MARK = b'<i class="mark" data-code="27">'
 _TOKEN = re.compile(
     rf"(?P<mark>{_MARK})|(?P<inline></?(?:{_INLINE})(?=[\s>])[^>]*>)|(?P<tag><[^>]*>)|&[a-z#0-9]{{1,8}};"
 )
-_MARKS = re.compile(_MARK)
-_INLINE_TAGS = re.compile(rf"</?(?:{_INLINE})(?=[\s>])[^>]*>")
-_TAGS = re.compile(r"<[^>]*>")
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#x27;": "'", "&#39;": "'", "&amp;": "&"}
+# Of the page as bytes, because most pages have nothing to mask and need not be decoded:
+_MARKS = re.compile(_MARK.encode())
+_INLINE_TAGS = re.compile(rf"</?(?:{_INLINE})(?=[\s>])[^>]*+>".encode())
+_TAGS = re.compile(rb"<[^>]*+>")
+_ADJACENT_TAGS = re.compile(rb"<[^>]*+>(?:\s*+<[^>]*+>)*+")
+_BYTES = [(entity.encode(), character.encode()) for entity, character in _ENTITIES.items()]
 _ATTRIBUTE = re.compile(
     r'(?<= )(?:title|aria-label|value|alt|placeholder|content|(?P<href>href)|data-text)="(?P<value>[^"]{6,})"'
 )
-_VALUE = re.compile('="([^"]{6,})"')
+_VALUE = re.compile(rb'="([^"]{6,})"')
+WINDOW_HEAD = 500  # bytes
 _DRAWN = re.compile(
     rf"(?P<raw><(?:title|textarea|option)[\s>][^<]*)|<[^>]*>|\*(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\*+"
 )
@@ -69,16 +73,17 @@ def mask_response(request: HttpRequest, response: HttpResponseBase, masks: Masks
 
 
 def _mask_page_response(request: HttpRequest, response: HttpResponse, masks: Masks) -> None:
-    page = response.content.decode()
+    page = response.content
     masked = mask_page(page, masks)
-    if (masks.places or masks.hidden) and MASK_NOTE in masked:
+    if (masks.places or masks.hidden) and MASK_NOTE.encode() in masked:
         address = request.resolver_match.url_name if request.resolver_match else ""
         reveals = {"call-detail": "call-reveal", "artifact-detail": "artifact-reveal"}
         places, hidden = sorted(masks.places.items()), masks.hidden
         context = {"places": places, "hidden": hidden, "reveal": reveals.get(address or "")}
-        masked = masked.replace(MASK_NOTE, render_to_string("masks/_note.html", context, request), 1)
+        note = render_to_string("masks/_note.html", context, request)
+        masked = masked.replace(MASK_NOTE.encode(), note.encode(), 1)
     if masked is not page:
-        response.content = masked.encode()
+        response.content = masked
 
 
 def _mask_pieces(pieces: Iterable[bytes], masks: Masks) -> Iterator[bytes]:
@@ -87,23 +92,54 @@ def _mask_pieces(pieces: Iterable[bytes], masks: Masks) -> Iterator[bytes]:
         yield masks.mask(piece.decode("latin-1")).encode("latin-1")
 
 
-def mask_page(page: str, masks: Masks) -> str:
-    text = _visible_text(page)
-    spans = masks.find(text)
-    if spans:
-        page = _replace_text(page, masks.apply(text, spans))
-    page = _mask_attributes(page, masks)
-    return _name_rules(page, masks) if masks.titles else page
+def mask_page(content: bytes, masks: Masks) -> bytes:
+    """Most pages have no secret outside of their windows; one that has is searched once more, for the places."""
+    searched = _without_windows(content, masks.windows)
+    has_secret = bool(masks.find(_visible_text(searched, _ADJACENT_TAGS)))
+    has_secret_value = _has_secret_value(searched, masks)
+    if not (has_secret or has_secret_value or masks.titles):
+        return content
+    page = content.decode()
+    if has_secret:
+        text = _visible_text(content)
+        page = _replace_text(page, masks.apply(text, masks.find(text)))
+    if has_secret_value:
+        page = _mask_attributes(page, masks)
+    return (_name_rules(page, masks) if masks.titles else page).encode()
 
 
-def _visible_text(page: str) -> str:
+def _without_windows(content: bytes, windows: list[str]) -> bytes:
+    pieces: list[bytes] = []
+    offset = 0
+    for start, end in sorted(_find_window(content, window.encode()) for window in windows):
+        if start >= offset:
+            pieces.append(content[offset:start])
+            offset = end
+    return b"\n".join([*pieces, content[offset:]])
+
+
+def _find_window(content: bytes, markup: bytes) -> tuple[int, int]:
+    """The place of the markup, (-1, -1) for none. It is looked for by its head: to look for all of it takes long."""
+    start = content.find(markup[:WINDOW_HEAD])
+    while start >= 0 and not content.startswith(markup, start):
+        start = content.find(markup[:WINDOW_HEAD], start + 1)
+    return (start, start + len(markup)) if start >= 0 else (-1, -1)
+
+
+def _visible_text(content: bytes, tags: re.Pattern[bytes] = _TAGS) -> str:
     """No tags, a line end for each that is not inline, and nothing in place of a mark but that of an escape."""
-    if '<i class="mark"' in page:
-        page = _MARKS.sub(lambda match: "\x1b" if match[0].startswith(_ESCAPE_MARK) else "", page)
-    text = _TAGS.sub("\n", _INLINE_TAGS.sub("", page))
-    for entity, character in _ENTITIES.items():
-        text = text.replace(entity, character)
-    return text
+    if b'<i class="mark"' in content:
+        content = _MARKS.sub(lambda match: b"\x1b" if match[0].startswith(_ESCAPE_MARK) else b"", content)
+    content = tags.sub(b"\n", _INLINE_TAGS.sub(b"", content))
+    for entity, character in _BYTES if b"&" in content else ():
+        content = content.replace(entity, character)
+    return content.decode()
+
+
+def _has_secret_value(content: bytes, masks: Masks) -> bool:
+    """Searches all values of attributes as one text, a line each; what attributes they are of is not looked at."""
+    values = [unquote(value) if b"%" in value else value.decode() for value in set(_VALUE.findall(content))]
+    return bool(masks.find(html.unescape("\n".join(values))))
 
 
 def _replace_text(page: str, masked: str) -> str:
@@ -114,7 +150,7 @@ def _replace_text(page: str, masked: str) -> str:
         size = token.start() - offset
         pieces.append(masked[position : position + size])
         position, offset, markup = position + size, token.end(), token[0]
-        if token["tag"] or markup.startswith(_ESCAPE_MARK):
+        if token["tag"] or markup.startswith(_ESCAPE_MARK.decode()):
             position += 1
         elif markup in _ENTITIES:
             character = masked[position]
@@ -128,10 +164,6 @@ def _replace_text(page: str, masked: str) -> str:
 
 
 def _mask_attributes(page: str, masks: Masks) -> str:
-    """All values are searched as one text, a line each; what they are is only looked at when there is a secret."""
-    searched = html.unescape("\n".join(_VALUE.findall(page)))
-    if not masks.find(unquote(searched) if "%" in searched else searched):
-        return page
     attributes = list(_ATTRIBUTE.finditer(page))
     values = [html.unescape(unquote(match["value"]) if match["href"] else match["value"]) for match in attributes]
     values = [value.replace("\n", " ") for value in values]

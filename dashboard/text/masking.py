@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from time import thread_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import re2
 
@@ -49,15 +49,22 @@ _NOISE = re.compile(
     rf"{COLOUR_CODE}|\u241b\[[0-9;:?]{{0,40}}[A-Za-z]|\\{{1,8}}(?:u001[bB]|x1[bB]|033|e)\[[0-9;:?]{{0,40}}[A-Za-z]"
     r"|\\{1,8}u00(?P<code>[2-7][0-9a-fA-F])|\\{1,8}(?P<slash>/)|[\0\u00ad\u200b-\u200f\u2060\ufeff]"
 )
-_ESCAPE_SIGNS = ("\\u00", "\\x1", "\\033", "\\e[", "\\/")
-_INVISIBLE_SIGNS = "\u241b\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
+# Signs of it in UTF-8; each piece of noise begins with one.
+_NOISE_SIGNS = r"\x1b|\x00|\\(?:u00|x1|033|e\[|/)|\xc2\xad|\xe2(?:\x80[\x8b-\x8f]|\x81\xa0|\x90\x9b)|\xef\xbb\xbf"
+
+
+def _compile_bytes(pattern: str) -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.longest_match = True  # of two keys that begin alike the longer one
+    return re2.compile(pattern.encode(), options)
+
+
+_noise_gate = _compile_bytes(_NOISE_SIGNS)
 
 
 def has_noise(text: str) -> bool:
-    """Looking for single characters first is ten times faster than for the signs themselves."""
-    if "\x1b" in text or "\0" in text or ("\\" in text and any(sign in text for sign in _ESCAPE_SIGNS)):
-        return True
-    return not text.isascii() and any(sign in text for sign in _INVISIBLE_SIGNS)
+    return _noise_gate.search(text.encode("utf-8", "surrogatepass")) is not None
 
 
 class _Unit(NamedTuple):
@@ -107,17 +114,14 @@ class _Gate:
         shapes = [rule for rule in rules if isinstance(rule, ShapeRule)]
         self._shapes = [(rule, re.compile(rule.pieces), re.compile(rule.pattern)) for rule in shapes]
         pieces = [f"(?i:{'|'.join(rule.words for rule, _ in self.keys)})"] if self.keys else []
-        pieces += [rule.pieces for rule in shapes]
-        options = re2.Options()
-        options.encoding = re2.Options.Encoding.LATIN1
-        options.longest_match = True  # of two keys that begin alike the longer one
-        self._pieces = re2.compile("|".join(pieces).encode(), options) if pieces else None
+        self.pieces = "|".join([*pieces, *(rule.pieces for rule in shapes)])
+        self._places = _compile_bytes(self.pieces) if self.pieces else None
         self._rules_by_piece = lru_cache(1_000)(self._rules_for)
 
     def find(self, text: str, data: bytes, until: float) -> Iterator[MaskSpan]:
         """`data` has a byte for each character of the text."""
         reached = 0
-        for number, place in enumerate(self._pieces.finditer(data) if self._pieces else ()):
+        for number, place in enumerate(self._places.finditer(data) if self._places else ()):
             position = place.start()
             if number % PLACES == PLACES - 1 and thread_time() >= until:
                 yield MaskSpan(max(position, reached), len(text), NOT_SEARCHED)
@@ -143,9 +147,15 @@ class RuleSet:
 
     def __init__(self, rules: Sequence[MaskingRule] = RULES, own: Sequence[MaskingRule] = ()) -> None:
         self._gates = [_Gate(group) for group in (rules, [rule for rule in own if not isinstance(rule, PatternRule)])]
+        signs = [_NOISE_SIGNS, *(gate.pieces for gate in self._gates if gate.pieces)]
+        self._signs = _compile_bytes("|".join(signs))
         self._patterns = [
             (rule.name, compile_pattern(rule.pattern, is_regex=True)) for rule in own if isinstance(rule, PatternRule)
         ]
+
+    def may_mask(self, text: str) -> bool:
+        """False for most texts: nothing in it is a place where a rule may begin. One pass, without a time limit."""
+        return bool(self._patterns) or self._signs.search(text.encode("utf-8", "surrogatepass")) is not None
 
     def find(self, text: str, until: float = math.inf) -> list[MaskSpan]:
         """The spans in order; those that overlap are one, under the rule that begins first."""

@@ -146,7 +146,7 @@ RULES: tuple[MaskingRule, ...] = (
     ShapeRule(  # at most one separator between groups
         "card",
         "a card number that passes the Luhn check",
-        "[3-6][0-9]{3}[ -]?[0-9]{4}",
+        "[3-6][0-9]{3}[ -]?[0-9]{4}[0-9 -][0-9]",
         r"(?:(?<![\w.-])|(?<=\\[nrtbf]))\d{4}([ -]?)(?:\d{4}\1\d{4}\1\d{1,4}|\d{6}\1\d{4,5})(?![\w-])",
         passes_luhn,
     ),

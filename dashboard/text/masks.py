@@ -35,6 +35,7 @@ BLOCK = 64 * 1024  # bytes of a stream that are masked at once
 LENGTH_CLASSES = ((8, "up to 8"), (16, "9 to 16"), (32, "17 to 32"), (64, "33 to 64"), (256, "65 to 256"))
 DIGEST_LENGTH = 6
 SHORTEST_WITH_DIGEST = DIGEST_LENGTH + 2
+LONG_WINDOW = 2_000  # characters of markup
 MOST_MASKS = 20_000  # in one text within a time budget; each is drawn in 10 to 20 µs
 BUILT_IN = RuleSet()
 COMPILED: dict[int, tuple[str, RuleSet]] = {}  # of the projects that this process knows, with their stamps
@@ -48,7 +49,7 @@ class Masks:
     """`places` counts masks by the name of their rule; `titles` has a sentence about each digest.
 
     `seconds` of processor time are for all searches until the next `renew`; `hidden` counts the characters that they
-    did not reach.
+    did not reach. `windows` is the markup of long texts that were masked before they were cut.
     """
 
     def __init__(self, rules: RuleSet = BUILT_IN, seconds: float = math.inf) -> None:
@@ -56,6 +57,7 @@ class Masks:
         self.places: Counter[str] = Counter()
         self.titles: dict[str, str] = {}
         self.hidden = 0
+        self.windows: list[str] = []
         self._seconds = self._remaining = seconds
 
     def renew(self) -> None:
@@ -63,6 +65,8 @@ class Masks:
         self._remaining = self._seconds
 
     def find(self, text: str) -> list[MaskSpan]:
+        if not self.rules.may_mask(text):
+            return []
         began = thread_time()
         spans = self.rules.find(text, began + self._remaining)
         if len(spans) > MOST_MASKS and self._remaining < math.inf:
@@ -186,6 +190,13 @@ def mask_around(text: str, start: int, end: int) -> str:
     part = text[start:end]
     masked = masks.mask(part)
     return text if masked is part else f"{text[:start]}{masked}{text[end:]}"
+
+
+def remember_window(markup: str) -> None:
+    """Notes the markup of a masked text, which is not searched again with the page. A short one may be elsewhere."""
+    masks = _current.get()
+    if masks is not None and len(markup) >= LONG_WINDOW:
+        masks.windows.append(markup)
 
 
 def mask_value(name: str, text: str) -> str:

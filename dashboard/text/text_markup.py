@@ -23,7 +23,7 @@ from functools import lru_cache
 
 from django.utils.safestring import SafeString, mark_safe
 
-from dashboard.text.masks import mask_around
+from dashboard.text.masks import mask_around, remember_window
 
 _BIDI = {
     0x061C: "ALM",
@@ -176,6 +176,9 @@ class TextChunk:
     start: int
     end: int
     total: int
+
+    def __post_init__(self) -> None:
+        remember_window(self.html)
 
     @property
     def has_more(self) -> bool:

@@ -3,14 +3,17 @@
     COUNTERFOIL_DATA=FOLDER python -m tests.bench.store ../shared/samples
     COUNTERFOIL_DATA=FOLDER python -m tests.bench.pages
     COUNTERFOIL_DATA=FOLDER python -m tests.bench.pages --against CHECKOUT
+    COUNTERFOIL_DATA=FOLDER python -m tests.bench.pages --masks
 
 A time is the whole answer of one process through every middleware, without the network. Processor time is printed
 beside it, because other work on the machine changes it less. `--against` measures both checkouts in turns on the
-same store, so the ratio does not depend on the machine. The exit status is 1 where a limit or `RATIO` is passed.
+same store, so the ratio does not depend on the machine. `--masks` measures each page with masking and with
+COUNTERFOIL_MASK=off in turns, in one process. The exit status is 1 where a limit, `RATIO` or `MASK_RATIO` is passed.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import statistics
@@ -29,12 +32,15 @@ TURNS = 3  # processes for each checkout
 WARM_UP = 2  # requests that are not counted
 SMALLEST_RUNS = 15_000
 RATIO = 3.0  # how many times the other checkout's time a page may take
+MASK_RATIO = 1.10  # of the least processor times with and without masking
+MASK_ROUNDS = 30
 USER = "bench"
 
 
 def main() -> int:
     parser = ArgumentParser(prog="python -m tests.bench.pages")
     parser.add_argument("--against", metavar="CHECKOUT", type=Path, help="another checkout to compare with")
+    parser.add_argument("--masks", action="store_true", help="compare with COUNTERFOIL_MASK=off")
     parser.add_argument("--measure", action="store_true", help="measure the addresses on stdin and print JSON")
     arguments = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -48,6 +54,8 @@ def main() -> int:
         print("This store is small: fill it with `python -m tests.bench.store RECORDINGS` first.", file=sys.stderr)
         return 2
     create_bench_user()
+    if arguments.masks:
+        return compare_masks()
     checkout = Path(__file__).resolve().parents[2]
     return compare(checkout, arguments.against.resolve()) if arguments.against else check_limits(checkout)
 
@@ -111,6 +119,32 @@ def list_pages() -> list[tuple[str, str, int]]:
             for size in SIZES
         ),
     ]
+
+
+def compare_masks() -> int:
+    """The least of many times, because other work on the machine, as the collector of garbage, only adds to a time."""
+    import_module("dashboard.wsgi")
+    from django.conf import settings
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    client = Client(headers={"host": "localhost"})
+    client.force_login(User.objects.get(username=USER))
+    passed = 0
+    gc.disable()
+    for name, url, _ in list_pages():
+        gc.collect()
+        times: dict[bool, list[float]] = {True: [], False: []}
+        for number in range(MASK_ROUNDS):
+            for settings.MASK in (True, False) if number % 2 else (False, True):
+                start = time.process_time()
+                response = client.get(url)
+                times[settings.MASK].append((time.process_time() - start) * 1000)
+                assert response.status_code == 200, (url, response.status_code)
+        on, off = min(times[True]), min(times[False])
+        passed += on / off > MASK_RATIO
+        print(f"{name:42} {off:7.1f} → {on:7.1f} ms of the processor  × {on / off:.3f}", flush=True)
+    return 1 if passed else 0
 
 
 def measure_in(checkout: Path, pages: list[tuple[str, str, int]]) -> list[tuple[float, float, int]]:

@@ -256,6 +256,7 @@ def test_a_page_that_is_not_searched_in_time_says_so_and_shows_none_of_it(
     store: Run, client: Client, settings: Settings
 ) -> None:
     artifact = stored(Call.objects.get(), b"password=$" * 60_000)
+    client.post("/masking/", PATTERN | {"do": "save"})
     settings.MASK_SECONDS = 0.0
     page = parse_page(client.get(f"/calls/{Call.objects.get().pk}/"))
     note = page.select_one("[data-masked-note]").text
