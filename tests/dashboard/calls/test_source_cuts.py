@@ -183,6 +183,16 @@ def test_a_file_that_was_read_as_the_call_asked_is_not_cut(
     assert not is_listed(client, call, "cut:yes")
 
 
+def test_lines_are_asked_for_only_where_the_arguments_name_them(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    args = {"file_path": "/a.py", "offset": "from the middle", "limit": 30}
+    call = take(project, tmp_path, Answered("Read", args, numbered(CODE, 200), file_of(CODE, 200, 1_432)))
+    text = load_call(client, call).select_one(".cuts").text
+    assert "The recording has lines 200–229 of 1,432." in text
+    assert "asked for" not in text
+
+
 def test_a_receipt_that_cannot_be_linked_is_not_said_to_hold_nothing(
     client: Client, project: Project, tmp_path: Path
 ) -> None:

@@ -191,6 +191,7 @@ def test_rederive_after_a_change_of_one_product_gives_what_a_new_import_gives(
         delete_run(run)
     import_paths(project, paths)
     assert derived_rows() == again != stored
+    assert len(again["ReceiptFingerprint"]) == 1
     (before,), (after,) = older, set(Call.objects.values_list("derivation", flat=True))
     assert sum(was != now for was, now in zip(before.split("."), after.split("."), strict=True)) == 1
 
