@@ -27,7 +27,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 from dashboard.middleware import OneLineFormatter
 
 THREADS = 16  # more than pages take (settings.ANSWERS_AT_ONCE and ANSWERS_WAITING): the others are for all else
-LOCK_SECONDS = 5.0  # that a page waits while another process writes to the embedded database
+LOCK_SECONDS = 5.0  # that a page waits at most for a lock of another process in the database
 REQUEST_SECONDS = 10.0  # in which the head of a request and the body of a form arrive
 SLOWEST_BYTES = 4_096  # a second, of an upload or of a response, after a pause of REQUEST_SECONDS
 LONGEST_HEAD = 65_536  # bytes; gunicorn refuses a longer one
@@ -188,9 +188,11 @@ class Server(BaseApplication):  # type: ignore[misc]
             self.cfg.set(name, value)
 
     def load(self) -> Any:
+        options, seconds = connection.settings_dict["OPTIONS"], min(settings.LOCK_SECONDS, LOCK_SECONDS)
         if connection.vendor == "sqlite":
-            options = connection.settings_dict["OPTIONS"]
-            options["timeout"] = min(options["timeout"], LOCK_SECONDS)
+            options["timeout"] = seconds
+        else:
+            options["options"] += f" -c lock_timeout={int(seconds * 1000)}"  # the last one holds
         from dashboard.wsgi import application  # imported in each worker, after the fork
 
         return application

@@ -11,7 +11,7 @@ SECRET_KEY             generated on first start and stored in the data folder, m
 ALLOWED_HOSTS          comma-separated; default: this machine only
 COUNTERFOIL_UPLOAD_LIMIT  largest upload on the import page, in bytes; default: 256 MB
 COUNTERFOIL_UPLOAD_QUOTA  bytes that the uploads of all people may take at once; default: four times the limit
-COUNTERFOIL_LOCK_SECONDS  that a command waits while another process writes to the embedded database; default: 20
+COUNTERFOIL_LOCK_SECONDS  that a command waits for a lock that another process has in the database; default: 20
 COUNTERFOIL_MASK       "off" shows secrets on pages, in downloads and logs, for those who run it alone; default: on
 COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_TRUSTED_PROXIES  addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed;
@@ -134,17 +134,20 @@ TEMPLATES: list[dict[str, Any]] = [
 DATABASES: dict[str, dict[str, Any]] = {
     "default": env.db_url("DATABASE_URL", default=f"sqlite:///{DATA}/counterfoil.db")
 }
+LOCK_SECONDS = env.float("COUNTERFOIL_LOCK_SECONDS", default=20.0)  # that a statement waits for another's lock
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["ENGINE"] = "dashboard.store_sqlite3"
     # FULL, not the usual NORMAL: with NORMAL a power cut loses acknowledged rows (reliability.md 7.1).
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
-        "timeout": env.float("COUNTERFOIL_LOCK_SECONDS", default=20.0),
+        "timeout": LOCK_SECONDS,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
         " PRAGMA cache_size=-32000; PRAGMA mmap_size=268435456; PRAGMA temp_store=MEMORY;",
     }
 else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+    options = DATABASES["default"].setdefault("OPTIONS", {})
+    options["options"] = f"-c lock_timeout={int(LOCK_SECONDS * 1000)} {options.get('options', '')}".strip()
 DATABASES["default"]["CONN_MAX_AGE"] = 600
 
 SESSION_ENGINE = "django.contrib.sessions.backends.db"

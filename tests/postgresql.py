@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -105,10 +105,20 @@ def _says_ready(data: Path) -> bool:
 
 
 @contextmanager
-def _running(binaries: Path, data: Path, log: Path, as_user: dict[str, object]) -> Iterator[None]:
+def _running(
+    binaries: Path, data: Path, log: Path, as_user: dict[str, object], variables: Mapping[str, str] | None = None
+) -> Iterator[None]:
     command = [binaries / "postgres", "-D", data, "-k", data.parent, *(f"--{name}" for name in FOR_AN_HOUR)]
     with log.open("wb") as out:
-        server = subprocess.Popen(command, cwd=data.parent, stdout=out, stderr=out, stdin=subprocess.DEVNULL, **as_user)
+        server = subprocess.Popen(
+            command,
+            cwd=data.parent,
+            env=os.environ | dict(variables or {}),
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            **as_user,
+        )
     try:
         _wait_for(lambda: _says_ready(data), server, log)
         yield
@@ -129,9 +139,12 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 class RestartedCluster:
     """A private cluster that a test stops and starts again."""
 
-    def __init__(self, binaries: Path, data: Path, as_user: dict[str, object]) -> None:
+    def __init__(
+        self, binaries: Path, data: Path, as_user: dict[str, object], variables: Mapping[str, str] | None
+    ) -> None:
         self.url = f"postgres://postgres@/{data.parent}/postgres"
-        self._start = lambda: _running(binaries, data, data.parent / "server.log", as_user)
+        self.conninfo = f"host={data.parent} user=postgres dbname=postgres"
+        self._start = lambda: _running(binaries, data, data.parent / "server.log", as_user, variables)
         self._server = ExitStack()
 
     def start(self) -> None:
@@ -142,15 +155,17 @@ class RestartedCluster:
 
 
 @contextmanager
-def restarted_cluster() -> Iterator[RestartedCluster]:
-    """Raises NoServerBinaries or ClusterDidNotStart."""
-    folder = Path(tempfile.mkdtemp(prefix="counterfoil-pg-"))
+def restarted_cluster(
+    within: Path | None = None, variables: Mapping[str, str] | None = None
+) -> Iterator[RestartedCluster]:
+    """A cluster in the folder `within`, with these `variables`. Raises NoServerBinaries or ClusterDidNotStart."""
+    folder = Path(tempfile.mkdtemp(prefix="counterfoil-pg-", dir=within))
     user = _unprivileged()
     binaries = _binaries(folder / "package", packaged=False)
     if user is not None:
         os.chown(folder, user.pw_uid, user.pw_gid)
     _initialise(binaries, folder / "data", _give_up_root(user))
-    cluster = RestartedCluster(binaries, folder / "data", _give_up_root(user))
+    cluster = RestartedCluster(binaries, folder / "data", _give_up_root(user), variables)
     try:
         cluster.start()
         yield cluster

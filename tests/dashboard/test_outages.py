@@ -181,3 +181,11 @@ def test_errors_of_files_are_outages_too(code: int, outage: Outage | None) -> No
 def test_no_error_is_no_outage() -> None:
     assert find_outage(None) is None
     assert find_outage(OperationalError("without a cause")) is None
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+def test_no_statement_waits_for_a_lock_without_end() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout" if connection.vendor == "sqlite" else "SHOW lock_timeout")
+        assert cursor.fetchone() in ((20_000,), ("20s",))
