@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
-from urllib.parse import urlencode
 
 from django.core.cache import cache
 from django.db.models import Min
-from django.urls import reverse
 
 from dashboard.evidence.context_changes import ContextDrop, drop_concerning
 from dashboard.evidence.fidelity import receipt_fidelity
@@ -243,8 +241,3 @@ def find_step(run: Run, line: int) -> int:
         run.messages.filter(step=step).aggregate(first=Min("line"))["first"],
     ]
     return min((first for first in lines if first is not None), default=line)
-
-
-def step_url(run: Run, line: int) -> str:
-    """The Model view as it stood before the step that has this line."""
-    return f"{reverse('run-model', args=[run.pk])}?{urlencode({'step': line})}"

@@ -93,7 +93,7 @@ def open_call(client: Client, call: str, session: str = "") -> Page:
     return parse_page(client.get(f"/calls/{Call.objects.get(external_id=call).pk}/{query}"))
 
 
-# Supersession belongs to a run and a receipt (issue 11, wrong claim 1)
+# Supersession belongs to a run and a receipt
 
 DIVERGED = {
     "in the fork": {SESSION: history(), FORK: [*copied(history()), replaced("toolu_01", SHORTER, FORK)]},
@@ -176,7 +176,7 @@ def test_a_call_that_only_a_fork_answered_has_no_receipt_in_the_original(
     assert "No receipt of this call" not in open_call(operator_client, "toolu_02", FORK).text
 
 
-# Each receipt has its own numbers (wrong claim 4)
+# Each receipt has its own numbers
 
 
 @pytest.mark.postgresql
@@ -290,7 +290,7 @@ def test_any_order_of_recordings_that_share_calls_gives_equal_rows(
         assert stored_rows() == expected, order
 
 
-# Which run is the original, and what counts as copied (wrong claim 7)
+# Which run is the original, and what counts as copied
 
 
 @pytest.mark.postgresql
