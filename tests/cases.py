@@ -10,6 +10,15 @@ from typing import Any
 import pytest
 
 Test = Callable[..., None]
+
+
+def extended_except(cases: Iterable[Any], *brief: Any) -> list[Any]:
+    """The cases of a table; those that are not `brief` are left to the extended run."""
+    every = list(cases)
+    assert not (unknown := [case for case in brief if case not in every]), f"the table has no {unknown}"
+    return [case if case in brief else pytest.param(case, marks=pytest.mark.extended) for case in every]
+
+
 FAILURES = (Exception, BaseExceptionGroup, pytest.fail.Exception, pytest.skip.Exception)
 
 

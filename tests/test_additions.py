@@ -182,6 +182,7 @@ def files_allowed(paragraph: str) -> int:
     return int(stated[1])
 
 
+@pytest.mark.extended
 def test_a_format_and_a_page_need_the_files_that_architecture_names_and_no_others(copy: Path) -> None:
     format_files = [
         *write(copy, {"envelopes/recordings/toy.py": TOY_MODULE, "tests/envelopes/recordings/toy.jsonl": TOY_SAMPLE}),

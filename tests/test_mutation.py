@@ -53,6 +53,7 @@ def test_a_change_has_its_line_and_the_code_before_and_after() -> None:
     assert told == [(1, "1", "2"), (3, "a >= 'c'", "a > 'c'"), (3, "'c'", "'cXX'")]
 
 
+@pytest.mark.extended
 def test_what_no_test_notices_is_printed_with_the_share(tmp_path: Path) -> None:
     """Numbers that are equal were not tried: which of both comes back then is open."""
     for name, text in {"larger.py": MODULE, "test_larger.py": TEST, "pytest.ini": "[pytest]\n"}.items():

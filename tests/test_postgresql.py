@@ -1,10 +1,9 @@
 """Everything that another database can change, a second time on PostgreSQL.
 
-The default run repeats the tests marked `postgresql`: the write path, and every query with its order and its locks.
-tests/asked.py compares what they ask of the database with what all other tests ask, so that none is left out. The long
-run repeats all tests of PLACES, except those marked `rendering`: these are about markup, windows, files of the store or
-samples that come out of the code, or about where a reader of recordings stops and how much it keeps, which is decided
-before a row is written.
+The default run repeats the tests marked `postgresql`, which ask every statement that any test of that run asks:
+tests/asked.py compares both, so that none is left out. The extended run repeats all tests of PLACES, except those
+marked `rendering`: these are about markup, windows, files of the store or samples that come out of the code, or about
+where a reader of recordings stops and how much it keeps, which is decided before a row is written.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def test_the_marked_tests_hold_on_postgresql(tmp_path: Path) -> None:
     asked.ON_POSTGRESQL.update(noted.read_text("utf-8").splitlines())
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_the_write_path_and_the_pages_hold_on_postgresql(tmp_path: Path) -> None:
-    _run_on_postgresql(tmp_path, "--on-postgresql=all", *PLACES)
+    _run_on_postgresql(tmp_path, "--on-postgresql=all", "-m", "not recordings and not bench and not long", *PLACES)
 
 
 def test_what_no_marked_test_asks_is_named() -> None:

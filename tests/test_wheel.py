@@ -55,6 +55,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.extended
 def test_the_wheel_holds_every_file_of_the_packages_templates_and_assets(wheel: Path) -> None:
     moved = {"templates": "dashboard/templates", "static": "dashboard/static"}
     published = [path.as_posix() for path in tracked() if path.parts[0] in ("dashboard", "envelopes", *moved)]
@@ -62,10 +63,12 @@ def test_the_wheel_holds_every_file_of_the_packages_templates_and_assets(wheel: 
     assert not expected - set(ZipFile(wheel).namelist())
 
 
+@pytest.mark.extended
 def test_the_wheel_carries_no_tests(wheel: Path) -> None:
     assert not [name for name in ZipFile(wheel).namelist() if name.startswith("tests/")]
 
 
+@pytest.mark.extended
 def test_the_installed_program_checks_itself_and_serves_the_sign_in_page(installed: Path, tmp_path: Path) -> None:
     place = {"PYTHONPATH": str(installed), "COUNTERFOIL_DATA": str(tmp_path / "data")}
     program = installed / "bin" / "counterfoil"

@@ -23,7 +23,7 @@ from tests.cases import each
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+pytestmark = pytest.mark.django_db
 
 PASSWORD = "correct horse battery"
 
@@ -102,6 +102,7 @@ def test_the_token_itself_is_not_stored(alice: User) -> None:
     assert link.token_sha256 == SignInLink.digest(token)
 
 
+@pytest.mark.postgresql
 def test_somebody_switched_off_is_not_let_in(client: Client, alice: User) -> None:
     address, _ = create_link(alice)
     User.objects.update(is_active=False)
@@ -262,6 +263,7 @@ def test_a_member_of_two_projects_switches_between_them(client: Client, alice: U
     assert client.get("/runs/?project=somebody-elses").status_code == 404
 
 
+@pytest.mark.postgresql
 def test_create_user_prints_a_link_that_works(client: Client) -> None:
     out = printed("create_user", "dora")
     assert "dora was created: operator in default." in out
@@ -269,6 +271,7 @@ def test_create_user_prints_a_link_that_works(client: Client) -> None:
     assert is_signed_in(client)
 
 
+@pytest.mark.postgresql
 def test_create_user_prints_one_json_document(client: Client) -> None:
     create_project("work")
     document = json.loads(printed("create_user", "eve", "--role", "viewer", "--project", "work", "--json"))

@@ -121,6 +121,7 @@ def assert_headers(response: object) -> None:
     assert response["Referrer-Policy"] == "same-origin"
 
 
+@pytest.mark.postgresql("renderer-list", "run-delete")
 @pytest.mark.rendering
 @pytest.mark.parametrize("name", sorted(ADDRESSES))
 def test_every_answer_carries_the_headers(client: Client, name: str) -> None:

@@ -44,6 +44,7 @@ def test_no_query_sorts_by_a_column_that_may_be_null_without_a_place_for_null() 
     assert sorted_by == set(WITHOUT_NULL)
 
 
+@pytest.mark.postgresql
 @pytest.mark.django_db
 def test_child_runs_without_a_time_come_last(project: Project) -> None:
     parent = create_run(project)

@@ -64,7 +64,6 @@ def shown_at(client: Client, run: Run, *secrets: str) -> dict[str, list[str]]:
     return shown
 
 
-@pytest.mark.postgresql
 def test_a_rule_is_tried_on_recorded_data_and_then_masks_it_everywhere(
     store: Run, project: Project, client: Client, tmp_path: Path
 ) -> None:
@@ -93,7 +92,6 @@ def test_a_rule_is_tried_on_recorded_data_and_then_masks_it_everywhere(
     assert not any(secret in line for secret in (NUMBER, BADGE))
 
 
-@pytest.mark.postgresql
 def test_a_rule_is_switched_off_and_on_and_deleted_and_the_audit_log_has_it(store: Run, client: Client) -> None:
     call = f"/calls/{Call.objects.get().pk}/raw/receipt"
     client.post("/masking/", PATTERN | {"do": "save"})
@@ -272,7 +270,6 @@ def test_a_page_that_is_not_searched_in_time_says_so_and_shows_none_of_it(
     assert b"password" not in file
 
 
-@pytest.mark.postgresql
 def test_a_trial_stops_at_its_deadline_and_says_how_far_it_came(
     project: Project, client: Client, alice: Any, tmp_path: Path, settings: Settings
 ) -> None:

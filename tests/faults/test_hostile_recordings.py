@@ -87,7 +87,6 @@ def assert_good_calls(run: str, *calls: str) -> None:
     assert answered.values("call").distinct().count() == len(calls[:2])
 
 
-@pytest.mark.postgresql("json-number", "unicode", "names")
 @pytest.mark.parametrize("kind", BY_KIND)
 def test_a_value_in_any_slot_of_a_session_costs_no_good_line(kind: str, project: Project, tmp_path: Path) -> None:
     imported(project, between_good_lines(tmp_path, lines_of(in_turn(session_lines, kind))))
@@ -100,14 +99,13 @@ def test_a_value_in_any_slot_of_a_stream_costs_no_good_line(kind: str, project: 
     assert_good_calls(SESSION, "toolu_01")
 
 
-@pytest.mark.postgresql("json-keys")
 @pytest.mark.parametrize("kind", BY_KIND)
 def test_a_value_in_any_slot_of_an_audit_folder_costs_no_good_line(kind: str, project: Project, tmp_path: Path) -> None:
     imported(project, audit_around(tmp_path, *KINDS[kind].values()))
     assert_good_calls("r", "c1")
 
 
-@pytest.mark.postgresql
+@pytest.mark.extended
 def test_every_page_of_the_worst_value_opens(project: Project, tmp_path: Path, operator_client: Client) -> None:
     imported(project, between_good_lines(tmp_path, lines_of(session_lines(WORST))))
     assert faults_of_pages(operator_client, project, is_brief=True) == []

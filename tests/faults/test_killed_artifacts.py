@@ -32,6 +32,7 @@ def killed(
     return result
 
 
+@pytest.mark.extended
 def test_a_killed_import_leaves_no_row_without_its_content(tmp_path: Path) -> None:
     result = killed(tmp_path, artifacts=40, seconds=6, seed=1)
     assert result | {"kills": 0} == {"kills": 0, "left": 0, "faults": []}

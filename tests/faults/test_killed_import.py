@@ -51,6 +51,7 @@ def test_a_killed_import_ends_in_the_same_store_as_an_undisturbed_one(*, is_larg
     assert interrupted >= ROUNDS
 
 
+@pytest.mark.extended
 def test_a_pool_derives_what_one_process_does(tmp_path: Path) -> None:
     """Two files at once are large enough for a pool, each alone is not."""
     folders = [tmp_path / "in" / name for name in ("a", "b")]

@@ -61,6 +61,7 @@ def test_no_cut_between_two_calls_loses_what_was_acknowledged_or_leaves_a_half(t
     assert losses(steps, tmp_path / "cut") == set()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["sync file", "sync folder"])
 def test_a_store_that_did_not_sync_would_be_caught(tmp_path: Path, kind: str) -> None:
     steps = [step for step in written(tmp_path / "store", 6) if step.kind != kind]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import CHECKOUT
 from tests.faults.imports import digest, manage, migrated_store, rows, started
 
 SAMPLES = str(CHECKOUT / "dashboard" / "samples")
 
 
+@pytest.mark.extended
 def test_two_imports_of_the_same_files_end_in_the_store_of_one(tmp_path: Path) -> None:
     alone, shared = (migrated_store(tmp_path / name) for name in ("alone", "shared"))
     manage(alone, "import_runs", SAMPLES)

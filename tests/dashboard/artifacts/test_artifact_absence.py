@@ -162,6 +162,7 @@ def test_a_store_that_cannot_be_reached_has_lost_nothing(
     assert "The artifact store cannot be reached" in parse_page(difference).text  # type: ignore[arg-type]
 
 
+@pytest.mark.postgresql("folder")
 def test_check_store_distinguishes_an_unreachable_store_from_missing_files(
     call: Call, cut_off: Callable[[], None]
 ) -> None:

@@ -50,6 +50,7 @@ def test_outputs_of_the_call_of_the_path_and_of_the_run_are_offered(client: Clie
     assert links == [[f"?with={other.pk}"] for other in (of_call, of_path, of_role)]
 
 
+@pytest.mark.postgresql("side")
 @pytest.mark.parametrize("view", ["side", "unified"])
 def test_what_differs_is_shown_with_its_lines(client: Client, run: Run, view: str) -> None:
     artifact, other = stored(create_call(run), BEFORE), stored(create_call(run), AFTER)
@@ -61,7 +62,6 @@ def test_what_differs_is_shown_with_its_lines(client: Client, run: Run, view: st
     assert "<b>changed</b>" in page.by_role("table").text
 
 
-@pytest.mark.postgresql
 def test_the_same_content_is_recognised_by_its_hash(client: Client, run: Run) -> None:
     artifact, other = stored(create_call(run), BEFORE), stored(create_call(run), BEFORE)
     assert "the same content, byte for byte" in page_of(client, artifact, f"?with={other.pk}").text

@@ -35,7 +35,6 @@ def call(project: Project, alice: User) -> Call:
     return call
 
 
-@pytest.mark.postgresql
 def test_it_begins_at_the_head_and_goes_on_to_the_tail(client: Client, call: Call) -> None:
     artifact = field_artifact(call, LINES)
     page = open_page(client, artifact)

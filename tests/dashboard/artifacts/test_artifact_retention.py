@@ -71,7 +71,7 @@ def test_a_quota_takes_the_oldest_first() -> None:
     assert [is_stored(artifact) for artifact in artifacts] == [False, False, True, True]
 
 
-@pytest.mark.postgresql
+@pytest.mark.postgresql("folder")
 def test_a_dry_run_changes_nothing_and_says_the_same(store: Path) -> None:
     artifact = stored(call_at(OLD), b"old\n")
     garbage = configured_store().put(io.BytesIO(b"nothing names this"))
@@ -110,7 +110,6 @@ def test_a_recorded_result_is_never_pruned() -> None:
     assert artifact.state == "present"
 
 
-@pytest.mark.postgresql
 def test_a_file_that_is_stored_while_garbage_is_collected_stays() -> None:
     """The plan had it without a row; the import commits its row before retention may query."""
     orphan = configured_store().put(io.BytesIO(b"taken in just now"))
@@ -190,7 +189,6 @@ def findings() -> list[dict[str, str]]:
     return reported
 
 
-@pytest.mark.postgresql
 def test_bytes_of_a_row_that_changed_are_found() -> None:
     field_artifact(call_at(NEW), "text")
     Observation.objects.update(own_data=b"{}")

@@ -34,7 +34,6 @@ def listed(page: Page) -> list[list[str]]:
     return [row for table in page.all_by_role("table", "Outputs of this call, by role") for row in table.rows()]
 
 
-@pytest.mark.postgresql
 def test_all_of_a_call_are_listed_by_role_with_what_is_known_of_them(client: Client, call: Call) -> None:
     field = field_artifact(call, "line\n" * 900)
     patch = stored(call, PATCH, role="patch", ordinal=1, path="/home/x/change.patch")
@@ -69,7 +68,6 @@ def test_an_only_one_is_told_in_its_facts(client: Client, call: Call) -> None:
     assert page.facts.items() >= (facts | {"From": "a file that the recording names"}).items()
 
 
-@pytest.mark.postgresql
 def test_what_is_not_here_says_its_size_by_the_recording_and_why(client: Client, call: Call) -> None:
     artifact = stored(call, b"x", state="missing")
     Artifact.objects.update(sha256="", size=50_000)

@@ -172,7 +172,6 @@ def test_a_file_that_is_removed_leaves_its_stored_content(
     assert rows_of(open_page(client, artifact)) == [(1, "one")]
 
 
-@pytest.mark.postgresql
 def test_content_that_is_removed_from_the_store_is_reported(
     client: Client, artifact: Artifact, watch: Watch, file: Path
 ) -> None:
@@ -235,7 +234,6 @@ def test_a_large_file_rests_between_two_looks(artifact: Artifact, file: Path) ->
     assert growing.poll() == 1
 
 
-@pytest.mark.postgresql
 def test_a_file_that_outgrows_the_quota_stays_as_it_was(
     artifact: Artifact, watch: Watch, file: Path, settings: Settings
 ) -> None:
@@ -248,7 +246,7 @@ def test_a_file_that_outgrows_the_quota_stays_as_it_was(
     assert (artifact.state, artifact.size) == ("present", 4)
 
 
-@pytest.mark.postgresql
+@pytest.mark.postgresql("True")
 @pytest.mark.parametrize("is_over", [False, True])
 def test_files_that_an_unreachable_store_missed_are_stored_when_it_is_back(
     artifact: Artifact, watch: Watch, file: Path, settings: Settings, *, is_over: bool
@@ -266,7 +264,6 @@ def test_files_that_an_unreachable_store_missed_are_stored_when_it_is_back(
     assert (artifact.state, artifact.size) == ("present", 8)
 
 
-@pytest.mark.postgresql
 def test_following_is_for_those_of_the_project(client: Client, artifact: Artifact) -> None:
     address = f"/artifacts/{artifact.pk}/follow/"
     assert client.get(address).url == f"/artifacts/{artifact.pk}/?tail&follow=1"  # type: ignore[attr-defined]

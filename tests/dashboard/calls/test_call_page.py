@@ -81,7 +81,6 @@ def test_the_runtimes_own_words_are_distinguished(client: Client, run: Run) -> N
     assert page.select_one(".share").text.endswith("come from the result; the rest was added by the runtime.")
 
 
-@pytest.mark.postgresql
 def test_a_cut_is_drawn_to_scale_and_leads_to_what_was_missed(client: Client, run: Run) -> None:
     lines = [f"line {number} of a long output" for number in range(1, 1_001)]
     preview = "\n".join(lines[:40])
@@ -99,7 +98,6 @@ def test_a_cut_is_drawn_to_scale_and_leads_to_what_was_missed(client: Client, ru
     assert cuts.by_role("link")["href"] == f"/artifacts/{call.artifacts.get().pk}/?line=41#L41"
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("fidelity", ["exact", "recorded", "inflated", "reconstructed", "masked"])
 def test_the_page_claims_no_more_than_the_source_knows(client: Client, run: Run, fidelity: ReceiptFidelity) -> None:
     call = bash(run, "hello\n")
@@ -110,7 +108,6 @@ def test_the_page_claims_no_more_than_the_source_knows(client: Client, run: Run,
     assert (receipt.select_one("h2").text == "The model saw") == (fidelity == "exact")
 
 
-@pytest.mark.postgresql
 def test_a_failed_command_shows_its_exit_code_beside_its_outcome(client: Client, run: Run) -> None:
     call = recorded(run, "Bash", {"command": "false"}, "Error: Exit code 1\nno", "Exit code 1\nno", source_error=True)
     page = load_call(client, call)
@@ -120,7 +117,6 @@ def test_a_failed_command_shows_its_exit_code_beside_its_outcome(client: Client,
     assert links == [("/result/exit_status", "7-19"), ("/result/combined_output_preview", "19-21")]
 
 
-@pytest.mark.postgresql
 def test_an_error_has_its_kind_message_and_whether_to_try_again(client: Client, run: Run) -> None:
     message = "<tool_use_error>File does not exist.</tool_use_error>"
     call = recorded(run, "Read", {"file_path": "/no"}, "Error: File does not exist.", message, source_error=True)
@@ -130,14 +126,12 @@ def test_an_error_has_its_kind_message_and_whether_to_try_again(client: Client, 
     assert failure.select_one("pre").text == "File does not exist."
 
 
-@pytest.mark.postgresql
 def test_an_unanswered_call_says_so(client: Client, run: Run) -> None:
     page = load_call(client, recorded(run, "Bash", {"command": "sleep 9"}, None, None))
     assert page.by_text("The recording has no answer to this call.")
     assert page.by_role("heading", "No receipt was recorded")
 
 
-@pytest.mark.postgresql
 def test_waiting_for_a_person_is_not_called_work(client: Client, run: Run) -> None:
     facts = load_call(client, bash(run, "x", duration_ms=192_000, tool_ms=2_000)).facts
     assert facts["Work"] == "2.0 s"
@@ -145,7 +139,6 @@ def test_waiting_for_a_person_is_not_called_work(client: Client, run: Run) -> No
     assert load_call(client, bash(run, "y", duration_ms=3_200)).facts["Took"] == "3.2 s (with any waiting)"
 
 
-@pytest.mark.postgresql
 def test_an_earlier_receipt_can_be_looked_at_with_when_and_why_it_went(client: Client, run: Run) -> None:
     call = bash(run, "hello\n")
     first = call.receipts.get()
@@ -202,7 +195,6 @@ def test_the_open_form_is_kept_while_walking(client: Client, run: Run) -> None:
     assert neighbour(load_call(client, first, "?left=recorded"), "next") == f"/calls/{second.pk}/?left=recorded"
 
 
-@pytest.mark.postgresql
 def test_calls_of_one_line_are_walked_one_by_one(client: Client, run: Run) -> None:
     pages = [load_call(client, bash(run, f"call {n}", line=7)) for n in range(3)]
     first, second, third = (f"/calls/{call.pk}/" for call in Call.objects.order_by("memberships__id"))

@@ -113,6 +113,7 @@ def test_copies_contain_what_was_recorded_and_the_stored_envelope_as_data(client
     assert copied["recorded"]["stdout"] == LINES
 
 
+@pytest.mark.extended
 def test_in_no_bundled_call_the_left_half_is_poorer_than_the_receipt(project: Project) -> None:
     import_paths(project, [CHECKOUT / "dashboard" / "samples"])
     bounded = 0

@@ -76,6 +76,7 @@ def test_without_the_file_the_key_leads_into_what_is_recorded(
     assert f"The agent saved the complete output to a file: 70.0 KB by the recording. {absence} Details" in cuts(page)
 
 
+@pytest.mark.postgresql("{}-less\\n-The content is not what was stored-is damaged: it is not what was stored.")
 @pytest.mark.parametrize(
     ("name", "content", "listed", "absence"),
     [

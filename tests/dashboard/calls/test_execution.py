@@ -208,7 +208,6 @@ def test_the_ends_of_an_executors_calls_are_told_apart_in_lists_filters_and_coun
     assert [row.select_one(".row-status").text for row in rows] == [*ENDS]
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(
     ("query", "calls"),
     [

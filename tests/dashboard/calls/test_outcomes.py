@@ -73,7 +73,6 @@ def test_one_word_names_the_outcome_on_every_page_and_in_every_copy(
     assert (row["data-outcome"] == "failed") is (tone == "bad")
 
 
-@pytest.mark.postgresql
 def test_filters_presets_and_counts_keep_failures_apart_from_refusals(
     client: Client, project: Project, calls: dict[str, Call]
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_text_that_a_hook_wrote_stands_beside_the_tools_own(operator_client: C
     assert (heads[1], heads[3]) == ("The tool's own output, as recorded", "What the hook returned")
 
 
+@pytest.mark.postgresql("either-badges2-A hook returned another output")
 @pytest.mark.parametrize(
     ("name", "badges", "beginning"),
     [
@@ -179,7 +180,6 @@ def authors(project: Project) -> dict[str, tuple[str, bool]]:
     return {call.external_id.removeprefix("toolu_"): (call.author, call.is_cut) for call in calls if call.author}
 
 
-@pytest.mark.postgresql
 def test_a_receipt_that_a_hook_wrote_is_no_cut_by_itself_and_a_filter_finds_it(
     operator_client: Client, project: Project, run: Run
 ) -> None:

@@ -44,7 +44,6 @@ def test_without_any_comparison_the_page_says_how_to_make_one(operator_client: C
     assert "compare_variants" in load(operator_client, "/comparisons/").text
 
 
-@pytest.mark.postgresql
 def test_the_form_says_how_many_calls_match_before_anything_starts(operator_client: Client, calls: list[Call]) -> None:
     def matching(query: str = "") -> str:
         return load(operator_client, f"/comparisons/new/{query}").by_id("matching").text
@@ -87,7 +86,6 @@ def test_a_comparison_is_started_watched_cancelled_and_resumed(operator_client: 
     assert fragment["HX-Refresh"] == "true"
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(
     ("form", "reason"),
     [({"query": "tool:Nobody"}, "No call matches"), ({"variant": ["recorded"]}, "2 to 8 variants")],
@@ -231,7 +229,6 @@ def test_calls_that_were_all_deleted_leave_a_page_that_says_so(
     assert not page.all_by_role("heading", "Totals and differences")
 
 
-@pytest.mark.postgresql
 def test_a_renderer_that_serves_many_families_is_named_once(
     operator_client: Client, project: Project, calls: list[Call], tmp_path: Path
 ) -> None:
@@ -276,7 +273,6 @@ def test_a_long_list_of_calls_goes_on_where_it_ended(operator_client: Client, pr
     assert "No such call" in load(operator_client, calls_href(comparison, 1, tool="Nothing")).text
 
 
-@pytest.mark.postgresql
 def test_a_comparison_is_repeated_with_the_same_parameters(operator_client: Client, calls: list[Call]) -> None:
     form = {"query": "tool:Bash", "family": "command", "sample": "3", "seed": "9", "baseline": "receipt"}
     address = operator_client.post("/comparisons/new/", {**form, "variant": ["recorded", "tail_first"]}).url
@@ -289,7 +285,6 @@ def test_a_comparison_is_repeated_with_the_same_parameters(operator_client: Clie
     assert page.by_id("seed")["value"] == "9"
 
 
-@pytest.mark.postgresql
 def test_a_variant_that_changed_is_reported_without_opening_anything(
     operator_client: Client, project: Project, calls: list[Call]
 ) -> None:
@@ -366,7 +361,6 @@ def test_a_text_that_changed_since_is_reported_as_changed(
     assert "the comparison measured another one" in page.by_role("region", "Receipt by recorded").text
 
 
-@pytest.mark.postgresql
 def test_hostile_outputs_stay_text(operator_client: Client, project: Project, tmp_path: Path) -> None:
     (call,) = import_commands(project, tmp_path, [HOSTILE])
     Call.objects.filter(pk=call.pk).update(tool="<b>Bash</b>")
@@ -379,7 +373,6 @@ def test_hostile_outputs_stay_text(operator_client: Client, project: Project, tm
         assert not [bold for bold in page.select("b") if bold.text == "Bash"]
 
 
-@pytest.mark.postgresql
 def test_nobody_sees_or_changes_the_comparisons_of_another_project(
     operator_client: Client, calls: list[Call], tmp_path: Path
 ) -> None:

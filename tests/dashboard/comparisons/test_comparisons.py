@@ -87,7 +87,6 @@ def test_a_field_that_left_no_trace_counts_as_dropped(project: Project, calls: l
     assert all(name.startswith("/result/") for name in lost.fields)
 
 
-@pytest.mark.postgresql
 def test_the_same_calls_and_variants_give_the_same_numbers(project: Project, calls: list[Call]) -> None:
     first, once = compared(project, ["recorded", "receipt", "tagged"], seed=7)
     second, again = compared(project, ["recorded", "receipt", "tagged"], seed=7)
@@ -122,6 +121,7 @@ def test_calls_of_another_project_are_never_chosen(project: Project, calls: list
         start_comparison(create_project("other"), Selection(), ["receipt", "markdown"])
 
 
+@pytest.mark.postgresql
 def test_a_sample_is_the_same_for_the_same_seed_and_nobody_elses(project: Project, calls: list[Call]) -> None:
     ids_by_seed = {seed: Selection(sample=2, seed=seed).load_ids(project) for seed in range(20)}
     assert ids_by_seed[3] == Selection(sample=2, seed=3).load_ids(project)
@@ -129,7 +129,6 @@ def test_a_sample_is_the_same_for_the_same_seed_and_nobody_elses(project: Projec
     assert len({tuple(ids) for ids in ids_by_seed.values()}) > 1
 
 
-@pytest.mark.postgresql
 def test_a_worker_that_died_loses_nothing_and_its_batch_is_done_once(project: Project, calls: list[Call]) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
     dead = comparison.batches.get(number=0)
@@ -143,7 +142,6 @@ def test_a_worker_that_died_loses_nothing_and_its_batch_is_done_once(project: Pr
     assert [row.key for row in rows_of(comparison)] == sorted(call.pk for call in calls)
 
 
-@pytest.mark.postgresql
 def test_results_of_a_worker_that_lost_its_batch_are_not_stored(
     project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +224,6 @@ def test_a_call_that_was_deleted_meanwhile_is_reported_as_deleted(project: Proje
     assert (summary.calls, summary.gone) == (len(calls) - 1, 1)
 
 
-@pytest.mark.postgresql
 def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, calls: list[Call]) -> None:
     unanswered = [call.pk for call in calls[:2]]
     Call.objects.filter(pk__in=unanswered).update(status=Call.Status.UNKNOWN)
@@ -244,14 +241,12 @@ def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, 
     assert not set(Selection(sample=len(calls)).load_ids(project)) & set(unanswered)
 
 
-@pytest.mark.postgresql
 def test_nothing_is_compared_where_nothing_was_answered(project: Project, calls: list[Call]) -> None:
     Call.objects.update(status=Call.Status.UNKNOWN)
     with pytest.raises(CannotCompare, match="Nothing answered the calls that match"):
         start_comparison(project, Selection(), ["recorded", "receipt"])
 
 
-@pytest.mark.postgresql
 def test_a_variant_that_only_one_family_has_leaves_the_others_empty(
     project: Project, calls: list[Call], tmp_path: Path
 ) -> None:

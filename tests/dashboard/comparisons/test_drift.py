@@ -85,7 +85,6 @@ def test_what_was_sent_and_would_be_sent_again_has_not_drifted(sent: ReceiptFing
     assert (sent.drift, sent.checked_at is not None) == ("", True)
 
 
-@pytest.mark.postgresql
 def test_a_newer_version_is_drift_of_the_variant(sent: ReceiptFingerprint, monkeypatch: pytest.MonkeyPatch) -> None:
     change_markdown(monkeypatch, version=2)
     status, output = exit_status("--json")
@@ -96,7 +95,6 @@ def test_a_newer_version_is_drift_of_the_variant(sent: ReceiptFingerprint, monke
     assert sent.drift == "variant"
 
 
-@pytest.mark.postgresql
 def test_the_preset_lists_the_runs_of_drifted_receipts_until_they_are_mended(
     sent: ReceiptFingerprint, operator_client: Client
 ) -> None:
@@ -196,7 +194,6 @@ def test_a_pinned_comparison_names_the_version_that_changed(
     assert f"{reason}: {sentence} (pinned: " in exit_status()[1]
 
 
-@pytest.mark.postgresql
 def test_a_check_of_nothing_says_so(project: Project) -> None:
     assert exit_status()[1].startswith("Nothing was checked:")
 
@@ -208,7 +205,6 @@ def test_a_project_that_is_not_there_is_no_drift(project: Project) -> None:
     assert refused.value.returncode == 2
 
 
-@pytest.mark.postgresql
 def test_a_store_that_cannot_be_read_is_no_drift_either(sent: ReceiptFingerprint) -> None:
     CanonicalProjection.objects.update(packed=compress_beside(b"{", b""), observation=None, mapping="command:test:1")
     with pytest.raises(CommandError, match="could not be checked") as refused:

@@ -36,7 +36,6 @@ def save(project: Project, source: str, name: str = "terse") -> TemplateVariant:
     return save_version(project, family("command"), author, name=name, title=name, source=source, characters="4000")
 
 
-@pytest.mark.postgresql
 def test_a_template_is_measured_like_any_variant_and_named_by_version_and_hash(
     project: Project, calls: list[Call]
 ) -> None:

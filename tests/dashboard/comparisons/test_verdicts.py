@@ -73,7 +73,6 @@ def test_nobody_has_to_judge_what_is_not_shown(operator_client: Client, project:
     assert whole.text.count("the end of it") == part.text.count("the end of it") + 1
 
 
-@pytest.mark.postgresql
 def test_verdicts_are_counted_for_the_side_that_was_meant(
     operator_client: Client, operator: User, comparison: Comparison
 ) -> None:
@@ -155,7 +154,7 @@ def test_reviewers_are_compared_with_each_other(
     assert "agree on 2 of 3" in agreement.text
 
 
-@pytest.mark.postgresql
+@pytest.mark.postgresql("None-love-422")
 @pytest.mark.parametrize(("call", "do", "status"), [("nonsense", "tie", 404), ("", "tie", 404), (None, "love", 422)])
 def test_an_invalid_verdict_is_refused(
     operator_client: Client, comparison: Comparison, call: str | None, do: str, status: int

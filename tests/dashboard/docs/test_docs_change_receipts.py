@@ -62,6 +62,7 @@ def split(document: dict[str, Any]) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.extended
 def test_the_numbers_of_the_page_are_those_of_its_commands(bundled: Project) -> None:
     first, second = map(printed, COMMANDS)
     totals = second["totals"] | first["totals"]

@@ -28,6 +28,7 @@ def clone(tmp_path: Path) -> Path:
     return copy_checkout(tmp_path / "counterfoil")
 
 
+@pytest.mark.extended
 def test_each_step_of_the_tour_does_what_the_page_shows(clone: Path) -> None:
     start, render, list_files, render_again, check_goldens, update_goldens, compare = COMMANDS
     assert start in (CHECKOUT / "README.md").read_text("utf-8")

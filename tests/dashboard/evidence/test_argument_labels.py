@@ -51,6 +51,7 @@ def test_paths_are_relative_to_the_working_folder_of_the_run(project: Project) -
     assert labels == {inside.pk: "src/a.py", outside.pk: "/srv/other/b.py"}
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("alice")
 @pytest.mark.rendering
 def test_run_pages_and_comparisons_label_a_call_alike(client: Client, project: Project) -> None:

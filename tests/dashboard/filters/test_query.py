@@ -16,8 +16,6 @@ from dashboard.models import Project, Run
 from tests.dashboard.factories import create_call, create_project, create_run
 from tests.dashboard.sessions import SESSION, asks, short_session, write
 
-pytestmark = pytest.mark.postgresql
-
 READ = [
     ("", ""),
     ("status:failed tool:Bash", "status:failed tool:Bash"),

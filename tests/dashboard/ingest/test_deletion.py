@@ -81,7 +81,7 @@ def session_with_a_file(folder: Path, session: str, call: str, content: bytes) -
     return write(folder / f"{session}.jsonl", list(lines))
 
 
-@pytest.mark.postgresql
+@pytest.mark.extended
 def test_a_run_of_2_000_calls_goes_in_a_few_seconds_and_nothing_else_does(project: Project, tmp_path: Path) -> None:
     large = [line for n in range(CALLS) for line in (asks(f"toolu_{n:05}"), answers(f"toolu_{n:05}", f"answer {n}"))]
     fork = [*large[:1_000], asks("toolu_fork", session=FORK)]
@@ -101,7 +101,6 @@ def test_a_run_of_2_000_calls_goes_in_a_few_seconds_and_nothing_else_does(projec
     assert whole == {str(tmp_path / f"{name}.jsonl") for name in (FORK, other)}
 
 
-@pytest.mark.postgresql
 def test_stored_files_that_nothing_refers_to_are_removed(
     project: Project, tmp_path: Path, django_capture_on_commit_callbacks: Captured
 ) -> None:
@@ -128,7 +127,6 @@ def test_a_file_that_another_project_holds_stays(
     assert Artifact.objects.get().sha256 in stored_files()
 
 
-@pytest.mark.postgresql
 def test_importing_again_brings_back_a_run_whose_recording_still_feeds_another(
     project: Project, tmp_path: Path
 ) -> None:
@@ -147,7 +145,6 @@ def test_importing_again_brings_back_a_run_whose_recording_still_feeds_another(
     assert set(child.facets.filter(kind="state").values_list("value", flat=True)) >= {"child"}
 
 
-@pytest.mark.postgresql("child")
 @pytest.mark.parametrize("gone", [SESSION, f"{SESSION}/abc", FORK, OTHER], ids=["parent", "child", "fork", "of a file"])
 def test_the_other_runs_export_byte_for_byte_as_before_and_no_other_bytes_stay(
     gone: str, project: Project, tmp_path: Path

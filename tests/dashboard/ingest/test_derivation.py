@@ -68,7 +68,6 @@ def rederive(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(out.getvalue()))
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(
     "derive",
     [
@@ -104,7 +103,6 @@ def test_a_page_computes_what_waits_and_stores_nothing(
     assert derived_rows() == before
 
 
-@pytest.mark.postgresql
 def test_what_was_computed_of_older_evidence_is_not_stored(project: Project, session: Path) -> None:
     import_paths(project, [session])
     older = compute_calls(list(Call.objects.values_list("pk", flat=True)))
@@ -196,7 +194,6 @@ def test_rederive_after_a_change_of_one_product_gives_what_a_new_import_gives(
     assert sum(was != now for was, now in zip(before.split("."), after.split("."), strict=True)) == 1
 
 
-@pytest.mark.postgresql
 def test_each_product_names_the_version_that_derived_it(project: Project, session: Path) -> None:
     import_paths(project, [session])
     assert len(current_derivation().split(".")) == 5  # envelopes, tokens, cuts, counts, renderers

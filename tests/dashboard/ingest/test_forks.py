@@ -20,6 +20,7 @@ from dashboard.models import (
     Run,
 )
 from dashboard.runs.overview import load_overview
+from tests.cases import extended_except
 from tests.dashboard.conftest import BUNDLED
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import receipt_text
@@ -101,7 +102,6 @@ DIVERGED = {
 }
 
 
-@pytest.mark.postgresql("in the fork-original first", "in the original-original first")
 @pytest.mark.parametrize("order", [(SESSION, FORK), (FORK, SESSION)], ids=["original first", "fork first"])
 @pytest.mark.parametrize("where", DIVERGED)
 def test_a_replacement_is_reported_for_the_run_in_which_it_happened(
@@ -179,7 +179,6 @@ def test_a_call_that_only_a_fork_answered_has_no_receipt_in_the_original(
 # Each receipt has its own numbers
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("parts", [1, 2, 6])
 def test_each_receipt_has_its_own_cut_tokens_and_characters(parts: int, project: Project, tmp_path: Path) -> None:
     lines = [*history(), replaced("toolu_01", SHORTER, SESSION)]
@@ -210,7 +209,7 @@ def delete_all_runs() -> None:
     assert not any(stored_rows().values())
 
 
-@pytest.mark.postgresql
+@pytest.mark.extended
 def test_any_order_of_a_session_and_its_forks_gives_equal_rows(project: Project, tmp_path: Path) -> None:
     first, *others = permutations(FILES)
     take(project, tmp_path / "first", FILES, first)
@@ -221,6 +220,7 @@ def test_any_order_of_a_session_and_its_forks_gives_equal_rows(project: Project,
         assert stored_rows() == expected, order
 
 
+@pytest.mark.extended
 def test_files_that_grew_give_the_same_rows_as_whole_ones(project: Project, tmp_path: Path) -> None:
     take(project, tmp_path / "whole", FILES)
     expected = stored_rows()
@@ -274,8 +274,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.postgresql("parts of one session", "rewritten")
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", extended_except(FAMILIES, "parts of one session", "two logs of one session"))
 def test_any_order_of_recordings_that_share_calls_gives_equal_rows(
     family: str, project: Project, tmp_path: Path
 ) -> None:
@@ -293,7 +292,6 @@ def test_any_order_of_recordings_that_share_calls_gives_equal_rows(
 # Which run is the original, and what counts as copied
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("order", [(SESSION, FORK), (FORK, SESSION)], ids=["original first", "fork first"])
 @pytest.mark.parametrize("original", [SESSION, FORK])
 def test_the_session_that_ended_first_is_the_original_of_one_that_rewrote_its_lines(
@@ -392,6 +390,7 @@ def assert_equal_rows_however_imported(project: Project, path: Path, folder: Pat
     delete_all_runs()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["microcompact.excerpt.jsonl", "persisted_outputs.excerpt.jsonl"])
 def test_a_real_session_beside_its_fork_gives_equal_rows_however_imported(
     name: str, project: Project, tmp_path: Path
@@ -407,7 +406,6 @@ def test_every_recorded_session_beside_its_fork_gives_equal_rows_however_importe
         assert_equal_rows_however_imported(project, path, tmp_path / path.stem)
 
 
-@pytest.mark.postgresql
 def test_a_file_that_clears_receipts_of_another_one_may_be_imported_first(project: Project, tmp_path: Path) -> None:
     """Lines have an order within one file only: line 1 of the second file comes after line 5 of the first."""
     take(project, tmp_path, FAMILIES["parts of one session"], ("turn-2", "turn-1"))

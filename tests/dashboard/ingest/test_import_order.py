@@ -13,6 +13,7 @@ import pytest
 from dashboard.ingest.import_report import ImportProgress, ImportReport
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Message, Observation, Project, RecordedReceipt, Run, RunCall, Source
+from tests.cases import extended_except
 from tests.dashboard.factories import create_project
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, user, write
 
@@ -69,7 +70,6 @@ def copied(line: Any, key: str) -> Any:
     return line if key == "sessionId" else {**line, "sessionId": FORK, "forkedFrom": {"sessionId": SESSION}}
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("key", ["sessionId", "forkedFrom"])
 @pytest.mark.parametrize("first", ["session", "fork"])
 def test_a_copied_call_is_one_call_also_where_its_id_is_unique_in_its_session_only(
@@ -91,7 +91,7 @@ def test_a_copied_call_is_one_call_also_where_its_id_is_unique_in_its_session_on
     assert not Call.objects.filter(is_disagreeing=True).exists()
 
 
-@pytest.mark.postgresql
+@pytest.mark.postgresql("answers")
 @pytest.mark.parametrize("first", ["calls", "answers"])
 def test_answers_in_another_file_than_their_calls_belong_to_the_calls(
     first: str, project: Project, tmp_path: Path
@@ -168,11 +168,16 @@ def in_two_parts(project: Project, path: Path, lines: list[dict[str, Any] | byte
     import_paths(project, [write(path, lines)])
 
 
-@pytest.mark.postgresql(
-    "child, stream in parts, stream", "parent, stream in parts, stream", "stream in parts, child, stream"
-)
+@pytest.mark.postgresql("child, stream in parts, stream", "parent, stream in parts, stream")
 @pytest.mark.parametrize(
-    "order", list(permutations(["stream", "stream in parts", "parent", "child"], 3)), ids=", ".join
+    "order",
+    extended_except(
+        permutations(["stream", "stream in parts", "parent", "child"], 3),
+        ("child", "stream in parts", "stream"),
+        ("parent", "stream in parts", "stream"),
+        ("stream in parts", "child", "stream"),
+    ),
+    ids=", ".join,
 )
 def test_a_subagent_of_a_stream_and_of_its_own_file_is_one_run(
     order: tuple[str, ...], project: Project, tmp_path: Path
@@ -213,7 +218,6 @@ def test_a_subagent_whose_call_has_an_id_of_its_session_stays_two_runs(project: 
     assert [name for name, *_ in counts_by_run()] == [SESSION, f"{SESSION}/abc", f"{SESSION}/call_0"]
 
 
-@pytest.mark.postgresql
 def test_the_same_file_in_two_projects_stays_apart(project: Project, tmp_path: Path) -> None:
     other = create_project("other")
     path = write(tmp_path / f"{SESSION}.jsonl", short_session())
@@ -242,7 +246,6 @@ def test_runs_that_call_each_other_their_parent_are_stored_and_nothing_loops(pro
     assert parents == {SESSION: None, f"{SESSION}/a": SESSION, f"{SESSION}/b": f"{SESSION}/a"}
 
 
-@pytest.mark.postgresql
 def test_an_import_that_another_one_overtakes_goes_on_behind_it(project: Project, tmp_path: Path) -> None:
     """Between two batches of the first import a second one reads the whole file."""
     long = [answers(f"toolu_{n}", f"{n}" * 3_000_000) for n in range(3)]
@@ -277,7 +280,6 @@ def test_what_a_reader_remembers_stays_small_whatever_a_file_says(project: Proje
     assert len(Source.objects.get().state) < 100_000
 
 
-@pytest.mark.postgresql
 def test_a_call_that_is_answered_later_counts_as_answered_in_the_fork_that_copied_it(
     project: Project, tmp_path: Path
 ) -> None:

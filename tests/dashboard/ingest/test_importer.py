@@ -86,6 +86,7 @@ def test_a_file_that_grew_adds_what_is_new_and_reads_only_that(project: Project,
     assert Run.objects.get().unanswered_count == 0
 
 
+@pytest.mark.extended
 @pytest.mark.rendering
 def test_a_file_cut_at_any_byte_imports_its_whole_lines_and_the_rest_later(project: Project, tmp_path: Path) -> None:
     """A plan and a repeated line are counted once, in whichever import they are read."""
@@ -162,7 +163,6 @@ ODD_RECEIPTS = {
 }
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("name", ODD_RECEIPTS)
 def test_odd_json_is_stored_byte_for_byte(name: str, project: Project, tmp_path: Path) -> None:
     raw = ODD_RECEIPTS[name]
@@ -218,7 +218,6 @@ def test_what_only_says_of_a_call_that_it_was_compacted_is_no_call(project: Proj
 FORK = "0f5f6d8e-0000-4000-8000-000000000002"
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("is_rewritten", [True, False])
 def test_a_fork_that_copies_history_doubles_nothing(is_rewritten: bool, project: Project, tmp_path: Path) -> None:  # noqa: FBT001
     history = short_session(FORK if is_rewritten else SESSION)
@@ -237,7 +236,6 @@ def test_a_fork_that_copies_history_doubles_nothing(is_rewritten: bool, project:
     assert Run.objects.get(external_id=SESSION).own_call_count == 3
 
 
-@pytest.mark.postgresql
 def test_the_same_key_with_other_content_is_a_new_observation_and_a_flag(project: Project, tmp_path: Path) -> None:
     lines = [asks("toolu_01"), answers("toolu_01"), answers("toolu_01", "something else")]
     take(project, write(tmp_path / f"{SESSION}.jsonl", lines))
@@ -267,7 +265,6 @@ def test_the_flag_of_a_call_is_that_of_the_result_in_view_and_never_of_another(
     assert call.outcome == ("failed" if is_error else "succeeded")
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("second", ['{"command":"ls"}', '{"command": "pwd"}'])
 def test_a_call_that_is_written_twice_keeps_both_arguments(second: str, project: Project, tmp_path: Path) -> None:
     """Other spacing is no contradiction; only other content is."""
@@ -305,7 +302,6 @@ def test_an_output_saved_beside_the_recording_is_stored(project: Project, tmp_pa
     assert (Path(settings.ARTIFACTS) / artifact.sha256[:2] / artifact.sha256).read_bytes() == b"one\ntwo\nthree"
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("name", ["link.txt", "../outside.txt", "..", "folder", "gone.txt", "a\x00b"])
 def test_an_irregular_file_beside_the_recording_stays_missing(name: str, project: Project, tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("secret")
@@ -334,7 +330,6 @@ def test_a_subagents_file_is_a_child_run(project: Project, tmp_path: Path) -> No
 AUDIT = Path(__file__).resolve().parents[2] / "envelopes" / "recordings" / "audit"
 
 
-@pytest.mark.postgresql
 def test_the_audit_layout_of_a_plan_executor_is_imported_whole(project: Project) -> None:
     report = take(project, AUDIT)
     assert report.problems == []
@@ -354,7 +349,6 @@ def test_an_unknown_file_is_one_problem_and_the_others_are_read(project: Project
     assert Problem.objects.count() == 1
 
 
-@pytest.mark.postgresql
 def test_a_forgotten_run_takes_with_it_what_only_it_refers_to(project: Project, session: Path, tmp_path: Path) -> None:
     take(project, session, write(tmp_path / f"{FORK}.jsonl", [*short_session(FORK), asks("toolu_09", session=FORK)]))
     delete_run(Run.objects.get(external_id=SESSION))
@@ -374,6 +368,7 @@ def test_a_whole_last_line_is_read_however_lenient_its_json(last: bytes, project
     assert bytes(Observation.objects.get(surface="result").data) == last
 
 
+@pytest.mark.extended
 @pytest.mark.rendering
 def test_a_long_line_is_read_and_a_last_line_without_newline_too(project: Project, tmp_path: Path) -> None:
     big = "x" * 12_000_000

@@ -30,7 +30,6 @@ def content(name: str) -> bytes:
         return stream.read()
 
 
-@pytest.mark.postgresql
 def test_a_file_over_the_quota_is_stored_when_the_quota_grows(settings: Settings, tmp_path: Path) -> None:
     settings.ARTIFACT_QUOTA_BYTES = 1_500
     path = session(tmp_path / "one", 1, {"a.txt": b"a" * 1_000, "b.txt": b"b" * 1_000, "c.txt": b"c" * 900})
@@ -64,6 +63,7 @@ def test_a_file_over_the_quota_is_stored_when_another_was_removed(settings: Sett
     assert states() == {"old.txt": "removed", "refused.txt": "present"}
 
 
+@pytest.mark.postgresql("folder")
 def test_a_file_that_comes_later_is_stored_also_beside_a_copy_of_the_recording(tmp_path: Path) -> None:
     path = session(tmp_path / "one", 1, {"a.txt": b"a\n", "b.txt": b"b\n"})
     folder = path.parent / "tool-results"
@@ -154,7 +154,7 @@ def test_an_unreachable_store_is_reported_when_artifacts_are_retried(
     assert states() == {"a.txt": "present"}
 
 
-@pytest.mark.postgresql
+@pytest.mark.postgresql("folder")
 def test_a_project_may_have_a_quota_of_its_own(settings: Settings, project: Project, tmp_path: Path) -> None:
     settings.ARTIFACT_QUOTA_BYTES, settings.ARTIFACT_QUOTAS_BYTES = 1_500, {"ledger": 500, "free": 0}
     other, free = create_project("other"), create_project("free")

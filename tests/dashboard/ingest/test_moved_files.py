@@ -58,7 +58,6 @@ def test_a_file_that_is_cut_short_and_goes_on_otherwise_keeps_both(project: Proj
 OTHER = "11111111-2222-4333-8444-555555555555"
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("name", ["full.jsonl", f"{OTHER}.jsonl", "session-0f5f6d8e.jsonl"])
 @pytest.mark.parametrize("first", ["the copy", "the original"])
 def test_a_session_under_another_name_is_one_run(project: Project, tmp_path: Path, name: str, first: str) -> None:
@@ -72,7 +71,6 @@ def test_a_session_under_another_name_is_one_run(project: Project, tmp_path: Pat
     assert not RunCall.objects.filter(inherited=True).exists()
 
 
-@pytest.mark.postgresql
 def test_a_fork_that_goes_on_under_its_own_name_is_a_run_of_its_own(project: Project, session: Path) -> None:
     lines = [*short_session(), user("go on " * 20_000, uuid="u8"), user("mine", uuid="u9", session=OTHER)]
     import_paths(project, [write(session.with_name(f"{OTHER}.jsonl"), lines)])

@@ -14,8 +14,6 @@ from tests.dashboard.factories import create_problem, create_project, create_use
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
-pytestmark = pytest.mark.postgresql
-
 HOSTILE = b'<script>alert(1)</script><b hx-post="/x" hx-trigger="load">\x1b[31m\x00\xff\xe2\x80\xae'
 
 
@@ -85,6 +83,7 @@ def test_a_long_line_has_its_sizes_shown_and_stored(reader: Client, project: Pro
     assert problem.select_one("pre").exact == "x" * 400
 
 
+@pytest.mark.postgresql
 def test_an_empty_file_is_a_problem_without_bytes(reader: Client, project: Project, tmp_path: Path) -> None:
     (tmp_path / "begun.jsonl").touch()
     import_paths(project, [tmp_path])

@@ -73,7 +73,6 @@ def changes(
         transaction.set_rollback(True)
 
 
-@pytest.mark.postgresql
 def test_requests_and_drops_are_those_of_an_independent_reader(
     folder: Path, changes: dict[str, list[ContextChange]]
 ) -> None:
@@ -87,7 +86,6 @@ def test_requests_and_drops_are_those_of_an_independent_reader(
     assert sum(unexplained for _, _, unexplained in counted.values()) == 1
 
 
-@pytest.mark.postgresql
 def test_the_drop_of_the_bundled_session_is_the_one_at_line_154(changes: dict[str, list[ContextChange]]) -> None:
     run = Run.objects.get(drop_count__gt=0)
     assert run.external_id == "fdd24234-3c2a-4958-91ed-59c63b12ba1e"

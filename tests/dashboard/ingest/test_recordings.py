@@ -87,7 +87,6 @@ def selected(surface: str) -> dict[str, bytes]:
     return {row.call.external_id: row.data for row in rows}
 
 
-@pytest.mark.postgresql
 def test_every_tool_use_is_a_call_and_every_receipt_and_result_is_as_recorded(
     report: ImportReport, folder: Path
 ) -> None:
@@ -149,7 +148,6 @@ def test_every_line_is_accounted_for(report: ImportReport, folder: Path) -> None
     assert report.problems == []
 
 
-@pytest.mark.postgresql
 def test_calls_known_only_from_progress_lines_belong_to_the_child_run(report: ImportReport) -> None:
     apart = Call.objects.filter(origin="progress")
     assert apart.count() == report.seen["calls"] - Call.objects.filter(origin="message").count() - joined(report)
@@ -169,7 +167,6 @@ def test_importing_again_adds_nothing(report: ImportReport, folder: Path) -> Non
     assert before == (Call.objects.count(), Observation.objects.count(), RunCall.objects.count())
 
 
-@pytest.mark.postgresql
 def test_at_least_95_percent_of_the_calls_have_a_typed_mapping(report: ImportReport) -> None:
 
     tools = list(Call.objects.filter(origin="message").values_list("tool", flat=True))

@@ -112,7 +112,6 @@ def test_a_second_result_is_named_and_kept(project: Project, tmp_path: Path) -> 
     assert remark.became == "kept beside the other result, which the page shows"
 
 
-@pytest.mark.postgresql
 def test_remarks_are_found_and_shown(client: Client, project: Project, tmp_path: Path) -> None:
     lines = [asks("toolu_01", "B\u0430sh", at="soon"), asks("toolu_02"), answers("toolu_02")]
     run = imported(project, tmp_path, lines)

@@ -46,7 +46,6 @@ def import_grown(project: Project, path: Path, lines: list[bytes], ends: list[in
         import_paths(project, [path])
 
 
-@pytest.mark.postgresql
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.sampled_from(SIZES), min_size=1, max_size=6), data=st.data())
 def test_frames_hold_the_whole_file_however_it_grew(
@@ -90,7 +89,7 @@ def test_the_slices_of_a_page_are_one_query(
         load_slices(rows)
 
 
-@pytest.mark.postgresql
+@pytest.mark.postgresql("shorter")
 @pytest.mark.parametrize("damage", ["no frame", "shorter", "no zstd"])
 def test_missing_bytes_are_an_error_and_never_a_shorter_text(damage: str, project: Project, tmp_path: Path) -> None:
     import_grown(project, tmp_path / f"{SESSION}.jsonl", lines_of([900]), [])

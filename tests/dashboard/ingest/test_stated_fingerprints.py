@@ -83,7 +83,6 @@ def test_a_receipt_that_states_its_variant_is_compared_with_todays_text(
     assert not load_call(operator_client, call).has("#drift")
 
 
-@pytest.mark.postgresql
 def test_a_list_without_drift_says_what_that_is_worth(operator_client: Client, call: Call, tmp_path: Path) -> None:
     address = "/renderers/drifted/"
     assert "No receipt of this project names the variant that wrote it" in load(operator_client, address).text
@@ -127,7 +126,6 @@ def test_the_call_and_the_list_say_which_of_the_four_changed(
     assert load(operator_client, "/runs/?preset=drifted").has('a[href="/renderers/drifted/"]')
 
 
-@pytest.mark.postgresql
 def test_a_drifted_receipt_names_the_mapping_that_changed_and_stays_found(
     operator_client: Client, call: Call, tmp_path: Path
 ) -> None:
@@ -145,7 +143,6 @@ def test_a_drifted_receipt_names_the_mapping_that_changed_and_stays_found(
     assert [drift.detail for drift in check_all(call.project).drifted] == [sentence]
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(
     "changes",
     [

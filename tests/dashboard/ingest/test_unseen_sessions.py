@@ -60,7 +60,7 @@ def count_everything() -> tuple[int, ...]:
     return tuple(kind._default_manager.count() for kind in KEPT)
 
 
-@pytest.mark.postgresql("an audit folder of events alone", "a last line that was cut", "an old release")
+@pytest.mark.postgresql("a last line that was cut")
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_recording_of_an_unseen_kind_is_imported_whole(name: str, project: Project, tmp_path: Path) -> None:
     recorded = RECORDINGS[name]
@@ -131,7 +131,6 @@ def assert_is_among(stored: list[bytes], value: Any, line: bytes) -> None:
     assert all(data in line for data in same)
 
 
-@pytest.mark.postgresql
 def test_kept_outputs_are_no_recordings_and_what_was_bounded_is_cut(project: Project, tmp_path: Path) -> None:
     path = f"/home/ada/{SESSION}/tool-results/toolu_1.jsonl"
     saved = {"stdout": "first", "stderr": "", "interrupted": False, "persistedOutputPath": path}

@@ -61,7 +61,6 @@ def test_the_form_lists_the_formats_the_limit_and_the_command(client: Client) ->
     assert "python manage.py import_runs" in page.select_one("main pre").text
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_an_upload_becomes_a_run_with_its_calls(client: Client) -> None:
     status, page = post(client, session_file(SESSION))
@@ -86,7 +85,6 @@ def test_the_same_upload_again_adds_nothing_and_says_so(client: Client) -> None:
     assert Call.objects.count() == 1
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_folder_keeps_what_lies_below_what(client: Client) -> None:
     files = (session_file(SESSION, "one.jsonl"), session_file([user("Hi", uuid="s1")], "agent-a1.jsonl"))
@@ -264,6 +262,7 @@ def test_an_upload_without_its_token_is_refused(project: Project) -> None:
     assert Run.objects.count() == 0
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_hostile_names_and_titles_are_text(client: Client) -> None:
     lines = [user(HOSTILE, uuid="u1"), asks("toolu_1", HOSTILE), answers("toolu_1", HOSTILE)]

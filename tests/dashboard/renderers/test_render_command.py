@@ -76,7 +76,6 @@ def test_an_unknown_variant_lists_those_that_there_are(imported: Project) -> Non
         printed("toolu_02", "--variant", "poem")
 
 
-@pytest.mark.postgresql
 def test_a_call_of_a_package_that_is_not_installed_is_an_error_in_words(imported: Project) -> None:
     CanonicalProjection.objects.update(mapping="tickets:claude-code:1")
     with pytest.raises(CommandError, match="by the family 'tickets', of a package that is not installed"):

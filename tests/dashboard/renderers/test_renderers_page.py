@@ -56,7 +56,6 @@ def paste(client: Client, document: dict[str, Any], **options: Any) -> str:
     return str(client.post(f"{PAGE}paste/", {"envelope": json.dumps(document, **options)})["Location"])
 
 
-@pytest.mark.postgresql
 def test_every_family_is_listed_with_its_variants_and_its_use(client: Client, run: Run) -> None:
     RunFacet.objects.create(run=run, project=run.project, kind="family", value="command", sort_at=run.sort_at, count=7)
     page = load(client, "/renderers/")
@@ -84,6 +83,7 @@ def test_a_recorded_call_is_found_by_its_address_and_by_the_agents_own_id(client
         assert receipt_text(page).startswith("stdout:\n")
 
 
+@pytest.mark.postgresql
 @pytest.mark.rendering
 def test_the_text_is_linked_to_the_canonical_half(client: Client, run: Run) -> None:
     page = load(client, f"{PAGE}?call={bash(run, OUTPUT).pk}&against=none")
@@ -263,7 +263,6 @@ def test_a_call_of_another_family_leads_to_its_own_page(client: Client, run: Run
     assert load(client, f"/renderers/file/?call={call.pk}").has(f'a[href="/renderers/command/?call={call.pk}"]')
 
 
-@pytest.mark.postgresql
 def test_a_call_of_another_project_is_not_found(client: Client, run: Run) -> None:
     other = bash(create_run(create_project("other")), "secret output", external_id="toolu_other")
     for key in (other.pk, "toolu_other"):
@@ -301,7 +300,6 @@ def test_a_pasted_envelope_has_an_address_of_its_own(client: Client, run: Run) -
     assert PastedEnvelope.objects.count() == 1
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(
     ("text", "path", "reason"),
     [

@@ -29,7 +29,6 @@ def links(page: Page) -> list[str]:
     return [row["href"].partition("?")[0] for row in page.select(".waterfall a.call-row")]
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_child_run_is_listed_below_the_call_that_started_it(client: Client, project: Project, run: Run) -> None:
     parent = create_call(run, line=1, tool="Task", summary="call of line 1")
@@ -61,7 +60,6 @@ def test_a_child_run_that_only_its_call_names_is_listed_below_it_and_nowhere_els
     assert not page.all_by_text("no call here names")
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_runs_that_a_subagent_started_are_below_it_whatever_parent_was_recorded(
     client: Client, project: Project, run: Run

@@ -53,7 +53,6 @@ def test_deleting_a_run_deletes_its_requests(tmp_path: Path) -> None:
     assert not Source.objects.exists()
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("at_once", [True, False])
 def test_edits_that_only_the_last_line_of_an_answer_has_are_stored(tmp_path: Path, *, at_once: bool) -> None:
     project, path = create_project(), tmp_path / f"{SESSION}.jsonl"
@@ -83,7 +82,6 @@ def test_an_agents_own_file_counts_in_any_order_of_import(tmp_path: Path, order:
     assert (request.origin, request.line, request.output_tokens) == ("message", 1, 1)
 
 
-@pytest.mark.postgresql("nothing is recorded")
 @pytest.mark.parametrize(
     ("between", "drops"),
     [
@@ -120,7 +118,6 @@ def test_edits_that_the_provider_states_explain_a_drop(tmp_path: Path) -> None:
     assert json.loads(run.requests.get(request="msg_2").edits or b"") == edits
 
 
-@pytest.mark.postgresql
 def test_a_drop_that_is_explained_by_a_later_reading_is_one_no_more(tmp_path: Path) -> None:
     """The agent's own file has the line that its parent's file left out."""
     project, folder = create_project(), tmp_path / SESSION / "subagents"
@@ -316,7 +313,6 @@ def test_the_call_page_grades_when_a_receipt_came_into_the_context_and_whether_i
     assert presence(client, compacted, "toolu_05").endswith("At the end of the recording: still there")
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_receipt_is_contradicted_where_all_that_is_shown_weighs_more_than_the_last_request(
     client: Client, project: Project, tmp_path: Path

@@ -27,7 +27,7 @@ def model_view(client: Client, run: Run, query: str = "") -> Page:
     return parse_page(client.get(f"/runs/{run.pk}/model/{query}"))
 
 
-@pytest.mark.postgresql
+@pytest.mark.postgresql("9-2 still there, 1 no longer there-grades3")
 @pytest.mark.parametrize(
     ("step", "counts", "grades"),
     [
@@ -65,7 +65,6 @@ def test_receipts_are_graded_as_they_stood_at_a_step(
     assert ("cleared after this step, at line 8: microcompact" in page.text) == (step in (4, 6))
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_step_whose_request_weighs_less_than_what_is_shown_contradicts_by_an_estimate(
     client: Client, project: Project, tmp_path: Path
@@ -80,7 +79,6 @@ def test_a_step_whose_request_weighs_less_than_what_is_shown_contradicts_by_an_e
     assert "tokens by our estimate, more than the 9,000 of its request as recorded." in badge["title"]
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_step_is_found_by_any_line_of_its_answer(client: Client, project: Project, tmp_path: Path) -> None:
     """Two calls of one message on lines of their own: neither was in the request that they answer."""
@@ -98,7 +96,6 @@ def test_a_step_is_found_by_any_line_of_its_answer(client: Client, project: Proj
     )
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_before_a_rewind_the_branch_that_it_left_is_context(client: Client, project: Project, tmp_path: Path) -> None:
     lines = [user("begin", uuid="u1"), {**user("this way", uuid="u2"), CHAIN: "u1"}]

@@ -33,6 +33,7 @@ from dashboard.models import (
 )
 from dashboard.runs.export_run import export_run
 from envelopes.text.tokens import count_tokens
+from tests.cases import extended_except
 from tests.dashboard.conftest import BUNDLED
 from tests.dashboard.stored_artifacts import stored
 from tests.dashboard.unseen import RECORDINGS
@@ -160,7 +161,7 @@ def test_an_import_of_all_exports_gives_equal_runs_and_the_same_exports(samples:
     assert_imports_equal(samples, tmp_path)
 
 
-@pytest.mark.postgresql
+@pytest.mark.extended
 def test_the_export_of_one_run_is_the_same_after_it_was_imported_alone(samples: Project, tmp_path: Path) -> None:
     for number, run in enumerate(samples.runs.all()):
         export_run(run, tmp_path / f"{number}-first")
@@ -171,14 +172,18 @@ def test_the_export_of_one_run_is_the_same_after_it_was_imported_alone(samples: 
             assert path.read_bytes() == (tmp_path / f"{number}-second" / path.name).read_bytes()
 
 
-@pytest.mark.postgresql(
-    "a stream that failed",
-    "a stream with a subagent",
-    "outputs that were persisted",
-    "a subagent without its session",
-    "a subagent within its session",
+@pytest.mark.postgresql("a subagent within its session")
+@pytest.mark.parametrize(
+    "name",
+    extended_except(
+        RECORDINGS,
+        "a stream that failed",
+        "a stream with a subagent",
+        "outputs that were persisted",
+        "a subagent without its session",
+        "a subagent within its session",
+    ),
 )
-@pytest.mark.parametrize("name", RECORDINGS)
 def test_the_export_of_a_recording_of_an_unseen_kind_gives_equal_runs(
     name: str, project: Project, tmp_path: Path
 ) -> None:
@@ -190,7 +195,6 @@ def test_the_export_of_a_recording_of_an_unseen_kind_gives_equal_runs(
     assert_imports_equal(project, tmp_path)
 
 
-@pytest.mark.postgresql
 def test_receipts_results_and_arguments_in_an_export_are_the_recorded_bytes(samples: Project, tmp_path: Path) -> None:
     recorded = {
         (row.call.external_id, row.surface): row.sha256
@@ -227,7 +231,6 @@ def test_an_executors_own_objects_are_exported_as_they_were_recorded(project: Pr
     assert results == recorded
 
 
-@pytest.mark.postgresql
 def test_a_receipt_that_was_replaced_and_then_cleared_is_exported_and_read_again(
     project: Project, tmp_path: Path
 ) -> None:
@@ -262,7 +265,6 @@ def compact(value: dict[str, Any]) -> str:
     return json.dumps(value, separators=(",", ":")) + "\n"
 
 
-@pytest.mark.postgresql
 def test_the_stored_files_of_a_run_are_exported_by_their_hash_and_found_again(project: Project, tmp_path: Path) -> None:
     import_paths(project, [BUNDLED / "spotter"])
     call = Call.objects.filter(project=project).first()

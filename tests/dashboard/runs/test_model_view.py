@@ -86,7 +86,6 @@ def test_parts_are_parts_and_unknown_blocks_are_their_json(run: Run) -> None:
     assert notes(load_history(run).entries[-1]) == ["recorded as seen", "images not counted"]
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(
     ("fidelity", "words"),
     [
@@ -131,7 +130,6 @@ def test_content_that_a_compaction_may_have_kept_is_not_marked_as_gone(run: Run)
     )
 
 
-@pytest.mark.postgresql
 def test_a_replaced_receipt_is_marked_where_it_was_and_where_it_ended(run: Run) -> None:
     old = receipt_at(1, run, "the whole file", line=2, tokens=900)
     RecordedReceipt.objects.filter(pk=old.pk).update(superseded_line=5, superseded_reason="micro-compaction")
@@ -172,7 +170,6 @@ def test_a_copied_receipt_stands_at_its_own_line_of_the_run_that_copied_it(proje
     assert [entry.kind for entry in load_history(run).entries] == ["call", "receipt"]
 
 
-@pytest.mark.postgresql
 def test_pages_forwards_and_backwards_show_every_item_once(run: Run) -> None:
     for line in range(1, 2 * MAX_ITEMS + 11):
         create_message(run, f"message {line}", line=1 + line // 3, tokens=10)
@@ -207,6 +204,7 @@ def test_what_is_left_out_is_counted_and_one_step_away(client: Client, run: Run)
     assert fragment.is_fragment
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_long_text_is_bounded_by_the_page_and_never_looks_like_a_cut(client: Client, run: Run) -> None:
     message = create_message(run, "y" * 20_000, line=1)
@@ -241,7 +239,6 @@ def test_a_message_comes_raw_as_it_was_recorded(client: Client, run: Run) -> Non
     assert response["Content-Type"] == "application/octet-stream"
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("key", ["x", "", "00000000-0000-0000-0000-000000000000"])
 @pytest.mark.usefixtures("alice")
 def test_a_message_that_is_not_of_this_run_does_not_exist(client: Client, run: Run, key: str) -> None:
@@ -296,7 +293,6 @@ def test_hostile_text_is_text(client: Client, run: Run) -> None:
         assert_harmless(page)
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("query", ["?after=1-0-zz", "?before=%00", "?after=9-9-" + "f" * 32, "?before=-1-0-0"])
 @pytest.mark.usefixtures("alice")
 def test_a_mangled_place_is_answered_with_a_page(client: Client, run: Run, query: str) -> None:

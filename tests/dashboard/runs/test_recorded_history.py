@@ -109,7 +109,6 @@ def notes(subtype: str, text: str) -> dict[str, Any]:
     return {"type": "system", "subtype": subtype, "uuid": f"s-{subtype}", "sessionId": SESSION, "content": text}
 
 
-@pytest.mark.postgresql
 def test_what_the_client_keeps_from_the_model_is_shown_as_not_sent_and_not_counted(
     client: Client, project: Project, tmp_path: Path
 ) -> None:
@@ -199,7 +198,6 @@ def test_a_gap_counts_for_a_subagent_only_between_its_own_lines(
     assert run_page(client, child).texts(".run-mark .badge") == ["line 2 could not be read: see Problems"]
 
 
-@pytest.mark.postgresql
 def test_two_objects_on_one_line_are_both_read_and_leave_no_gap(
     client: Client, project: Project, tmp_path: Path
 ) -> None:
@@ -217,7 +215,6 @@ def test_two_objects_on_one_line_are_both_read_and_leave_no_gap(
     assert (source.accepted, source.rejected) == (3, 1)
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(("refused", "loss"), [((b"{}",), "part"), ((b"{}", b'{"type":"user"}'), "line")])
 def test_of_a_shared_line_only_what_was_refused_is_a_gap(
     client: Client, project: Project, tmp_path: Path, refused: tuple[bytes, ...], loss: str
@@ -249,7 +246,6 @@ def rewound_session() -> list[dict[str, Any] | bytes]:
     ]
 
 
-@pytest.mark.postgresql
 def test_a_branch_that_a_rewind_left_is_folded_and_never_counted(
     client: Client, project: Project, tmp_path: Path
 ) -> None:
@@ -320,7 +316,6 @@ def test_a_subagent_known_from_progress_alone_states_that_its_messages_are_missi
     assert not run_page(client, child).has("[role=note]")
 
 
-@pytest.mark.postgresql
 def test_a_microcompaction_of_unknown_receipts_leaves_its_mark(
     client: Client, project: Project, tmp_path: Path
 ) -> None:

@@ -229,7 +229,6 @@ def test_calls_of_one_message_are_bracketed_and_tries_apart_from_them(run: Run) 
     ]
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_failed_calls_are_a_strip_that_jumps_to_their_rows(client: Client, run: Run) -> None:
     create_call(run, line=1)
@@ -242,7 +241,6 @@ def test_failed_calls_are_a_strip_that_jumps_to_their_rows(client: Client, run: 
     assert page.by_id(f"c-{failed.pk}")
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_row_leads_to_its_call_with_the_list_that_it_came_from(client: Client, run: Run) -> None:
     call = create_call(run, line=1, tool="Bash")
@@ -250,6 +248,7 @@ def test_a_row_leads_to_its_call_with_the_list_that_it_came_from(client: Client,
     assert row["href"] == f"/calls/{call.pk}/?from=run&run={run.pk}&q=tool%3ABash"
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_the_filter_and_the_chips_are_two_editors_of_one_query(client: Client, project: Project) -> None:
     run = create_run(project, call_count=2, facets={"tool": ["Bash", "Read"], "state": ["failed", "top"]})
@@ -299,7 +298,6 @@ def test_the_next_rows_come_as_a_fragment_without_the_page_around_them(
     assert fragment.texts(".row-number") == ["6", "7"]
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(
     "query",
     ["?after=%00", "?after=1-", "?skip=99999999999999999", "?since=-1", "?q=%22", "?after=9999999-0&q=x", "?time=1"],
@@ -334,7 +332,6 @@ def test_polling_stops_by_itself_when_the_run_is_over(client: Client, project: P
     assert fragment.facts["Status"] == "ended (no closing line)"
 
 
-@pytest.mark.postgresql
 def test_a_live_run_is_looked_at_from_its_tail(project: Project, short_pages: int) -> None:
     run = fill(create_run(project, last_at=timezone.now()), short_pages + 5)
     page = build(run)
@@ -350,7 +347,6 @@ def test_a_run_without_calls_points_to_the_model_view(client: Client, run: Run) 
     assert page.by_role("link", "model view")["href"] == f"/runs/{run.pk}/model/"
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("number", [10, 100])
 @pytest.mark.usefixtures("alice")
 def test_the_queries_are_as_many_for_10_calls_as_for_100(
@@ -364,6 +360,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
         client.get(f"/runs/{run.pk}/")
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_hostile_text_is_text(client: Client, project: Project) -> None:
     run = create_run(
@@ -390,7 +387,6 @@ def test_an_inherited_call_is_shown_in_the_run_that_copied_it(client: Client, pr
     assert page.texts(".call-row em") == ["inherited"]
 
 
-@pytest.mark.postgresql
 def test_the_database_gives_each_call_the_letter_that_the_tally_gives(run: Run) -> None:
     kinds = product(Call.Status.values, (None, False, True), (None, 0, 1), (False, True), (False, True))
     calls = [
@@ -423,7 +419,6 @@ def test_a_viewer_sees_no_button_that_deletes(client: Client, project: Project, 
     assert not load(client, run).all_by_role("link", "Delete")
 
 
-@pytest.mark.postgresql
 def test_a_row_says_that_it_was_only_seen_in_progress(run: Run) -> None:
     create_receipt(create_call(run, line=1, origin="progress", attempt=3), "x", superseded_line=9)
     assert build(run).calls.rows[0]["flags"] == "try 3, only in progress, replaced later"

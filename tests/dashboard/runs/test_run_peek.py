@@ -48,7 +48,6 @@ def test_the_panel_describes_a_run_and_links_to_few_of_its_calls(operator_client
     assert page.by_role("link", "Peek")["href"] == f"?q=agent%3Aclaude-code&sort=tokens&peek={run.pk.hex}"
 
 
-@pytest.mark.postgresql
 def test_a_run_with_more_calls_than_bars_is_described_by_its_own_counts(
     operator_client: Client, project: Project
 ) -> None:
@@ -60,6 +59,7 @@ def test_a_run_with_more_calls_than_bars_is_described_by_its_own_counts(
     assert len(page.all_by_role("img", label, exact=True)) == 2
 
 
+@pytest.mark.postgresql("exact-exact for this model")
 @pytest.mark.parametrize(("certainty", "worth"), [("exact", "exact for this model"), ("estimate", "an estimate for")])
 def test_a_sum_of_tokens_names_its_encoding_and_its_worth(
     operator_client: Client, project: Project, certainty: str, worth: str

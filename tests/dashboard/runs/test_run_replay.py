@@ -58,6 +58,7 @@ def test_the_history_is_recounted_from_its_parts(run: Run) -> None:
     assert page.view.replay.versions == ("command/receipt version 2",)
 
 
+@pytest.mark.postgresql
 def test_where_the_history_passes_the_limit_depends_on_the_variant(run: Run) -> None:
     whole = load_totals(run, "receipt")
     assert (whole.limit, whole.before.full_at, whole.after.full_at) == (200_000, None, None)
@@ -75,7 +76,6 @@ def test_a_recorded_compaction_sets_the_limit(run: Run) -> None:
     assert load_totals(run, "receipt", limit="7").limit == 7
 
 
-@pytest.mark.postgresql
 def test_an_unanswered_call_is_replayed_as_it_was_recorded(run: Run) -> None:
     unanswered = Call.objects.order_by("line")[0]
     Call.objects.filter(pk=unanswered.pk).update(status=Call.Status.UNKNOWN)
@@ -84,7 +84,6 @@ def test_an_unanswered_call_is_replayed_as_it_was_recorded(run: Run) -> None:
     assert replayed.failed == 0
 
 
-@pytest.mark.postgresql
 def test_a_variant_that_no_family_of_the_run_has_changes_nothing(run: Run) -> None:
     Call.objects.update(family="file")
     view = replay(run, "tail_first")

@@ -97,7 +97,6 @@ def test_control_characters_of_a_filter_are_marked(client: Client, project: Proj
     assert page.by_role("searchbox")["value"] == filter_text.translate({0: 0x2400, 8: 0x2408, 27: 0x241B})
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 @pytest.mark.parametrize("sort", ["newest", "tokens"])
 def test_a_rare_filter_is_sorted_and_paged_like_a_common_one(
@@ -135,7 +134,6 @@ def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project
     assert "There is no sort “size”; the newest are first." in problems
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_facets_write_the_search_bar(client: Client, project: Project) -> None:
     create_run(project, facets={"tool": ["Bash", "my tool"]})
@@ -160,7 +158,6 @@ def test_a_filter_without_a_match_says_so(client: Client, project: Project) -> N
     assert load(client, "/runs/?q=nowhere").by_role("heading", "No run matches")
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_child_runs_are_left_out_and_the_page_says_so(client: Client, project: Project) -> None:
     parent = create_run(project, title="Parent")
@@ -177,7 +174,6 @@ def test_child_runs_are_left_out_and_the_page_says_so(client: Client, project: P
     assert page.by_role("link", "leave them out")["href"] == "?q=status%3Afailed+child%3Ano"
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 @pytest.mark.parametrize("sort", ["newest", "calls", "failed", "cut", "tokens", "duration"])
 def test_pages_follow_one_another_without_gap_or_repeat(client: Client, project: Project, sort: str) -> None:
@@ -204,7 +200,6 @@ def test_pages_follow_one_another_without_gap_or_repeat(client: Client, project:
     assert "the list ends here" in page.select_one(".pager").text
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 @pytest.mark.parametrize("after", ["x", "~", "1~2", "0001-01-01T00:00:00+23:59~" + "0" * 32, "\x00", "9" * 400, "é~é"])
 @pytest.mark.parametrize("sort", ["newest", "tokens", "tokens'--", ""])
@@ -217,7 +212,6 @@ def test_a_damaged_cursor_is_reported_and_breaks_nothing(
     assert titles(page) == ["First"]
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_the_list_polls_only_while_a_run_is_live_and_only_for_news(client: Client, project: Project) -> None:
     run = create_run(project, title="Live", last_at=timezone.now())
@@ -258,7 +252,6 @@ def test_another_projects_runs_are_not_listed(client: Client) -> None:
     assert "Secret" not in load(client).text
 
 
-@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_an_operator_deletes_a_run_after_a_question(client: Client, project: Project) -> None:
     run = create_run(project, title="To go")

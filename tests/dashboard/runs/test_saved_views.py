@@ -10,8 +10,6 @@ from dashboard.runs.run_filters import MAX_VIEWS
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import Page, assert_harmless, parse_page
 
-pytestmark = pytest.mark.postgresql
-
 NO_SUCH_VIEW = "There is no such saved view"
 SAVE, DELETE = "Save this view", "Delete this view"
 
@@ -53,6 +51,7 @@ def titles(page: Page) -> list[str]:
     return page.texts("tbody th a.isolate")
 
 
+@pytest.mark.postgresql
 def test_an_operator_saves_opens_and_deletes_a_view(operator: Client, project: Project) -> None:
     assert offers(load(operator)) == []
     assert offers(load(operator, "/runs/?q=status:failed&sort=tokens")) == [SAVE]

@@ -79,6 +79,7 @@ def test_the_queries_are_the_same_however_much_is_recorded(
             load(reader, address)
 
 
+@pytest.mark.postgresql("TaskStatus")
 @pytest.mark.rendering
 @pytest.mark.parametrize("name", list(tools()))
 def test_every_definition_has_its_page(reader: Client, name: str) -> None:
@@ -92,6 +93,7 @@ def test_every_definition_has_its_page(reader: Client, name: str) -> None:
     assert len(page.markup) < 1_000_000
 
 
+@pytest.mark.extended
 @pytest.mark.rendering
 @pytest.mark.parametrize("name", list(tools()))
 def test_every_sample_is_shown_under_every_variant(reader: Client, name: str) -> None:
@@ -132,7 +134,6 @@ def test_htmx_gets_the_gallery_alone(reader: Client) -> None:
     assert json.loads(render_samples(TOOL)["error"].canonical)["error"]["kind"] in page.text
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("address", ["/tools/Nothing/", f"/tools/{TOOL}/?sample=nothing", "/tools/%3Cscript%3E/"])
 def test_what_does_not_exist_is_not_found(reader: Client, address: str) -> None:
     response = reader.get(address)

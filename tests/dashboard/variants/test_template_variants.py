@@ -54,7 +54,6 @@ def test_a_template_becomes_a_variant_of_its_family(client: Client, run: Run) ->
     assert load(client, f"/calls/{call.pk}/variants/").has("[data-variant=terse]")
 
 
-@pytest.mark.postgresql
 def test_a_draft_is_shown_while_it_is_written_and_nothing_is_stored(client: Client, run: Run) -> None:
     form = {"source": "{{ status }}!", "characters": "4000"}
     response = client.post(f"{EDITOR}?sample=ExecCommand/success", form, headers={"HX-Request": "true"})
@@ -130,14 +129,12 @@ def test_a_new_version_leaves_the_old_one_as_it_was(client: Client, run: Run, pr
     assert "says second" in page.by_role("region", "Versions").text
 
 
-@pytest.mark.postgresql
 def test_the_same_text_again_is_no_new_version(client: Client, run: Run) -> None:
     save(client, "{{ status }}")
     save(client, "{{ status }}")
     assert list(TemplateVariant.objects.values_list("version", flat=True)) == [1]
 
 
-@pytest.mark.postgresql
 def test_a_version_cannot_be_changed(client: Client, run: Run) -> None:
     save(client, "{{ status }}")
     row = TemplateVariant.objects.get()
@@ -146,7 +143,6 @@ def test_a_version_cannot_be_changed(client: Client, run: Run) -> None:
         row.save()
 
 
-@pytest.mark.postgresql
 def test_a_viewer_reads_templates_and_saves_none(client: Client, run: Run, project: Project) -> None:
     save(client, "{{ status }}")
     client.force_login(create_user("vera", project=project, role="viewer"))
@@ -196,7 +192,6 @@ def test_what_names_a_retired_template_still_shows_its_text(client: Client, run:
     assert "terse" not in [offer.key for offer in offers["file"]]
 
 
-@pytest.mark.postgresql
 def test_an_old_comparison_is_unharmed_by_the_retirement_of_its_template(
     operator_client: Client, project: Project, tmp_path: Path
 ) -> None:
@@ -221,7 +216,6 @@ def test_a_new_version_brings_a_retired_template_back(client: Client, run: Run, 
     assert find_variant(offered_variants(project, family("command")), "terse") is not None
 
 
-@pytest.mark.postgresql
 def test_only_an_operator_of_the_project_retires(client: Client, run: Run, project: Project) -> None:
     save(client, "{{ status }}")
     client.force_login(create_user("vera", project=project, role="viewer"))

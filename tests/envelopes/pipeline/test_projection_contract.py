@@ -189,6 +189,7 @@ for family in FAMILIES:
 """
 
 
+@pytest.mark.extended
 def test_the_same_output_gives_the_same_halves_in_another_process() -> None:
     """Sets are iterated in another order in each process."""
     outputs = [

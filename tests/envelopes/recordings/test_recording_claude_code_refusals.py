@@ -127,6 +127,7 @@ def test_a_byte_order_mark_and_blank_lines_are_no_problem() -> None:
     assert not only(LineProblem, records)
 
 
+@pytest.mark.extended
 def test_a_line_of_twelve_megabytes_is_read() -> None:
     text = "ä" * 6_000_000
     [receipt] = only(ReceiptRecord, read(message("user", [tool_result(content=text)], toolUseResult={"stdout": text})))

@@ -142,6 +142,7 @@ def test_a_value_other_than_an_outcome_is_refused() -> None:
         apply_outcome(SimpleNamespace(tool_name="T"), {}, TurnState(), ReplayControl())  # type: ignore[arg-type]
 
 
+@pytest.mark.extended
 def test_mypy_reports_a_match_that_lacks_an_outcome(tmp_path: Path) -> None:
     """`assert_never` gets the missing case: a match without one of the five is an error before anything runs."""
     source = Path(tool_loop.__file__).read_text("utf-8")

@@ -106,6 +106,7 @@ def sent_text(name: str, body: Body) -> str:
     return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
 
 
+@pytest.mark.extended
 @each
 def test_every_body_is_one_that_the_provider_publishes(wire: Transport) -> None:
     for receipt, canonical in RECEIPTS:
