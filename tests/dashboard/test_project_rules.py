@@ -92,6 +92,7 @@ def test_a_rule_is_tried_on_recorded_data_and_then_masks_it_everywhere(
     assert not any(secret in line for secret in (NUMBER, BADGE))
 
 
+@pytest.mark.postgresql
 def test_a_rule_is_switched_off_and_on_and_deleted_and_the_audit_log_has_it(store: Run, client: Client) -> None:
     call = f"/calls/{Call.objects.get().pk}/raw/receipt"
     client.post("/masking/", PATTERN | {"do": "save"})
@@ -118,6 +119,7 @@ def test_a_rule_is_switched_off_and_on_and_deleted_and_the_audit_log_has_it(stor
     assert client.post("/masking/nothing/", {"do": "off"}).status_code == 404
 
 
+@pytest.mark.postgresql
 def test_a_built_in_rule_that_is_switched_off_masks_nothing_in_this_project_alone(
     project: Project, store: Run, client: Client
 ) -> None:
@@ -287,6 +289,7 @@ def test_a_trial_stops_at_its_deadline_and_says_how_far_it_came(
     assert "Stopped after 0.0 s: read are the newest 1 of 3 runs, the last one in part" in text
 
 
+@pytest.mark.postgresql
 def test_a_trial_counts_what_is_masked_already(project: Project, store: Run, alice: Any) -> None:
     save_rule(project, RuleDraft(**PATTERN), alice)
     trial = try_rule(project, rule(pattern="EMP-[0-9]{3}|came"), NO_DEADLINE)

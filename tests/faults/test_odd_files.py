@@ -71,6 +71,7 @@ NAMES = (
 )
 
 
+@pytest.mark.extended
 def test_sessions_of_any_name_are_read_and_found_again(tmp_path: Path) -> None:
     store, folder = migrated_store(tmp_path / "store"), tmp_path / "in"
     paths = [Path(os.fsdecode(os.fsencode(folder) + b"/" + name + b".jsonl")) for name in NAMES]

@@ -112,6 +112,7 @@ def test_the_server_reads_through_a_lock_and_a_full_disk_and_needs_no_restart(tm
         assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.extended
 def test_serve_on_a_read_only_store_serves_reading(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         store = migrated_store(disk / "store")

@@ -152,6 +152,7 @@ def send_receipt(folder: Path) -> Path:
     return write(folder / "receipts.jsonl", [record]).parent
 
 
+@pytest.mark.postgresql("projection policy")
 @pytest.mark.parametrize(
     ("change", "constant", "columns"),
     [

@@ -157,6 +157,7 @@ def assert_imports_equal(project: Project, folder: Path) -> None:
     assert export_all(project, folder / "second") == exported
 
 
+@pytest.mark.extended
 def test_an_import_of_all_exports_gives_equal_runs_and_the_same_exports(samples: Project, tmp_path: Path) -> None:
     assert_imports_equal(samples, tmp_path)
 

@@ -65,6 +65,7 @@ def returned(tool: str, data: dict[str, Any] | None, **more: Any) -> ToolResult:
     return ToolResult(tool=tool, data=data, started_at=AT, ended_at=AT, duration_ms=1, **{**known, **more})
 
 
+@pytest.mark.extended
 @each(("tool", "sort"), RETURNED)
 def test_what_a_tool_returns_is_taken_by_its_schema_and_read_as_the_same_struct(tool: str, sort: str) -> None:
     result, definition = samples(tool)[sort].result, builtin(tool)[1]

@@ -114,6 +114,7 @@ def test_every_body_is_one_that_the_provider_publishes(wire: Transport) -> None:
         assert published(wire.name)(body) == body
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
