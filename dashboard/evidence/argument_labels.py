@@ -17,7 +17,7 @@ from dashboard.models import Observation, load_slices
 from dashboard.models.sources import SLICE_FIELDS
 from dashboard.text.masks import mask_value
 from dashboard.text.text_markup import printable
-from envelopes.text.untrusted_json import Untrusted, dump_json, has_repeated_key, parse_json
+from envelopes.text.untrusted_json import Untrusted, dump_json, is_portable, parse_json
 
 HEAD_BYTES = 600
 MAX_CHARACTERS = 160
@@ -62,7 +62,7 @@ def label_arguments(raw: bytes) -> str:
     text = raw[:HEAD_BYTES].decode("utf-8", "replace")
     name, escaped = _choose_text(text)
     may_be_repeated = raw.count(f'"{name}"'.encode()) > 1 or b"\\u" in raw
-    if may_be_repeated and has_repeated_key(raw):
+    if may_be_repeated and not is_portable(raw):
         with suppress(Untrusted):
             text = dump_json(parse_json(raw))[:HEAD_BYTES].decode("utf-8", "replace")
             name, escaped = _choose_text(text)

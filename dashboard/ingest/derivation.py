@@ -28,8 +28,7 @@ from dashboard.evidence.call_evidence import load_recorded
 from dashboard.evidence.hook_outputs import load_hook_outputs
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, bulk_update_values, unsaved_row
-from dashboard.ingest.derive import Derived, derive, recorded_end, select_evidence
-from dashboard.ingest.remarks import evidence_remarks
+from dashboard.ingest.derive import Derived, derive
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.write import project_write_lock
 from dashboard.models import (
@@ -96,11 +95,7 @@ def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
     products = []
     texts: dict[str, list[str]] = defaultdict(list)  # by model
     for call in calls:
-        selected = select_evidence(call, observations[call.pk], receipts[call.pk])
-        product = derive(call, selected.observations, selected.other_receipts, hooks.get(call.pk, ()))
-        product.remarks = evidence_remarks(
-            call, observations[call.pk], selected.observations, recorded_end(selected.observations.get("timing"))
-        )
+        product = derive(call, observations[call.pk], receipts[call.pk], hooks.get(call.pk, ()))
         products.append((call, product))
         texts[call.run.model] += product.texts
     counts = {model: iter(count_all(model_texts, model=model)) for model, model_texts in texts.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -14,6 +14,7 @@ from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.execution import recorded_members, recorded_skip, recorded_word
 from dashboard.evidence.hook_outputs import HookOutput, find_rewrite
 from dashboard.ingest.bulk import unsaved_row
+from dashboard.ingest.remarks import evidence_remarks
 from dashboard.models import (
     Artifact,
     Call,
@@ -86,7 +87,7 @@ class SelectedEvidence(NamedTuple):
     other_receipts: list[Observation]
 
 
-def select_evidence(
+def _select_evidence(
     call: Call, observations: Sequence[Observation], receipts: Sequence[RecordedReceipt]
 ) -> SelectedEvidence:
     """One observation per surface; of the receipts of the call's own run the current one.
@@ -104,14 +105,15 @@ def select_evidence(
 
 def derive(
     call: Call,
-    observations: dict[str, Observation],
-    others: Iterable[Observation] = (),
+    rows: Sequence[Observation],
+    recorded: Sequence[RecordedReceipt],
     hooks: Sequence[HookOutput] = (),
 ) -> Derived:
-    """`observations` has the selected one of each surface, `others` are the call's receipts beside the selected one.
+    """Derives from all of the call's observations, with their bytes, and receipts. Never raises on odd evidence.
 
-    `hooks` are outputs that hooks returned for the call. Never raises on odd evidence.
+    `hooks` are outputs that hooks returned for the call.
     """
+    observations, others = _select_evidence(call, rows, recorded)
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
     halves = _read_halves(call, observations, sink)
@@ -122,11 +124,13 @@ def derive(
         other_halves = _read_halves(call, replaced, VirtualSink(call.pk))
         receipts[other.pk] = _derive_receipt(call, other_halves, replaced, hooks)
     own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, ())
+    settlement = recorded_members(observations.get("timing"))
     return Derived(
-        columns=_columns(call, halves, observations, own),
+        columns=_columns(call, halves, observations, own, settlement),
         projection=_projection(call, halves, subject),
         artifacts=[] if result is None else _artifacts(call, halves, result, sink),
         receipts=receipts,
+        remarks=evidence_remarks(call, rows, observations, recorded_word(settlement, "status")),
         note=halves.note,
         subject=subject,
     )
@@ -134,8 +138,8 @@ def derive(
 
 def update_columns(evidence: CallEvidence, hooks: Sequence[HookOutput]) -> None:
     """Gives an unsaved call the columns that follow from its evidence, as an import would store them."""
-    selected = select_evidence(evidence.call, evidence.observations, evidence.receipts)
-    vars(evidence.call).update(derive(evidence.call, selected.observations, hooks=hooks).columns)
+    derived = derive(evidence.call, evidence.observations, evidence.receipts, hooks)
+    vars(evidence.call).update(derived.columns)
 
 
 def _read_halves(
@@ -196,8 +200,13 @@ def _receipt_columns(halves: Halves, observations: dict[str, Observation], text:
 
 
 def _columns(
-    call: Call, halves: Halves, observations: dict[str, Observation], receipt: DerivedReceipt
+    call: Call,
+    halves: Halves,
+    observations: dict[str, Observation],
+    receipt: DerivedReceipt,
+    settlement: dict[str, bytes],
 ) -> dict[str, Any]:
+    """`settlement` has the members of the rest of a recorded settlement."""
     canonical = halves.projection.canonical
     members = canonical.result if isinstance(canonical.result, dict) else {}
     is_answered = "result" in observations or "receipt" in observations or call.source_error is not None
@@ -208,14 +217,14 @@ def _columns(
     error_kind = column_text(error.kind, 100) if error and is_answered else ""
     return {
         "family": halves.family,
-        **_execution_columns(observations, error_kind),
+        **_execution_columns(recorded_members(observations.get("call")), settlement, error_kind),
         "status": status,
         "outcome": decide_outcome(
             status=status,
             error_kind=error_kind,
             exit_status=exit_status,
             source_error=call.source_error,
-            recorded_end=recorded_end(observations.get("timing")),
+            recorded_end=recorded_word(settlement, "status"),
             is_exit_an_answer=bool(exit_status and members.get("interpretation")),
             is_interrupted=members.get("interrupted") is True,
         ),
@@ -234,20 +243,14 @@ def _columns(
     }
 
 
-def recorded_end(settlement: Observation | None) -> str:
-    """The status word in the rest of a recorded settlement."""
-    return recorded_word(recorded_members(settlement), "status")
-
-
-def _execution_columns(observations: dict[str, Observation], error_kind: str) -> dict[str, Any]:
+def _execution_columns(call: dict[str, bytes], settlement: dict[str, bytes], error_kind: str) -> dict[str, Any]:
     """Round, risk and reason of a refusal, as an executor recorded them; a kind that names one gate is a reason too."""
-    call, result = (recorded_members(observations.get(surface)) for surface in ("call", "timing"))
     round_ = call.get("iteration", b"")
     index = column_int(parse_json(object_slices(round_).get("index", b"null"))) if round_.startswith(b"{") else None
     return {
         "iteration": index if index is not None and 0 <= index < 2**31 else None,
         "risk": column_text(recorded_word(call, "riskLevel"), 12),
-        "reason": column_text(recorded_word(result, "deniedReason") or REASONS.get(error_kind, ""), 40),
+        "reason": column_text(recorded_word(settlement, "deniedReason") or REASONS.get(error_kind, ""), 40),
     }
 
 

@@ -8,7 +8,6 @@ evidence_remarks  what follows from a call's evidence; a pure function, computed
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -32,7 +31,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.json_lines import remark
 from envelopes.text.pointer import join
-from envelopes.text.untrusted_json import Untrusted, array_slices, has_repeated_key, object_members
+from envelopes.text.untrusted_json import Untrusted, array_slices, is_portable, object_members
 
 Kind = Remark.Kind
 KNOWN_ENDS = frozenset({"", "ok", "error", "skipped", "timeout", "cancelled"})
@@ -50,7 +49,6 @@ LIMITS: dict[type[Any], dict[str, int]] = {  # characters of the columns
     EventRecord: {"kind": 100, "message": 500},
     UsageRecord: {"request": 200},
 }
-_HUGE = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{309}")
 _IMITATED = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")  # scripts with letters that look like Latin ones
 
 
@@ -147,7 +145,7 @@ def _odd_letters(name: str) -> str:
 
 
 def _find_in_payload(raw: bytes, path: str) -> Iterator[EvidenceRemark]:
-    if b"NaN" in raw or b"Infinity" in raw or _HUGE.search(raw) or has_repeated_key(raw):
+    if not is_portable(raw):
         yield from _find_in_value(raw, path)
 
 
@@ -176,16 +174,16 @@ def _find_in_value(raw: bytes, path: str) -> Iterator[EvidenceRemark]:
 
 
 def _find_in_number(raw: bytes, path: str) -> Iterator[EvidenceRemark]:
-    became = "kept as it is: no number of JSON"
+    if raw.lstrip(b"-").isdigit():
+        return  # an integer of any length, which float() may not hold
     try:
-        is_integer = raw.lstrip(b"-").isdigit()
-        if not is_integer and math.isinf(float(raw)) and b"Infinity" not in raw:
-            became = "kept as it is: too large for a number with 64 bits"
-        elif is_integer or math.isfinite(float(raw)):
-            return
+        value = float(raw)
     except ValueError:
-        pass
-    yield EvidenceRemark(Kind.NUMBER, path, _beginning(raw), became)
+        value = math.nan
+    if not math.isfinite(value):
+        is_large = math.isinf(value) and b"Infinity" not in raw
+        reason = "too large for a number with 64 bits" if is_large else "no number of JSON"
+        yield EvidenceRemark(Kind.NUMBER, path, _beginning(raw), f"kept as it is: {reason}")
 
 
 def _beginning(raw: bytes) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -115,6 +116,12 @@ class _SourcePart:
         self.grouper = grouper
         self.drafts = grouper.drafts
 
+    @cached_property
+    def run_names(self) -> set[str]:
+        """The runs that its records are of, and the parents that they name."""
+        records = chain.from_iterable(self.drafts.runs.values())
+        return {*self.drafts.runs, *(entry.parent_run for entry in records if entry.parent_run)}
+
     def hooked_calls(self) -> Iterator[UUID]:
         """Calls for which a hook may have returned an output: their receipts follow from that too."""
         for event in self.drafts.events:
@@ -183,9 +190,7 @@ class _BatchWrite:
         return self.run_ids[run]
 
     def _save_runs(self) -> None:
-        records = (entry for part in self.parts for entries in part.drafts.runs.values() for entry in entries)
-        names = {entry.parent_run for entry in records if entry.parent_run}
-        names.update(name for part in self.parts for name in part.drafts.runs)
+        names = {name for part in self.parts for name in part.run_names}
         stored = Run.objects.select_for_update().in_bulk([self._run_id(name) for name in names])
         for part in self.parts:
             self._merge_runs(part, stored)
@@ -202,9 +207,7 @@ class _BatchWrite:
 
     def _merge_runs(self, part: _SourcePart, stored: Mapping[UUID, Run]) -> None:
         drafts = part.drafts
-        names = set(drafts.runs)
-        names.update(entry.parent_run for records in drafts.runs.values() for entry in records if entry.parent_run)
-        for name in sorted(names):
+        for name in sorted(part.run_names):
             key = self._run_id(name)
             run = self.runs.get(name) or stored.get(key) or new_run(key, part.source, self.format, name)
             parent = run.parent_id
@@ -333,7 +336,8 @@ class _BatchWrite:
     def _save_events(self) -> None:
         rows: dict[UUID, dict[str, Any]] = {}
         for part in self.parts:
-            rows = {**dict(self._event_rows(part)), **rows}  # of equal ones the first source's
+            for key, row in dict(self._event_rows(part)).items():
+                rows.setdefault(key, row)  # of equal ones the first source's
         stored = set(Event.objects.filter(pk__in=list(rows)).values_list("pk", flat=True)) if rows else set()
         self.added["events"] += len(rows) - len(stored)
         bulk_insert_values(Event, [row for key, row in rows.items() if key not in stored])

@@ -30,7 +30,6 @@ _DECODER = json.JSONDecoder()
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
-_NOT_COLONS = bytes(set(range(256)) - set(b':"'))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _CONSTANT = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)
@@ -253,26 +252,35 @@ def repeated_members(raw: bytes) -> list[tuple[str, bytes]]:
     return hidden
 
 
-def has_repeated_key(raw: bytes) -> bool:
-    """True when an object in the JSON value has a key twice: it has more colons than the parsed value has members."""
-    if raw.count(b":") < 2:
-        return False
+def is_portable(raw: bytes) -> bool:
+    """False for a JSON value that parsers may read differently: with NaN, a number beyond 64 bits, or a key twice.
+
+    An object with a repeated key has more colons outside of its strings than the parsed one has members. Also False
+    where that cannot be told cheaply.
+    """
+    if raw.startswith(b'"'):
+        return True
     try:
-        members = _count_members(msgspec.json.decode(raw))
+        members, colons = _count_members(msgspec.json.decode(raw))
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        return True  # to be looked at member by member
-    unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
-    return members < b"".join(unescaped.translate(None, _NOT_COLONS).replace(b'""', b"").split(b'"')[::2]).count(b":")
+        return False
+    return raw.count(b":") == members + colons and b"\\u003" not in raw  # u003a is a colon
 
 
-def _count_members(value: JsonValue) -> int:
-    match value:
-        case dict():
-            return len(value) + sum(map(_count_members, value.values()))
-        case list():
-            return sum(map(_count_members, value))
-        case _:
-            return 0
+def _count_members(value: JsonValue) -> tuple[int, int]:
+    """The members of all objects in the value, and the colons in its strings."""
+    members = colons = 0
+    values: list[JsonValue] = [value]
+    while values:
+        child = values.pop()
+        if isinstance(child, str):
+            colons += child.count(":")
+        elif isinstance(child, dict):
+            members += len(child)
+            values += [*child, *child.values()]
+        elif isinstance(child, list):
+            values += child
+    return members, colons
 
 
 def _lenient_object(text: str) -> dict[str, bytes]:

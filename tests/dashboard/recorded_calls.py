@@ -20,7 +20,7 @@ def recorded(run: Run, tool: str, args: Any, result: Any, receipt: Any, **fields
     if result is not None:
         create_observation(call, "result", result)
     call.namespace = "claude-code"
-    derived = derive(call, {observation.surface: observation for observation in call.observations.all()})
+    derived = derive(call, list(call.observations.all()), list(call.receipts.all()))
     for column, content in (derived.columns | fields).items():
         setattr(call, column, content)
     call.save()

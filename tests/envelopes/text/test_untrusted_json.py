@@ -16,6 +16,7 @@ from envelopes.text.untrusted_json import (
     Untrusted,
     array_slices,
     check_json,
+    is_portable,
     join_object,
     object_slices,
     parse_beginning,
@@ -277,3 +278,30 @@ def test_objects_on_one_line_are_separated_where_all_of_it_is_objects(raw: bytes
 )
 def test_members_that_a_later_one_hides_are_found_in_any_spacing(raw: bytes, hidden: list[tuple[str, bytes]]) -> None:
     assert repeated_members(raw) == hidden
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"a": 1, "b": {"a": [1e308, "x: y"]}}',
+        b'"NaN: \\u003a {\\"a\\":1,\\"a\\":2}"',
+        b'[{"a:b": "\\":\\\\"}, {"a:b": 1}]',
+    ],
+)
+def test_a_value_that_parsers_read_alike_is_portable(raw: bytes) -> None:
+    assert is_portable(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"a": {"k": "x: y", "k": 1}}',
+        b'{"a": "\\u003a", "a": "\\u003A", "b": ""}',
+        b'{"a": "x", "a": "y: z", "b": "\\u003a"}',
+        b"[NaN]",
+        b'{"a": [1e400]}',
+        b"-Infinity",
+    ],
+)
+def test_a_value_that_parsers_read_differently_is_not_portable(raw: bytes) -> None:
+    assert not is_portable(raw)
