@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, nullcontext
+from datetime import datetime
 from functools import cache
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
+import msgspec
 from django.conf import settings
 from django.db import connection, models
 
@@ -28,7 +31,7 @@ from dashboard.evidence.call_evidence import load_recorded
 from dashboard.evidence.hook_outputs import load_hook_outputs
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, bulk_update_values, unsaved_row
-from dashboard.ingest.derive import Derived, derive
+from dashboard.ingest.derive import Derived, RecordedCall, derive
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.write import project_write_lock
 from dashboard.models import (
@@ -53,6 +56,7 @@ from envelopes.variants import variants_for
 CUT_VERSION = 2  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
 COUNTS_VERSION = 3  # of the other columns
 CALLS_AT_ONCE = 256
+BYTES_AT_ONCE = 4_000_000  # of their evidence
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
 STATED_COLUMNS = ("variant", "version", "policy", "canonical_sha256", "text_sha256")  # of a fingerprint
 MOST_PENDING = 8  # portions that the pool works on, so that their results do not fill the memory
@@ -89,36 +93,32 @@ def current_derivation() -> str:
 
 def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
     """Reads the evidence of these calls and derives. Writes nothing, so any process may do it."""
-    calls = Call.objects.filter(pk__in=keys).select_related("run").defer("run__plan")
+    calls = Call.objects.filter(pk__in=keys).select_related("run").defer("run__plan", "run__document")
     observations, receipts = load_recorded(keys)
     hooks = load_hook_outputs({call.pk: call.tool for call in calls})
-    products = []
+    return derive_calls(
+        [
+            RecordedCall(call, observations[call.pk], receipts[call.pk], hooks.get(call.pk, ()), call.run.model)
+            for call in calls
+        ]
+    )
+
+
+def derive_calls(recorded: Sequence[RecordedCall]) -> list[DerivedCall]:
+    products = [derive(call) for call in recorded]
     texts: dict[str, list[str]] = defaultdict(list)  # by model
-    for call in calls:
-        product = derive(call, observations[call.pk], receipts[call.pk], hooks.get(call.pk, ()))
-        products.append((call, product))
-        texts[call.run.model] += product.texts
+    for call, product in zip(recorded, products, strict=True):
+        texts[call.model] += product.texts
     counts = {model: iter(count_all(model_texts, model=model)) for model, model_texts in texts.items()}
     return [
-        _derived_call(
-            call,
-            product,
-            [next(counts[call.run.model]) for _ in product.texts],
-            receipts[call.pk],
-            [row for row in observations[call.pk] if row.surface == Observation.Surface.DELIVERY],
-        )
-        for call, product in products
+        _derived_call(call, product, [next(counts[call.model]) for _ in product.texts])
+        for call, product in zip(recorded, products, strict=True)
     ]
 
 
-def _derived_call(
-    call: Call,
-    product: Derived,
-    counts: Sequence[TokenCount],
-    receipts: Sequence[RecordedReceipt],
-    deliveries: Sequence[Observation],
-) -> DerivedCall:
+def _derived_call(recorded: RecordedCall, product: Derived, counts: Sequence[TokenCount]) -> DerivedCall:
     """`counts` are of the product's texts; that of the call's own receipt is the first."""
+    call = recorded.call
     tokens = dict(zip(product.receipts, counts, strict=False))
     return DerivedCall(
         key=call.pk,
@@ -128,25 +128,24 @@ def _derived_call(
         artifacts=[_values(artifact) for artifact in product.artifacts],
         receipts=[
             {"id": receipt.pk, "tokens": tokens[key].count} | product.receipts[key].columns
-            for receipt in receipts
+            for receipt in recorded.receipts
             if (key := receipt.observation_id) in product.receipts and key is not None
         ],
-        fingerprints=list(_fingerprints(call, product, receipts, deliveries)) if deliveries else [],
+        fingerprints=list(_fingerprints(recorded, product)),
         remarks=product.remarks,
         note=product.note,
         subject=product.subject.pk if product.subject else None,
     )
 
 
-def _fingerprints(
-    call: Call, product: Derived, receipts: Sequence[RecordedReceipt], deliveries: Sequence[Observation]
-) -> Iterator[dict[str, Any]]:
+def _fingerprints(recorded: RecordedCall, product: Derived) -> Iterator[dict[str, Any]]:
     """Rows of ReceiptFingerprint for receipts whose records state the variant that wrote them."""
+    deliveries = [row for row in recorded.observations if row.surface == Observation.Surface.DELIVERY]
     records = {(row.source_id, row.line): row.data for row in deliveries}
-    for receipt in receipts:
+    for receipt in recorded.receipts if records else ():
         sent = product.receipts.get(receipt.observation_id) if receipt.observation_id else None
         record = records.get(sent.place) if sent and sent.place else None
-        stated = read_fingerprint(call.project_id, record, sent.text) if sent and record else None
+        stated = read_fingerprint(recorded.call.project_id, record, sent.text) if sent and record else None
         if stated is not None:
             product.projection.observation = product.subject  # whose bytes are loaded
             is_same = envelope_sha256(product.projection.data) == stated["canonical_sha256"]
@@ -295,6 +294,56 @@ def derivation_lock() -> Iterator[bool]:
         yield is_leader
 
 
+CALL_COLUMNS = (
+    *("id", "project_id", "run_id", "namespace", "tool", "source_error", "evidence_version"),
+    *("source_id", "line", "started_at", "ended_at"),
+)
+OBSERVATION_COLUMNS = ("id", "surface", "line", "sha256", "fidelity", "selected", "source_id", "size", "data")
+RECEIPT_COLUMNS = ("id", "run_id", "seq", "observation_id", "superseded_line")
+PackedCall: TypeAlias = tuple[
+    tuple[UUID, int, UUID, str, str, bool | None, int, int | None, int, datetime | None, datetime | None],
+    list[tuple[UUID, str, int, str, str, bool, int | None, int, bytes]],
+    list[tuple[UUID, UUID, int, UUID | None, int | None]],
+    str,
+]
+_call_values: Callable[[Call], tuple[Any, ...]] = attrgetter(*CALL_COLUMNS)
+_observation_values: Callable[[Observation], tuple[Any, ...]] = attrgetter(*OBSERVATION_COLUMNS)
+_receipt_values: Callable[[RecordedReceipt], tuple[Any, ...]] = attrgetter(*RECEIPT_COLUMNS)
+_packed_calls = msgspec.msgpack.Decoder(list[PackedCall])
+
+
+def pack_calls(recorded: Iterable[RecordedCall]) -> bytes:
+    """Encodes what `derive` reads of these calls, for another process. Pickled models take six times as long."""
+    return msgspec.msgpack.encode(
+        [
+            (
+                _call_values(call.call),
+                [_observation_values(row) for row in call.observations],
+                [_receipt_values(row) for row in call.receipts],
+                call.model,
+            )
+            for call in recorded
+        ]
+    )
+
+
+def unpack_calls(packed: bytes) -> list[RecordedCall]:
+    return [
+        RecordedCall(
+            unsaved_row(Call, **dict(zip(CALL_COLUMNS, call, strict=True))),
+            [unsaved_row(Observation, **dict(zip(OBSERVATION_COLUMNS, row, strict=True))) for row in observations],
+            [unsaved_row(RecordedReceipt, **dict(zip(RECEIPT_COLUMNS, row, strict=True))) for row in receipts],
+            model=model,
+        )
+        for call, observations, receipts, model in _packed_calls.decode(packed)
+    ]
+
+
+def compute_portion(packed: bytes, keys: Sequence[UUID]) -> list[DerivedCall]:
+    """Derives calls that were packed with their evidence, and those of which it is read here."""
+    return derive_calls(unpack_calls(packed)) + (compute_calls(keys) if keys else [])
+
+
 class Deriver:
     """Derives the calls of an import: at once, or in a pool while the import reads on.
 
@@ -304,31 +353,34 @@ class Deriver:
     def __init__(self, project: Project, pool: ProcessPoolExecutor | None) -> None:
         self._project = project
         self._pool = pool
-        self._collected: dict[UUID, None] = {}
+        self._collected: dict[UUID, RecordedCall | None] = {}
+        self._size = 0  # bytes of evidence in it
         self._pending: deque[tuple[list[UUID], Future[list[DerivedCall]]]] = deque()
 
-    def submit(self, keys: Sequence[UUID]) -> None:
+    def submit(self, calls: Mapping[UUID, RecordedCall | None]) -> None:
         """Collects calls: the files of an audit folder report the same ones in turn, and each is derived once."""
-        self._collected.update(dict.fromkeys(keys))
-        while len(self._collected) >= CALLS_AT_ONCE:
-            self._start()
+        for key, call in calls.items():
+            self._collected[key] = call
+            self._size += sum(row.size for row in call.observations) if call else 0
+            if len(self._collected) >= CALLS_AT_ONCE or self._size >= BYTES_AT_ONCE:
+                self._start()
         self._store(most_pending=MOST_PENDING)
 
     def finish(self) -> None:
-        while self._collected:
+        if self._collected:
             self._start()
         self._store(most_pending=0)
 
     def _start(self) -> None:
-        portion = list(self._collected)[:CALLS_AT_ONCE]
-        for key in portion:
-            del self._collected[key]
+        portion, self._collected, self._size = self._collected, {}, 0
+        recorded = [call for call in portion.values() if call is not None]
+        others = [key for key, call in portion.items() if call is None]
         if self._pool is None:
             future: Future[list[DerivedCall]] = Future()
-            future.set_result(compute_calls(portion))
+            future.set_result(derive_calls(recorded) + (compute_calls(others) if others else []))
         else:
-            future = self._pool.submit(compute_calls, portion)
-        self._pending.append((portion, future))
+            future = self._pool.submit(compute_portion, pack_calls(recorded), others)
+        self._pending.append((list(portion), future))
 
     def _store(self, *, most_pending: int) -> None:
         """Stores what is computed, and waits for more while too much is pending."""

@@ -54,6 +54,19 @@ class VirtualSink:
         return ArtifactRef(path)
 
 
+class RecordedCall(NamedTuple):
+    """A call with all its evidence: the observations, with their bytes, in the order of surface, line and id.
+
+    `hooks` are outputs that hooks returned for it. The `model` of its run decides how tokens are counted.
+    """
+
+    call: Call
+    observations: Sequence[Observation]
+    receipts: Sequence[RecordedReceipt]
+    hooks: Sequence[HookOutput] = ()
+    model: str = ""
+
+
 class DerivedReceipt(NamedTuple):
     """A receipt's text, where it was recorded, and the columns that follow from it and the call's other evidence."""
 
@@ -87,33 +100,25 @@ class SelectedEvidence(NamedTuple):
     other_receipts: list[Observation]
 
 
-def _select_evidence(
-    call: Call, observations: Sequence[Observation], receipts: Sequence[RecordedReceipt]
-) -> SelectedEvidence:
+def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
     """One observation per surface; of the receipts of the call's own run the current one.
 
     The others are replaced receipts, their replacements, and those of other runs.
     """
+    observations = recorded.observations
     selected = {row.surface: row for row in observations if row.selected and row.surface != "receipt"}
     shown = None
-    if own := receipts_in(receipts, call.run_id):
+    if own := receipts_in(recorded.receipts, recorded.call.run_id):
         shown = select_receipt(own).observation_id
         selected.update(("receipt", row) for row in observations if row.pk == shown)
-    others = {receipt.observation_id for receipt in receipts} - {shown}
+    others = {receipt.observation_id for receipt in recorded.receipts} - {shown}
     return SelectedEvidence(selected, [row for row in observations if row.pk in others])
 
 
-def derive(
-    call: Call,
-    rows: Sequence[Observation],
-    recorded: Sequence[RecordedReceipt],
-    hooks: Sequence[HookOutput] = (),
-) -> Derived:
-    """Derives from all of the call's observations, with their bytes, and receipts. Never raises on odd evidence.
-
-    `hooks` are outputs that hooks returned for the call.
-    """
-    observations, others = _select_evidence(call, rows, recorded)
+def derive(recorded: RecordedCall) -> Derived:
+    """Derives what follows from the evidence. Never raises on odd evidence."""
+    call, hooks = recorded.call, recorded.hooks
+    observations, others = _select_evidence(recorded)
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
     halves = _read_halves(call, observations, sink)
@@ -130,7 +135,7 @@ def derive(
         projection=_projection(call, halves, subject),
         artifacts=[] if result is None else _artifacts(call, halves, result, sink),
         receipts=receipts,
-        remarks=evidence_remarks(call, rows, observations, recorded_word(settlement, "status")),
+        remarks=evidence_remarks(call, recorded.observations, observations, recorded_word(settlement, "status")),
         note=halves.note,
         subject=subject,
     )
@@ -138,8 +143,8 @@ def derive(
 
 def update_columns(evidence: CallEvidence, hooks: Sequence[HookOutput]) -> None:
     """Gives an unsaved call the columns that follow from its evidence, as an import would store them."""
-    derived = derive(evidence.call, evidence.observations, evidence.receipts, hooks)
-    vars(evidence.call).update(derived.columns)
+    recorded = RecordedCall(evidence.call, evidence.observations, evidence.receipts, hooks)
+    vars(evidence.call).update(derive(recorded).columns)
 
 
 def _read_halves(

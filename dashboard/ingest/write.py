@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, unsaved_row
+from dashboard.ingest.derive import RecordedCall
 from dashboard.ingest.grouping import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
 from dashboard.ingest.merge_runs import (
@@ -68,10 +70,10 @@ COUNTED_ROWS = ("runs", "calls", "results", "receipts", "events")
 
 
 class WrittenRows(NamedTuple):
-    """How many rows of each of COUNTED_ROWS are new, and the calls whose evidence changed."""
+    """How many rows of each of COUNTED_ROWS are new, and the calls with new evidence, where all of that is at hand."""
 
     added: dict[str, int]
-    calls: list[UUID]
+    calls: dict[UUID, RecordedCall | None]
 
 
 @contextmanager
@@ -93,7 +95,7 @@ def record(project: Project, batches: Sequence[SourceBatch]) -> WrittenRows:
     Raises sources.SourceMoved when a source is no longer where its batch starts; then nothing is written.
     """
     added: Counter[str] = Counter()
-    calls: list[UUID] = []
+    calls: dict[UUID, RecordedCall | None] = {}
     with project_write_lock(project):
         sources.save_sources(project, batches)
         sources.store_lines(batches)
@@ -102,7 +104,7 @@ def record(project: Project, batches: Sequence[SourceBatch]) -> WrittenRows:
             writing.write_runs()
             writing.write_calls()
             added.update(writing.added)
-            calls += writing.rows
+            calls |= writing.recorded_calls()
     return WrittenRows(added, calls)
 
 
@@ -173,6 +175,19 @@ class _BatchWrite:
         self._save_calls()
         self._save_named_artifacts()
         self._save_run_counts(write_members(self.rows, self.members))
+
+    def recorded_calls(self) -> dict[UUID, RecordedCall | None]:
+        """The calls by id, with the evidence of the new ones, unless an event of a hook is evidence too."""
+        new = {key: rows for key, rows in self.rows.items() if rows.is_new}
+        events = Event.objects.filter(call__in=list(new), kind=ATTACHMENT, message=HOOK_SUCCESS)
+        hooked = set(events.values_list("call", flat=True))
+        models_by_run = {run.pk: run.model for run in self.runs.values()}
+        calls: dict[UUID, RecordedCall | None] = dict.fromkeys(self.rows)
+        for key, rows in new.items():
+            if key not in hooked and (model := models_by_run.get(rows.call.run_id)) is not None:
+                observations = sorted(rows.observations, key=attrgetter("surface", "line", "id"))
+                calls[key] = RecordedCall(rows.call, observations, rows.receipts, model=model)
+        return calls
 
     def _link_sources(self) -> None:
         """Links each source with the runs that its records are of; parents that they only name are not among them."""

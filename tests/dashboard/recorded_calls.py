@@ -6,7 +6,7 @@ from typing import Any
 
 from django.test import Client
 
-from dashboard.ingest.derive import derive
+from dashboard.ingest.derive import RecordedCall, derive
 from dashboard.models import Call, Run
 from tests.dashboard.factories import create_call, create_observation
 from tests.dashboard.page_text import Element, Page, parse_page
@@ -20,7 +20,7 @@ def recorded(run: Run, tool: str, args: Any, result: Any, receipt: Any, **fields
     if result is not None:
         create_observation(call, "result", result)
     call.namespace = "claude-code"
-    derived = derive(call, list(call.observations.all()), list(call.receipts.all()))
+    derived = derive(RecordedCall(call, list(call.observations.all()), list(call.receipts.all())))
     for column, content in (derived.columns | fields).items():
         setattr(call, column, content)
     call.save()
