@@ -126,7 +126,7 @@ class ImportCounts:
             if not isinstance(entry, CountedRecord) or not self._is_first(entry):
                 continue
             kind = RECORD_COUNTS[type(entry)]
-            if isinstance(entry, EventRecord) or (self._call_id(entry), SURFACES[kind]) not in stored:
+            if isinstance(entry, EventRecord) or not stored or (self._call_id(entry), SURFACES[kind]) not in stored:
                 counts[kind] += 1
         return {kind: counts[kind] for kind in COUNTED_ROWS}
 

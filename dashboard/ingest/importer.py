@@ -46,7 +46,15 @@ from dashboard.ingest.source_files import (
     read_line_batches,
     read_refused_file,
 )
-from dashboard.ingest.sources import PATH_CHARACTERS, SourceBatch, SourceMoved, find_source, new_source, refuse_file
+from dashboard.ingest.sources import (
+    PATH_CHARACTERS,
+    SourceBatch,
+    SourceMoved,
+    find_source,
+    load_source_names,
+    new_source,
+    refuse_file,
+)
 from dashboard.models import Project, Source
 from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat, find_format
@@ -55,6 +63,7 @@ from envelopes.recordings.json_lines import is_blank
 from envelopes.storage.file_store import StoredContent
 
 MAX_STORE_FAILURES = 3  # recordings in a row
+FEW_FILES = 8  # for fewer, the names of all stored sources are not worth a query
 
 
 class Retry(Enum):
@@ -84,7 +93,8 @@ def import_paths(
     size = sum(_file_size(path) for path, _ in files)
     failures = 0
     with open_deriver(project, size) as deriver, ExitStack() as locks:
-        writer = BatchWriter(project, report, ProgressMeter(progress, size), deriver, locks)
+        known_names = load_source_names(project) if len(files) > FEW_FILES else None
+        writer = BatchWriter(project, report, ProgressMeter(progress, size), deriver, locks, known_names)
         for number, (path, is_named) in enumerate(files, start=1):
             before = report.unstored
             file_import = FileImport(project, path, shown_as(path), report, writer, retry)
@@ -119,7 +129,13 @@ class BatchWriter:
     """
 
     def __init__(
-        self, project: Project, report: ImportReport, meter: ProgressMeter, deriver: Deriver, locks: ExitStack
+        self,
+        project: Project,
+        report: ImportReport,
+        meter: ProgressMeter,
+        deriver: Deriver,
+        locks: ExitStack,
+        known_names: set[str] | None,
     ) -> None:
         self._project = project
         self._report = report
@@ -129,6 +145,7 @@ class BatchWriter:
         self._quota: ProjectQuota | None = None
         self._pending: list[tuple[FileImport, SourceBatch]] = []
         self._names: set[str] = set()  # of the pending sources: paths, and hashes of first lines
+        self._known_names = known_names  # the same of the stored sources; None while any name may be known
         self._size = self._lines = 0
         self._finished: list[tuple[FileImport, Source]] = []
         self._failed: list[FileImport] = []
@@ -153,12 +170,20 @@ class BatchWriter:
         """True while a file of that name, or with that hash of the first line, is not written yet."""
         return not self._names.isdisjoint((column_text(name, PATH_CHARACTERS), head))
 
+    def may_know(self, name: str, head: str) -> bool:
+        """False where no stored source has that name, or that hash of the first line."""
+        names = (column_text(name, PATH_CHARACTERS), head)
+        return self._known_names is None or not self._known_names.isdisjoint(names)
+
     def write(self, reader: FileImport | None = None) -> None:
         """Writes what was collected. Raises SourceMoved when `reader`, whose file is open, has to start again."""
+        if self._known_names is not None:
+            self._known_names |= self._names
         pending, self._pending, self._names, self._size, self._lines = self._pending, [], set(), 0, 0
         try:
             written = write.record(self._project, [batch for _, batch in pending]) if pending else None
         except Exception as error:
+            self._known_names = None  # another process may import the same files
             failed = [file for file, _ in pending]
             if len(failed) == 1 and (reader in failed or not isinstance(error, SourceMoved)):
                 raise
@@ -244,14 +269,16 @@ class FileImport:
     def _import(self, file: BinaryIO, format_name: str | None) -> None:
         head = file.read(HEAD_BYTES)
         path = SourcePath(self.path.resolve().as_posix())
-        if self.writer.expects(self.name, head_sha256(head)):
+        head_hash = head_sha256(head)
+        if self.writer.expects(self.name, head_hash):
             self.writer.write(self)
-        source = find_source(self.project, self.name, file, head)
+        is_new = not self.writer.may_know(self.name, head_hash)
+        source = None if is_new else find_source(self.project, self.name, file, head)
         if source is None:
             format_ = find_format(format_name) if format_name else detect_file_format(file, head, path)
             inode = os.fstat(file.fileno()).st_ino
             source = new_source(
-                self.project, path=self.name, format_name=format_.name, inode=inode, head_sha256=head_sha256(head)
+                self.project, path=self.name, format_name=format_.name, inode=inode, head_sha256=head_hash
             )
             if (mark := format_.name_mark(head, path)) and not _contains(file, mark):
                 source.state = msgspec.json.encode({"is_renamed": True})

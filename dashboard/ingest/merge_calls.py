@@ -141,7 +141,8 @@ class CallMerge:
             self._merge_receipt(receipt, run_ids[receipt.run])
         for superseded in draft.superseded:
             self._supersede(superseded, run_ids[superseded.run])
-        self._settle_receipts()
+        if draft.receipts or draft.superseded:
+            self._settle_receipts()
         self._select_observations()
         self._settle_flags(flags, is_other=stored_result not in (None, self._selected("result")))
         self.call.duration_ms = milliseconds_between(self.call.started_at, self.call.ended_at)
@@ -313,6 +314,10 @@ class CallMerge:
 
     def _select_observations(self) -> None:
         """Selects one observation of each surface, and marks the call when its sources contradict each other."""
+        rows = self.rows.observations
+        if len({row.surface for row in rows if row.selected}) == len(rows):  # nothing to choose from
+            self.call.is_disagreeing = False
+            return
         for surface, rest in (("args", "call"), ("result", "timing")):
             best = min(self.rows.surface(surface), key=self._rank, default=None)
             self._select(self.rows.surface(surface), [best])

@@ -45,6 +45,12 @@ def find_source(project: Project, path: str, file: BinaryIO, head: bytes) -> Sou
     return None
 
 
+def load_source_names(project: Project) -> set[str]:
+    """The paths of all sources that a file may continue, and the hashes of their first lines."""
+    sources = Source.objects.filter(project=project, is_partial=False)
+    return {value for row in sources.values_list("path", "head_sha256").iterator() for value in row}
+
+
 def _is_prefix(source: Source, file: BinaryIO, size: int) -> bool:
     return 0 < source.offset <= size and prefix_sha256(file, source.offset) == source.prefix_sha256
 

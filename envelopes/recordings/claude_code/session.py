@@ -163,6 +163,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
     file = identify_file(path)
     if saved.get("is_renamed"):
         file = msgspec.structs.replace(file, session=None)
+    line = None
     for source_line in read_json_lines(lines, saved):
         if isinstance(source_line, LineProblem):
             yield source_line
@@ -177,6 +178,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         remarks = entry_remarks(line.entry, records, line=line.number, run=line.run)
         for record in chain(records, remarks if line.run else ()):
             yield with_origin(line, disambiguate(state, record))
+    if line is not None:
         state.save(saved)
 
 

@@ -146,6 +146,7 @@ def sniff(head: bytes, path: SourcePath) -> bool:
 
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
     state = ReaderState.load(saved)
+    entry = None
     for line in read_json_lines(lines, saved):
         if isinstance(line, LineProblem):
             yield line
@@ -161,6 +162,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         records = list(read_type(stream_line))
         for record in chain(records, entry_remarks(entry, records, line=line.number, run=stream_line.run)):
             yield disambiguate(state, record)
+    if entry is not None:
         state.save(saved)
 
 
