@@ -236,12 +236,12 @@ def repeated_members(raw: bytes) -> list[tuple[str, bytes]]:
     Cheap for ordinary objects: keys and values that are as long as the object, with its commas and colons, are all
     that it has.
     """
+    raw = raw.strip()
     with suppress(msgspec.MsgspecError, RecursionError):
         members = _OBJECT.decode(raw)
-        count = len(members)
-        length = sum(map(len, members)) + sum(memoryview(value).nbytes for value in members.values()) + 4 * count + 1
-        is_spaced = raw[len(next(iter(members), "")) + 4 :][:1] == b" "
-        if len(raw) == length + (2 * count - 1 if is_spaced else 0):
+        count, first = len(members), len(next(iter(members), "")) + 4
+        length = len("".join(members)) + len(b"".join(members.values())) + 4 * count + 1
+        if len(raw) == length + (2 * count - 1 if raw[first : first + 1] == b" " else 0):
             return []
     last: dict[str, bytes] = {}
     hidden = []
