@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import re2
 
-from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule, ShapeRule
+from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
+from envelopes.text.credentials import SecretShape
 from envelopes.text.patterns import Pattern, compile_pattern
 
 LONGEST_VALUE = 4_000  # characters of one value; behind them nothing is masked unless another rule applies
@@ -111,10 +112,10 @@ class _Gate:
 
     def __init__(self, rules: Sequence[MaskingRule]) -> None:
         self.keys = [(rule, re.compile(rule.words)) for rule in rules if isinstance(rule, KeyRule)]
-        shapes = [rule for rule in rules if isinstance(rule, ShapeRule)]
-        self._shapes = [(rule, re.compile(rule.pieces), re.compile(rule.pattern)) for rule in shapes]
+        shapes = [rule for rule in rules if isinstance(rule, SecretShape)]
+        self._shapes = [(rule, re.compile(rule.begins), re.compile(rule.pattern)) for rule in shapes]
         pieces = [f"(?i:{'|'.join(rule.words for rule, _ in self.keys)})"] if self.keys else []
-        self.pieces = "|".join([*pieces, *(rule.pieces for rule in shapes)])
+        self.pieces = "|".join([*pieces, *(rule.begins for rule in shapes)])
         self._places = _compile_bytes(self.pieces) if self.pieces else None
         self._rules_by_piece = lru_cache(1_000)(self._rules_for)
 
@@ -135,7 +136,7 @@ class _Gate:
                 yield span
                 reached = span.end
 
-    def _rules_for(self, piece: bytes) -> tuple[KeyRule | None, tuple[ShapeRule, re.Pattern[str]] | None]:
+    def _rules_for(self, piece: bytes) -> tuple[KeyRule | None, tuple[SecretShape, re.Pattern[str]] | None]:
         text = piece.decode("latin-1")
         key = next((rule for rule, words in self.keys if words.fullmatch(text.lower())), None)
         shapes = ((rule, pattern) for rule, pieces, pattern in self._shapes if pieces.fullmatch(text))
@@ -243,7 +244,7 @@ _MASK = re.compile(r"\s*(?:\*[0-9a-f]{6}|\*\*)\**\s*[*\s]*\Z")
 _INSIDE_WORD = re.compile(r"(?:\A|[^\\])\w\Z|\\[^nrtbf\W]\Z")
 
 
-def _find_shape(text: str, position: int, rule: ShapeRule, pattern: re.Pattern[str]) -> MaskSpan | None:
+def _find_shape(text: str, position: int, rule: SecretShape, pattern: re.Pattern[str]) -> MaskSpan | None:
     if text[position].isalnum() and _INSIDE_WORD.search(text, max(0, position - 2), position):
         return None
     match = pattern.match(text, position)

@@ -1,4 +1,4 @@
-"""Finds credentials in a text by one table of shapes.
+"""Finds credentials in a text by one table of shapes, which the masks of the dashboard use too.
 
     find_secrets   what is certainly a credential, by a shape that nothing else has, never by its name
     redact         a command's text with whatever may be a credential replaced, by shape and by name
@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import methodcaller
 from typing import NamedTuple
@@ -22,55 +24,158 @@ REDACTED = "[redacted]"
 class SecretShape(msgspec.Struct, frozen=True):
     """How one kind of credential looks.
 
-    Every text that contains the shape contains one of its `pieces`, which all begin with the same letter: looking
-    for these first costs a hundredth of the pattern. `certain` matches nothing else; `likely` also matches what is
-    cut short or of another release.
+    Each match of `pattern` begins with `begins`, an expression without groups that RE2 knows too; the secret is the
+    group `secret` of it, or all of it, where `is_valid` accepts that. It also matches what is cut short or of another
+    release, and examples of documentation.
+
+    `certain` matches nothing but the credential. Every text that contains one contains one of its `pieces`, which all
+    begin with the same letter: looking for these first costs a hundredth of the pattern.
     """
 
-    kind: str
-    pieces: tuple[str, ...]
-    certain: re.Pattern[str] | None
-    likely: str | None = None
+    name: str
+    title: str
+    begins: str
+    pattern: str
+    is_valid: Callable[[str], bool] | None = None
+    certain: re.Pattern[str] | None = None
+    pieces: tuple[str, ...] = ()
+
+
+def passes_luhn(number: str) -> bool:
+    digits = [int(digit) for digit in reversed(number) if digit.isdigit()]
+    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[1::2]]
+    return len(set(digits)) > 1 and (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+def _is_basic(value: str) -> bool:
+    """True for the base64 form of `user:password`."""
+    try:
+        return b":" in base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+    except ValueError:
+        return False
+
+
+def _has_digit(value: str) -> bool:
+    return len(value) > 20 or any(character.isdigit() for character in value)
 
 
 SHAPES = (
     SecretShape(
+        "private-key",
         "a private key",
-        ("PRIVATE KEY-----",),
-        re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}"),
-        r"-----BEGIN (?:[A-Z]+ ){0,4}PRIVATE KEY-----(?:\s|\\n)+[A-Za-z0-9+/=]{16}[A-Za-z0-9+/=\s\\]*"
-        r"(?:-----END (?:[A-Z]+ ){0,4}PRIVATE KEY-----)?",
+        "-----BEGIN",
+        r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----(?!['`)])"
+        r"(?P<secret>[^\"-]{16,8000}(?:-{1,4}[^\"-]{1,8000}){0,9})",
+        certain=re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}"),
+        pieces=("PRIVATE KEY-----",),
     ),
     SecretShape(
+        "aws-key",
         "an AWS access key",
-        ("AKIA", "ASIA"),
-        re.compile(r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
-        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}",
+        "A(?:KIA|SIA|ROA|IDA)[A-Z0-9]",
+        r"A(?:KIA|SIA|ROA|IDA)[A-Z0-9]{12,20}(?![a-z0-9])",
+        certain=re.compile(r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
+        pieces=("AKIA", "ASIA"),
     ),
     SecretShape(
+        "github-token",
         "a GitHub token",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59})\b"),
-        r"\b(?:gh[opusr]_\w{20,}|github_pat_\w{20,})",
+        "gh[opusr]_|github_pat_",
+        r"(?:gh[opusr]|github_pat)_\w{16,255}",
+        certain=re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59})\b"),
+        pieces=("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
     ),
-    SecretShape("a GitLab token", ("glpat-",), re.compile(r"\bglpat-[A-Za-z0-9_-]{20}\b"), r"\bglpat-[\w-]{16,}"),
     SecretShape(
+        "gitlab-token",
+        "a GitLab token",
+        "gl(?:pat|dt|rt)-",
+        r"gl(?:pat|dt|rt)-[\w-]{16,255}",
+        certain=re.compile(r"\bglpat-[A-Za-z0-9_-]{20}\b"),
+        pieces=("glpat-",),
+    ),
+    SecretShape(
+        "slack-token",
         "a Slack token",
-        ("xox",),
-        re.compile(r"\bxox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{16,}"),
-        r"\bxox[a-z]-[\w-]{10,}",
+        "xox[a-z]-|xapp-",
+        r"(?:xox[a-z]|xapp)-[\w-]{10,255}",
+        certain=re.compile(r"\bxox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{16,}"),
+        pieces=("xox",),
     ),
-    SecretShape("an Anthropic key", ("sk-ant-",), re.compile(r"\bsk-ant-[a-z0-9]+-[A-Za-z0-9_-]{40,}")),
     SecretShape(
-        "an OpenAI key",
-        ("sk-",),
-        re.compile(r"\bsk-(?:proj-[A-Za-z0-9_-]{40,}|[A-Za-z0-9]{48}\b)"),
-        r"\bsk-[\w-]{16,}",
+        "slack-webhook",
+        "a Slack webhook",
+        r"hooks\.slack\.com/",
+        r"hooks\.slack\.com/(?:services|workflows)/(?P<secret>[\w/-]{16,255})",
     ),
-    SecretShape("a Google key", ("AIza",), re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b"), r"\bAIza[\w-]{30,}"),
-    SecretShape("a Stripe key", ("k_live_",), re.compile(r"\b[sr]k_live_[A-Za-z0-9]{24,}\b"), r"\b[sr]k_live_\w{16,}"),
+    SecretShape(
+        "anthropic-key",
+        "an Anthropic key",
+        "sk-ant-",
+        r"sk-ant-[\w-]{12,255}",
+        certain=re.compile(r"\bsk-ant-[a-z0-9]+-[A-Za-z0-9_-]{40,}"),
+        pieces=("sk-ant-",),
+    ),
+    SecretShape(
+        "openai-key",
+        "an OpenAI key",
+        "sk-",
+        r"sk-[\w-]{16,255}",
+        _has_digit,
+        re.compile(r"\bsk-(?:proj-[A-Za-z0-9_-]{40,}|[A-Za-z0-9]{48}\b)"),
+        ("sk-",),
+    ),
+    SecretShape(
+        "google-key",
+        "a Google key",
+        "AIza",
+        r"AIza[\w-]{30,60}",
+        certain=re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b"),
+        pieces=("AIza",),
+    ),
+    SecretShape("google-token", "a Google token", r"ya29\.|GOCSPX-", r"(?:ya29\.|GOCSPX-)[\w.-]{16,1000}"),
+    SecretShape(
+        "stripe-key",
+        "a Stripe key",
+        "[sr]k_(?:live|test)_|whsec_",
+        r"(?:[sr]k_(?:live|test)|whsec)_\w{16,255}",
+        certain=re.compile(r"\b[sr]k_live_[A-Za-z0-9]{24,}\b"),
+        pieces=("k_live_",),
+    ),
+    SecretShape("sendgrid-key", "a SendGrid key", r"SG\.", r"SG\.[\w-]{16,64}\.[\w-]{16,64}"),
+    SecretShape("npm-token", "an npm token", "npm_", r"npm_[A-Za-z0-9]{30,40}"),
+    SecretShape("pypi-token", "a PyPI token", "pypi-AgE", r"pypi-AgE[\w-]{16,500}"),
+    SecretShape("huggingface-token", "a Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,40}"),
+    SecretShape("digitalocean-token", "a DigitalOcean token", "do[opr]_v1_", r"do[opr]_v1_[a-f0-9]{40,64}"),
+    SecretShape("twilio-key", "a Twilio key", "SK[0-9a-f]", r"SK[0-9a-f]{32}(?![0-9A-Za-z])"),
     # Documentation is full of web tokens, so none is certain.
-    SecretShape("a web token", ("eyJ",), None, r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+    SecretShape("jwt", "a JSON web token", "eyJ", r"eyJ[\w-]{8,4000}+\.[\w-]{4,8000}+(?:\.[\w-]{0,2000}+)?"),
+    SecretShape(
+        "bearer",
+        "a Bearer header",
+        "[Bb](?:earer|EARER) ",
+        r"[Bb](?:earer|EARER) +(?P<secret>[A-Za-z0-9._~+/-]{8,4000}={0,2})",
+        _has_digit,
+    ),
+    SecretShape(
+        "basic",
+        "a Basic header",
+        "[Bb](?:asic|ASIC) ",
+        r"[Bb](?:asic|ASIC) +(?P<secret>[A-Za-z0-9+/]{6,400}={0,2})",
+        _is_basic,
+    ),
+    SecretShape(
+        "address-password",
+        "the password in an address",
+        "://",
+        r"://[^\s/:@'\"<>{}$\\]{0,64}:(?P<secret>[^\s/@'\"<>{}$\\*][^\s/@'\"<>\\]{0,127})@",
+    ),
+    SecretShape(  # at most one separator between groups
+        "card",
+        "a card number that passes the Luhn check",
+        "[3-6][0-9]{3}[ -]?[0-9]{4}[0-9 -][0-9]",
+        r"(?:(?<![\w.-])|(?<=\\[nrtbf]))\d{4}([ -]?)(?:\d{4}\1\d{4}\1\d{1,4}|\d{6}\1\d{4,5})(?![\w-])",
+        passes_luhn,
+    ),
 )
 # Every repetition is bounded or stops at a character that the next attempt would need, so that a command of a
 # megabyte takes linear time.
@@ -87,7 +192,9 @@ _BY_NAME = tuple(
         rf"(?P<before>\bsshpass\s+-p\s*|\b(?:mysql|mysqldump|mariadb)\b[^\n;|]{{0,80}}?\s-p){_VALUE}(?P<after>)",
     )
 )
-_BY_SHAPE = re.compile("|".join(shape.likely for shape in SHAPES if shape.likely))
+_BEGINS = re.compile("|".join(shape.begins for shape in SHAPES))
+# Within a word nothing begins, but behind the escape of a line end.
+_BY_SHAPE = [(shape, re.compile(rf"(?:(?<!\w)|(?<=\\[nrtbf])|(?!\w))(?:{shape.pattern})")) for shape in SHAPES]
 _PASSWORD = re.compile(r"://[^\s/:@'\"<>$%{}*]{1,64}:[^\s/:@'\"<>$%{}*]{3,64}@[\w.-]+")
 _LONGEST_SCHEME = 21
 _SCHEME = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}\Z")
@@ -96,7 +203,7 @@ _PLACEHOLDER = re.compile(r"EXAMPLE|example|x{4,}|X{4,}|\*{3}|:(?:pass(?:word)?|
 
 
 class ShapeGate(NamedTuple):
-    """`has_piece` tests whether one of these shapes may be in a text; `shapes` are kinds with their certain pattern."""
+    """`has_piece` tests whether one of these shapes may be in a text; `shapes` are titles and certain patterns."""
 
     has_piece: Callable[[str], object]
     shapes: tuple[tuple[str, re.Pattern[str]], ...]
@@ -108,7 +215,7 @@ def _gate(shapes: Sequence[SecretShape]) -> ShapeGate:
     needed = [piece for piece in pieces if not any(other != piece and other in piece for other in pieces)]
     either = re.compile("|".join(map(re.escape, needed))).search
     has_piece = methodcaller("__contains__", needed[0]) if len(needed) == 1 else either
-    return ShapeGate(has_piece, tuple((shape.kind, shape.certain) for shape in shapes if shape.certain))
+    return ShapeGate(has_piece, tuple((shape.title, shape.certain) for shape in shapes if shape.certain))
 
 
 _BY_LETTER = sorted((shape for shape in SHAPES if shape.certain), key=lambda shape: shape.pieces[0][0])
@@ -136,7 +243,17 @@ def redact(text: str) -> str:
     """`text` with the values of `KEY=…`, `--token …`, headers, URL credentials and known tokens replaced."""
     for pattern in _BY_NAME:
         text = pattern.sub(rf"\g<before>{REDACTED}\g<after>", text)
-    return _BY_SHAPE.sub(REDACTED, text)
+    for shape, pattern in _BY_SHAPE if _BEGINS.search(text) else ():
+        text = pattern.sub(partial(_redact_match, shape), text)
+    return text
+
+
+def _redact_match(shape: SecretShape, match: re.Match[str]) -> str:
+    group = "secret" if "secret" in match.re.groupindex else 0
+    if shape.is_valid and not shape.is_valid(match[group]):
+        return match[0]
+    start, end = match.start(group) - match.start(), match.end(group) - match.start()
+    return f"{match[0][:start]}{REDACTED}{match[0][end:]}"
 
 
 def _shaped(text: str) -> Iterator[tuple[int, int, str]]:

@@ -21,8 +21,9 @@ from dashboard.ingest.importer import import_paths
 from dashboard.middleware import OneLineFormatter
 from dashboard.models import Artifact, AuditEntry, Call, Membership, Problem, Project, Run
 from dashboard.text.masking import RuleSet
-from dashboard.text.masking_rules import RULES
+from dashboard.text.masking_rules import RULES, KeyRule
 from dashboard.text.masks import apply_masks
+from envelopes.text.credentials import SHAPES, redact
 from tests.dashboard.factories import create_project
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.sessions import answers, asks, user, write
@@ -107,6 +108,15 @@ def test_each_secret_of_the_table_is_masked_by_itself_and_in_json() -> None:
         for end in range(len(text)):  # a title is cut anywhere
             document = json.dumps({"title": text[:end], "next": [4111111111111111, "x"]})
             json.loads(apply_masks(document, rules.find(document), digest))
+
+
+def test_pages_previews_and_lint_use_one_list_of_shapes() -> None:
+    shapes = [rule for rule in RULES if not isinstance(rule, KeyRule)]
+    assert shapes == list(SHAPES)
+    for text, secret in SECRETS:
+        rules = {span.rule for span in RuleSet(SHAPES).find(text)}
+        if rules and "\x1b" not in text:
+            assert secret not in redact(text), rules
 
 
 def test_few_ordinary_outputs_are_masked() -> None:
