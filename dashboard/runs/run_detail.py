@@ -37,7 +37,7 @@ from dashboard.text.text_markup import printable
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
 MAX_PLAN_CHARACTERS = 16_000
-CHIP_KINDS = ("state", "family", "tool")
+CHIP_KINDS = ("state", "author", "family", "tool")
 OPEN_CHIPS = 8  # of a kind; the rest is folded
 MAX_SOURCES = 20
 SQUEEZED = "squeezed"

@@ -29,7 +29,7 @@ main()
 TABLES = (
     *("source", "sourceframe", "run", "source_runs", "runcall", "runfacet", "call", "observation", "receipt"),
     *("receiptsupersession", "receiptfingerprint", "canonicalprojection", "artifact", "message", "event"),
-    *("requestusage", "problem"),
+    *("requestusage", "problem", "remark"),
 )
 # The moment of the import, and how often a row was written; of a run that recorded no time also what it is sorted by.
 UNEQUAL = {"created_at", "sort_at", "revision", "evidence_version", "inode"}

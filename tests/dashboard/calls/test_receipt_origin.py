@@ -197,6 +197,7 @@ def test_a_receipt_that_a_hook_wrote_is_no_cut_by_itself_and_a_filter_finds_it(
     assert parse("author:tool").problems
     page = parse_page(operator_client.get(f"/runs/{run.pk}/?q=author:hook"))
     assert page.texts(".row-summary em") == ["written by a hook"] * 2
+    assert page.texts('.chips[aria-label="By author"] a.chip') == ["unclear 3", "hook 2"]
     facets = parse_page(operator_client.get("/runs/")).select_one(".facets")
     assert facets.by_role("link", name="written by a hook")["href"] == "?q=author%3Ahook"
 
