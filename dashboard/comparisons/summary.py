@@ -25,7 +25,7 @@ from dashboard.comparisons.aggregate import (
 )
 from dashboard.comparisons.measurements import MEASURES, Measure, MeasuredCall
 from dashboard.comparisons.significance import GroupedValues, Interval, assign_groups, bootstrap_means, sign_test
-from envelopes.text.tokens import count_tokens
+from envelopes.text.tokens import current_encoding
 
 MOST_FIELDS = 40
 
@@ -145,7 +145,7 @@ def summarise(batches: Iterable[list[MeasuredCall]], *, columns: int, calls: int
             for column, column_values, column_intervals in zip(totals, values, intervals, strict=True)
         ),
         tool_families=dict(sorted(tool_families.items())),
-        encoding=count_tokens("").encoding,
+        encoding=current_encoding(),
     )
 
 

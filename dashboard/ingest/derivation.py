@@ -50,7 +50,7 @@ from dashboard.models import (
 from dashboard.pool import open_pool
 from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
 from envelopes.families.registry import all_families
-from envelopes.text.tokens import TokenCount, count_all, count_tokens
+from envelopes.text.tokens import TokenCount, count_all, current_encoding
 from envelopes.variants import variants_for
 
 CUT_VERSION = 2  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
@@ -87,8 +87,7 @@ def current_derivation() -> str:
         digest.update(f"{family.name} {family.projection.fingerprint} {mappings}\n".encode())
         variants |= {(variant.id, variant.version) for variant in variants_for(family)}
     renderers = hashlib.blake2b(repr(sorted(variants)).encode(), digest_size=3)
-    encoding = count_tokens("").encoding
-    return f"{digest.hexdigest()}.{encoding}.{CUT_VERSION}.{COUNTS_VERSION}.{renderers.hexdigest()}"
+    return f"{digest.hexdigest()}.{current_encoding()}.{CUT_VERSION}.{COUNTS_VERSION}.{renderers.hexdigest()}"
 
 
 def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:

@@ -17,6 +17,7 @@ from envelopes.text.untrusted_json import visible
 
 CHARACTERS_PER_TOKEN = 4
 ENCODING = "o200k_base"
+WITHOUT_VOCABULARY = "characters/4"
 O200K_MODELS = ("gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4")
 
 
@@ -24,6 +25,11 @@ class TokenCount(msgspec.Struct, frozen=True):
     count: int
     encoding: str
     certainty: Literal["exact", "estimate"]
+
+
+def current_encoding() -> str:
+    """The encoding in which tokens are counted here, without loading the vocabulary."""
+    return WITHOUT_VOCABULARY if _load_vocabulary() is None else ENCODING
 
 
 def count_tokens(text: str, *, model: str = "") -> TokenCount:
@@ -34,7 +40,7 @@ def count_all(texts: Sequence[str], *, model: str = "") -> list[TokenCount]:
     """One count per text, in order; a batch costs little more than its characters."""
     batch_count = _load_vocabulary()
     if batch_count is None:
-        return [TokenCount(-(-len(text) // CHARACTERS_PER_TOKEN), "characters/4", "estimate") for text in texts]
+        return [TokenCount(-(-len(text) // CHARACTERS_PER_TOKEN), WITHOUT_VOCABULARY, "estimate") for text in texts]
     counts = batch_count([text if text.isascii() else visible(text) for text in texts], ENCODING)
     return _with_certainty(counts, model)
 
