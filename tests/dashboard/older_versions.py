@@ -56,9 +56,9 @@ def _other_mapping(mapping: ToolMapping) -> ToolMapping:
     return msgspec.structs.replace(mapping, version=mapping.version + NEWER, read=read)
 
 
-def other_policies() -> dict[str, Any]:
-    """Another policy of every projection, which leaves a result one character."""
-    policy = ProjectionPolicy(preview=1)
+def other_policies(policy: ProjectionPolicy | None = None) -> dict[str, Any]:
+    """Another policy of every projection, by default one that leaves a result one character."""
+    policy = policy or ProjectionPolicy(preview=1)
     return {"FAMILIES": tuple(msgspec.structs.replace(family, projection=policy) for family in families.FAMILIES)}
 
 

@@ -19,7 +19,8 @@ from dashboard.models import Call, Project, ReceiptFingerprint
 from dashboard.variants.fingerprints import envelope_sha256
 from dashboard.variants.render_call import render_call
 from envelopes.families import FALLBACK
-from tests.dashboard.older_versions import NEWER, changed_versions, other_mappings
+from envelopes.schema.budget import ProjectionPolicy
+from tests.dashboard.older_versions import NEWER, changed_versions, no_shared_variants, other_mappings, other_policies
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import load_call
 
@@ -159,6 +160,20 @@ def test_a_receipt_that_does_not_say_or_is_somebody_elses_has_no_fingerprint(
     send(call, tmp_path, **changes)
     assert call.receipts.count() == 1
     assert not ReceiptFingerprint.objects.exists()
+
+
+@pytest.mark.postgresql
+def test_a_fingerprint_is_there_while_its_variant_is(call: Call, tmp_path: Path) -> None:
+    send(call, tmp_path, renderer={"id": "markdown", "version": "1"})
+    policy = ReceiptFingerprint.objects.get().projected_by.partition(" ")[2]
+    with changed_versions(**other_policies(ProjectionPolicy(rows=7))):  # which this envelope does not reach
+        call_command("rederive", stdout=StringIO())
+        assert ReceiptFingerprint.objects.get().projected_by.partition(" ")[2] not in ("", policy)
+    with changed_versions(**no_shared_variants()):
+        call_command("rederive", stdout=StringIO())
+        assert not ReceiptFingerprint.objects.exists()
+    call_command("rederive", stdout=StringIO())
+    assert ReceiptFingerprint.objects.get().variant == "markdown"
 
 
 @pytest.mark.postgresql
