@@ -73,11 +73,16 @@ TOGETHER = {
     "tests/test_requirements.py": "source",
 }
 
+# Cases of one file that each keep a worker busy for minutes.
+APART = "tests/test_postgresql.py::test_the_write_path_and_the_pages_hold_on_postgresql"
+
 
 class ScheduleByCost(LoadFileScheduling):
-    """Gives a whole file to a worker, and what stands in TOGETHER to the same one."""
+    """Gives a whole file to a worker, what stands in TOGETHER to the same one, and each case of APART to any."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(APART):
+            return nodeid
         return next((group for start, group in TOGETHER.items() if nodeid.startswith(start)), nodeid.partition("::")[0])
 
 

@@ -21,16 +21,20 @@ from tests import asked
 from tests.conftest import CHECKOUT
 from tests.postgresql import NoServerBinaries, private_cluster
 
-PLACES = (
-    *("tests/dashboard/test_accounts.py", "tests/dashboard/filters", "tests/dashboard/ingest", "tests/dashboard/runs"),
-    *("tests/dashboard/comparisons", "tests/dashboard/variants"),
-    *("tests/dashboard/evidence", "tests/dashboard/renderers", "tests/dashboard/calls/test_call_page.py"),
-    *(
-        f"tests/dashboard/artifacts/test_{subject}.py"
-        for subject in ("artifact_references", "artifact_retention", "artifact_summaries", "artifact_tail")
+PLACES = {
+    "imports": (
+        *("tests/dashboard/ingest", "tests/faults/test_hostile_recordings.py", "tests/dashboard/evidence"),
+        *("tests/dashboard/calls/test_call_page.py", "tests/dashboard/renderers", "tests/dashboard/variants"),
     ),
-    *("tests/dashboard/tools/test_tools_page.py", "tests/faults/test_hostile_recordings.py"),
-)
+    "runs": (
+        *("tests/dashboard/test_accounts.py", "tests/dashboard/filters", "tests/dashboard/runs"),
+        *("tests/dashboard/comparisons", "tests/dashboard/tools/test_tools_page.py"),
+        *(
+            f"tests/dashboard/artifacts/test_{subject}.py"
+            for subject in ("artifact_references", "artifact_retention", "artifact_summaries", "artifact_tail")
+        ),
+    ),
+}
 
 
 def test_the_marked_tests_hold_on_postgresql(tmp_path: Path) -> None:
@@ -41,8 +45,10 @@ def test_the_marked_tests_hold_on_postgresql(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-def test_the_write_path_and_the_pages_hold_on_postgresql(tmp_path: Path) -> None:
-    _run_on_postgresql(tmp_path, "--on-postgresql=all", "-m", "not recordings and not bench and not long", *PLACES)
+@pytest.mark.parametrize("places", PLACES)
+def test_the_write_path_and_the_pages_hold_on_postgresql(places: str, tmp_path: Path) -> None:
+    chosen = "not recordings and not bench and not long"
+    _run_on_postgresql(tmp_path, "--on-postgresql=all", "-m", chosen, *PLACES[places])
 
 
 def test_what_no_marked_test_asks_is_named() -> None:
