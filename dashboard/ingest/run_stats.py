@@ -73,6 +73,8 @@ def refresh_stats(runs: Sequence[Run], *, only_changed: bool = False) -> None:
 
     `only_changed`: a run whose counts are the same is not written; otherwise its revision is raised.
     """
+    if not runs:
+        return
     facets: dict[UUID, dict[tuple[str, str], RunFacet]] = {run.pk: {} for run in runs}
     for facet in RunFacet.objects.filter(run__in=runs):
         facets[facet.run_id][facet.kind, facet.value] = facet
