@@ -206,6 +206,7 @@ def test_what_is_added_to_a_followed_file_appears_by_itself(
     expect(page.locator("#follow[hx-get]")).to_have_count(0)
 
 
+@pytest.mark.extended
 def test_the_views_of_an_artifact_are_accessible(
     operator_page: Page,
     in_both_themes: Serious,

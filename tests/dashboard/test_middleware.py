@@ -263,6 +263,7 @@ def test_https_is_insisted_on_when_it_is_set(client: Client) -> None:
     assert client.get("/healthz").status_code == 200  # whoever watches the process asks it directly
 
 
+@pytest.mark.extended
 @pytest.mark.rendering
 def test_check_deploy_finds_nothing_with_https() -> None:
     environment = os.environ | {"COUNTERFOIL_HTTPS": "1"}
@@ -277,6 +278,7 @@ def test_check_deploy_finds_nothing_with_https() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.extended
 @pytest.mark.rendering
 def test_a_command_on_a_store_without_tables_names_the_command_that_makes_them(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}

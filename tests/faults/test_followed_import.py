@@ -4,6 +4,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, write
 from tests.faults.imports import migrated_store, rows, started, wait_until
@@ -31,6 +33,7 @@ def test_a_watched_session_is_followed_from_where_it_stood(tmp_path: Path) -> No
     assert rows(store, "SELECT status FROM dashboard_call WHERE external_id = 'toolu_03'") == [("success",)]
 
 
+@pytest.mark.extended
 def test_a_watched_file_may_be_truncated_replaced_and_refused_in_part(tmp_path: Path) -> None:
     """A relative path, as people type it: the watcher's own names for the files are absolute."""
     store, folder = migrated_store(tmp_path / "store"), tmp_path / "sessions"

@@ -88,7 +88,7 @@ def assert_good_calls(run: str, *calls: str) -> None:
     assert answered.values("call").distinct().count() == len(calls[:2])
 
 
-@pytest.mark.parametrize("kind", extended_except(KINDS, "names", "unicode"))
+@pytest.mark.parametrize("kind", extended_except(KINDS, "names"))
 def test_a_value_in_any_slot_of_a_session_costs_no_good_line(kind: str, project: Project, tmp_path: Path) -> None:
     imported(project, between_good_lines(tmp_path, lines_of(in_turn(session_lines, kind))))
     assert_good_calls(SESSION, "toolu_01", "toolu_02", "toolu_03")

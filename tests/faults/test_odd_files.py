@@ -106,6 +106,7 @@ def test_a_refused_command_prints_its_sentence_and_no_traceback(migrated: Path, 
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.extended
 def test_pipes_devices_and_sockets_are_refused_and_not_waited_for(migrated: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     with socket.socket(socket.AF_UNIX) as server:

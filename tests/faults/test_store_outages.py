@@ -86,6 +86,7 @@ def assert_readable(server: RunningServer) -> None:
         assert server.request("GET", address).status == 200, address
 
 
+@pytest.mark.extended
 def test_the_server_reads_through_a_lock_and_a_full_disk_and_needs_no_restart(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         store = migrated_store(disk / "store")

@@ -261,6 +261,7 @@ def test_one_line_of_5_mb_is_shown_in_windows(client: Client, run: Run) -> None:
     assert more.by_role("link")["href"] == f"/calls/{call.pk}/half/receipt/?offset=32768"
 
 
+@pytest.mark.extended
 @pytest.mark.rendering
 @pytest.mark.parametrize("unit", ["a \x00", "\u202e", "\n", '"', " \t", "\U0001f600", "<&>"])
 def test_no_answer_passes_1_mb_whatever_a_tool_wrote(client: Client, run: Run, unit: str) -> None:

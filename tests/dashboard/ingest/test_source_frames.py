@@ -46,6 +46,7 @@ def import_grown(project: Project, path: Path, lines: list[bytes], ends: list[in
         import_paths(project, [path])
 
 
+@pytest.mark.extended
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.sampled_from(SIZES), min_size=1, max_size=6), data=st.data())
 def test_frames_hold_the_whole_file_however_it_grew(
