@@ -402,8 +402,7 @@ class _BatchWrite:
             run.call_count = totals_by_run.get(run.pk, 0)
         bulk_update(with_calls)
         refresh_stats([run for run in self.runs.values() if run.pk not in changed])
-        others = detached.difference(run.pk for run in self.runs.values())
-        if others:
+        if others := detached.difference(run.pk for run in self.runs.values()):
             refresh_stats(list(Run.objects.filter(pk__in=others)), only_changed=True)
 
 
