@@ -39,6 +39,9 @@ LISTS = {
     "tool": "/tools/ExecCommand/",
     "problems": "/problems/",
     "docs": "/docs/",
+    "masking": "/masking/",
+    "audit": "/audit/",
+    "error": "/nothing/",
 }
 STARTS_WITHIN = 30.0
 
