@@ -23,7 +23,6 @@ LOG = "".join(
 @pytest.fixture
 def call(client: Client, settings: Settings, tmp_path: Path) -> Call:
     settings.ARTIFACTS = tmp_path / "artifacts"
-    settings.ANSWER_SECONDS = 60.0
     project = create_project()
     client.force_login(create_user("alice", project=project))
     return create_call(create_run(project))
