@@ -1,4 +1,4 @@
-"""One test over a table, where a test for each row would cost more than what it checks."""
+"""Tables of cases: one test over all rows, and tables of which the default run takes a few cases."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 Test = Callable[..., None]
+FAILURES = (Exception, BaseExceptionGroup, pytest.fail.Exception, pytest.skip.Exception)
 
 
 def extended_except(cases: Iterable[Any], *brief: Any) -> list[Any]:
@@ -17,9 +18,6 @@ def extended_except(cases: Iterable[Any], *brief: Any) -> list[Any]:
     every = list(cases)
     assert not (unknown := [case for case in brief if case not in every]), f"the table has no {unknown}"
     return [case if case in brief else pytest.param(case, marks=pytest.mark.extended) for case in every]
-
-
-FAILURES = (Exception, BaseExceptionGroup, pytest.fail.Exception, pytest.skip.Exception)
 
 
 def each(names: str | tuple[str, ...], table: Iterable[Any]) -> Callable[[Test], Test]:

@@ -6,8 +6,11 @@ from typing import Any
 
 from django.test import Client
 
+from dashboard.evidence.call_evidence import load_evidence
 from dashboard.ingest.derive import RecordedCall, derive
 from dashboard.models import Call, Run
+from dashboard.variants.fingerprints import envelope_sha256
+from dashboard.variants.render_call import render_call
 from tests.dashboard.factories import create_call, create_observation
 from tests.dashboard.page_text import Element, Page, parse_page
 
@@ -50,3 +53,20 @@ def load_call(client: Client, call: Call, query: str = "", **headers: str) -> Pa
 def receipt_text(page: Element) -> str:
     """The exact text of all text parts of the receipt in view."""
     return "".join(part.exact for part in page.select("pre.exact[data-exact][dir=auto]"))
+
+
+def receipt_record(call: Call, variant: str) -> dict[str, Any]:
+    """The receipt of call `c1` of run `r` under a variant, as a runtime of ours records that it sent it."""
+    evidence = load_evidence(call, {})
+    sent = render_call(evidence, variant)
+    return {
+        "v": 1,
+        "type": "receipt",
+        "run": "r",
+        "call": "c1",
+        "seq": 1,
+        "text": sent.receipt.text,
+        "renderer": {"id": sent.variant.id, "version": str(sent.variant.version)},
+        "canonical_sha256": envelope_sha256(evidence.canonical),
+        "render_policy": sent.variant.policy.fingerprint,
+    }

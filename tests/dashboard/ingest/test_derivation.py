@@ -12,14 +12,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from dashboard.evidence.call_evidence import load_evidence
 from dashboard.ingest import derivation
 from dashboard.ingest.derivation import compute_calls, current_derivation, derive_next_waiting, store_derived
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import Call, CanonicalProjection, Project, ReceiptFingerprint, RecordedReceipt, Run, RunFacet
-from dashboard.variants.fingerprints import envelope_sha256
-from dashboard.variants.render_call import render_call
 from tests.dashboard.older_versions import (
     changed_versions,
     no_shared_variants,
@@ -28,6 +25,7 @@ from tests.dashboard.older_versions import (
     other_policies,
 )
 from tests.dashboard.page_text import parse_page
+from tests.dashboard.recorded_calls import receipt_record
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
 pytestmark = pytest.mark.django_db
@@ -136,19 +134,7 @@ def send_receipt(folder: Path) -> Path:
     write(folder / "calls.jsonl", [call])
     write(folder / "results.jsonl", [{**call, "status": "ok", "data": {"stdout_preview": "hello"}}])
     import_paths(Project.objects.get(), [folder])
-    evidence = load_evidence(Call.objects.get(tool="Lookup"), {})
-    sent = render_call(evidence, "markdown")
-    record = {
-        "v": 1,
-        "type": "receipt",
-        "run": "r",
-        "call": "c1",
-        "seq": 1,
-        "text": sent.receipt.text,
-        "renderer": {"id": sent.variant.id, "version": str(sent.variant.version)},
-        "canonical_sha256": envelope_sha256(evidence.canonical),
-        "render_policy": sent.variant.policy.fingerprint,
-    }
+    record = receipt_record(Call.objects.get(tool="Lookup"), "markdown")
     return write(folder / "receipts.jsonl", [record]).parent
 
 

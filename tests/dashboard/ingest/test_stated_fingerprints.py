@@ -12,17 +12,14 @@ from django.core.management import call_command
 from django.test import Client
 
 from dashboard.comparisons.drift import check_all
-from dashboard.evidence.call_evidence import load_evidence
 from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint
-from dashboard.variants.fingerprints import envelope_sha256
-from dashboard.variants.render_call import render_call
 from envelopes.families import FALLBACK
 from envelopes.schema.budget import ProjectionPolicy
 from tests.dashboard.older_versions import NEWER, changed_versions, no_shared_variants, other_mappings, other_policies
 from tests.dashboard.page_text import Page, parse_page
-from tests.dashboard.recorded_calls import load_call
+from tests.dashboard.recorded_calls import load_call, receipt_record
 
 pytestmark = pytest.mark.django_db
 
@@ -44,20 +41,8 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 def send(call: Call, folder: Path, **changes: Any) -> None:
     """The receipt as a runtime of ours would record it."""
-    evidence = load_evidence(call, {})
-    rendered = render_call(evidence, "receipt")
-    record = {
-        "v": 1,
-        "type": "receipt",
-        "run": "r",
-        "call": "c1",
-        "seq": 1,
-        "text": rendered.receipt.text,
-        "renderer": {"id": rendered.variant.id, "version": str(rendered.variant.version)},
-        "fidelity": "exact",
-        "canonical_sha256": f"sha256:{envelope_sha256(evidence.canonical)}",
-        "render_policy": rendered.variant.policy.fingerprint,
-    }
+    record = receipt_record(call, "receipt") | {"fidelity": "exact"}
+    record["canonical_sha256"] = f"sha256:{record['canonical_sha256']}"
     write(folder / "receipts.jsonl", record | changes)
     import_paths(call.project, [folder / "receipts.jsonl"])
 
