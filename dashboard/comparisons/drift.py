@@ -31,7 +31,7 @@ from dashboard.variants.fingerprints import (
 )
 from dashboard.variants.variant_list import is_template, load_current_variant, load_version
 from envelopes.schema.receipt import Variant
-from envelopes.text.tokens import count_tokens
+from envelopes.text.tokens import current_encoding
 from envelopes.variants.template import TemplateUnanswered
 
 PAGE_SIZE = 100
@@ -132,7 +132,7 @@ def _pinned_rows(comparison: Comparison) -> Iterator[tuple[MeasuredCall, list[Dr
     stored = [(column, _today(column)) for column in load_column_rows(comparison)]
     columns = load_columns(column for column, _ in stored)
     with_recorded = any(column.is_recorded for column in columns)
-    recount = f"token encoding {load_summary(comparison).encoding} → {count_tokens('').encoding}"
+    recount = f"token encoding {load_summary(comparison).encoding} → {current_encoding()}"
     batches = comparison.batches.order_by("number").values_list("calls", flat=True)
     for calls, rows_before in zip(batches.iterator(chunk_size=8), load_results(comparison), strict=True):
         ids = list(unpack_ids(bytes(calls)))

@@ -175,15 +175,15 @@ def _measure_rendered(call: CallInput, variant: Variant, fields: dict[str, str],
 
 
 def _measure_recorded(call: CallInput, fields: dict[str, str]) -> MeasuredText | None:
-    halves = call.evidence.halves if call.evidence else None
-    if call.evidence is None or halves is None or halves.receipt is None:
+    if call.evidence is None or call.evidence.halves.receipt is None:
         return None
+    halves, receipt = call.evidence.halves, call.evidence.halves.receipt
     links = FieldLinks(halves.reading.links, halves.reading.slices)
     findings, _ = lint_recorded_receipt(halves, call.missing)
-    dropped = dropped_fields(fields, halves.receipt, links.resolve)
+    dropped = dropped_fields(fields, receipt, links.resolve)
     is_rewritten = call.evidence.call.author == ReceiptAuthor.HOOK  # no cut by itself
     is_cut = call.evidence.call.is_cut if is_rewritten else halves.is_cut
-    return _measure(halves.receipt, dropped, tuple(finding.rule for finding in findings), is_cut=is_cut)
+    return _measure(receipt, dropped, tuple(finding.rule for finding in findings), is_cut=is_cut)
 
 
 def _measure(receipt: Receipt, dropped: Sequence[str], rules: tuple[str, ...], *, is_cut: bool) -> MeasuredText:

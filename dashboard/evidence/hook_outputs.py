@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
+from django.db.models import QuerySet
 
 from dashboard.models import Event, load_slices
 from dashboard.models.runs import ReceiptAuthor
@@ -120,11 +121,16 @@ def count_linked(halves: Halves) -> int:
     return sum(len(part.text) for part in segments if part.source is not None and part.source.document == "complete")
 
 
+def hook_events(calls: Iterable[UUID]) -> QuerySet[Event]:
+    """The events with what hooks printed for these calls."""
+    return Event.objects.filter(call__in=list(calls), kind=ATTACHMENT, message=HOOK_SUCCESS)
+
+
 def load_hook_outputs(tools: Mapping[UUID, str]) -> dict[UUID, list[HookOutput]]:
     """By call, for the calls in `tools`, each with its tool's name. Two queries, one where there are no hooks."""
     if not tools:
         return {}
-    events = list(Event.objects.filter(call__in=list(tools), kind=ATTACHMENT, message=HOOK_SUCCESS))
+    events = list(hook_events(tools))
     load_slices(events)
     by_call: dict[UUID, list[Event]] = defaultdict(list)
     for event in events:

@@ -166,13 +166,12 @@ class BatchWriter:
         """Adds the file to the report once its last batch is written."""
         self._finished.append((reader, source))
 
-    def expects(self, name: str, head: str) -> bool:
-        """True while a file of that name, or with that hash of the first line, is not written yet."""
-        return not self._names.isdisjoint((column_text(name, PATH_CHARACTERS), head))
+    def expects(self, names: tuple[str, str]) -> bool:
+        """True while a file of that path, or with that hash of the first line, is not written yet."""
+        return not self._names.isdisjoint(names)
 
-    def may_know(self, name: str, head: str) -> bool:
-        """False where no stored source has that name, or that hash of the first line."""
-        names = (column_text(name, PATH_CHARACTERS), head)
+    def may_know(self, names: tuple[str, str]) -> bool:
+        """False where no stored source has that path, or that hash of the first line."""
         return self._known_names is None or not self._known_names.isdisjoint(names)
 
     def write(self, reader: FileImport | None = None) -> None:
@@ -270,10 +269,10 @@ class FileImport:
         head = file.read(HEAD_BYTES)
         path = SourcePath(self.path.resolve().as_posix())
         head_hash = head_sha256(head)
-        if self.writer.expects(self.name, head_hash):
+        names = (column_text(self.name, PATH_CHARACTERS), head_hash)
+        if self.writer.expects(names):
             self.writer.write(self)
-        is_new = not self.writer.may_know(self.name, head_hash)
-        source = None if is_new else find_source(self.project, self.name, file, head)
+        source = find_source(self.project, self.name, file, head) if self.writer.may_know(names) else None
         if source is None:
             format_ = find_format(format_name) if format_name else detect_file_format(file, head, path)
             inode = os.fstat(file.fileno()).st_ino

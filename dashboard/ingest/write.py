@@ -22,7 +22,7 @@ from uuid import UUID
 from django.db import connection, models, transaction
 
 from dashboard.artifacts.retention import remove_unreferenced
-from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS
+from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS, hook_events
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, unsaved_row
 from dashboard.ingest.derive import RecordedCall
@@ -179,8 +179,7 @@ class _BatchWrite:
     def recorded_calls(self) -> dict[UUID, RecordedCall | None]:
         """The calls by id, with the evidence of the new ones, unless an event of a hook is evidence too."""
         new = {key: rows for key, rows in self.rows.items() if rows.is_new}
-        events = Event.objects.filter(call__in=list(new), kind=ATTACHMENT, message=HOOK_SUCCESS)
-        hooked = set(events.values_list("call", flat=True))
+        hooked = set(hook_events(new).values_list("call", flat=True))
         models_by_run = {run.pk: run.model for run in self.runs.values()}
         calls: dict[UUID, RecordedCall | None] = dict.fromkeys(self.rows)
         for key, rows in new.items():
