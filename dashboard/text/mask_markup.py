@@ -138,8 +138,8 @@ def _visible_text(content: bytes, tags: re.Pattern[bytes] = _TAGS) -> str:
 
 def _has_secret_value(content: bytes, masks: Masks) -> bool:
     """Searches all values of attributes as one text, a line each; what attributes they are of is not looked at."""
-    values = [unquote(value) if b"%" in value else value.decode() for value in set(_VALUE.findall(content))]
-    return bool(masks.find(html.unescape("\n".join(values))))
+    values = b"\n".join(set(_VALUE.findall(content)))
+    return bool(masks.find(html.unescape(unquote(values) if b"%" in values else values.decode())))
 
 
 def _replace_text(page: str, masked: str) -> str:

@@ -107,6 +107,15 @@ class CleanText:
         return self._units[bisect_right(self._starts, position) - 1]
 
 
+# What follows the name of a key that has a value, see `_SEPARATOR`: a sign, an item `value`, an option's space, a tag.
+_VALUE_SIGNS = (
+    r"""WORDS[\w-]*(?:\\*["'`]\]?)?[ \t]*[:=]""",
+    r"""WORDS[\w-]*\\*["'`],?[ \t\n]*\\*["']value""",
+    r"""-[\w-]*WORDS[\w-]*(?:\\*["'],)?[ \t\n]""",
+    r"WORDS[\w-]*>",
+)
+
+
 class _Gate:
     """Rules by keys and shapes behind one pass of RE2, which finds every place where one of them may begin."""
 
@@ -114,9 +123,11 @@ class _Gate:
         self.keys = [(rule, re.compile(rule.words)) for rule in rules if isinstance(rule, KeyRule)]
         shapes = [rule for rule in rules if isinstance(rule, SecretShape)]
         self._shapes = [(rule, re.compile(rule.begins), re.compile(rule.pattern)) for rule in shapes]
-        pieces = [f"(?i:{'|'.join(rule.words for rule, _ in self.keys)})"] if self.keys else []
-        self.pieces = "|".join([*pieces, *(rule.begins for rule in shapes)])
-        self._places = _compile_bytes(self.pieces) if self.pieces else None
+        words = [f"(?i:{'|'.join(rule.words for rule, _ in self.keys)})"] if self.keys else []
+        places = [*words, *(rule.begins for rule in shapes)]
+        self._places = _compile_bytes("|".join(places)) if places else None
+        self.signs = [*(sign.replace("WORDS", word) for sign in _VALUE_SIGNS for word in words)]
+        self.signs += [rule.needs or rule.begins for rule in shapes]
         self._rules_by_piece = lru_cache(1_000)(self._rules_for)
 
     def find(self, text: str, data: bytes, until: float) -> Iterator[MaskSpan]:
@@ -148,14 +159,14 @@ class RuleSet:
 
     def __init__(self, rules: Sequence[MaskingRule] = RULES, own: Sequence[MaskingRule] = ()) -> None:
         self._gates = [_Gate(group) for group in (rules, [rule for rule in own if not isinstance(rule, PatternRule)])]
-        signs = [_NOISE_SIGNS, *(gate.pieces for gate in self._gates if gate.pieces)]
+        signs = [_NOISE_SIGNS, *(sign for gate in self._gates for sign in gate.signs)]
         self._signs = _compile_bytes("|".join(signs))
         self._patterns = [
             (rule.name, compile_pattern(rule.pattern, is_regex=True)) for rule in own if isinstance(rule, PatternRule)
         ]
 
     def may_mask(self, text: str) -> bool:
-        """False for most texts: nothing in it is a place where a rule may begin. One pass, without a time limit."""
+        """False for most texts: it has no name of a key with a value, and no shape. One pass, without a time limit."""
         return bool(self._patterns) or self._signs.search(text.encode("utf-8", "surrogatepass")) is not None
 
     def find(self, text: str, until: float = math.inf) -> list[MaskSpan]:

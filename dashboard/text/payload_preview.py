@@ -14,7 +14,7 @@ import msgspec
 from django.utils.safestring import SafeString
 
 from dashboard.text.formatting import format_size
-from dashboard.text.masks import mask_text, mask_value
+from dashboard.text.masks import mask_text, mask_value, remember_window
 from dashboard.text.text_markup import escape
 from envelopes.halves import parse_parts
 from envelopes.schema.receipt import ImagePart, OtherPart
@@ -56,6 +56,9 @@ class PreviewText:
     @property
     def is_bounded(self) -> bool:
         return self.total is None or self.shown < self.total
+
+    def __post_init__(self) -> None:
+        remember_window(self.body)
 
     @property
     def may_scroll(self) -> bool:

@@ -28,6 +28,8 @@ class SecretShape(msgspec.Struct, frozen=True):
     group `secret` of it, or all of it, where `is_valid` accepts that. It also matches what is cut short or of another
     release, and examples of documentation.
 
+    `needs` is an expression for RE2 that every match contains, where text that is no secret often has `begins`.
+
     `certain` matches nothing but the credential. Every text that contains one contains one of its `pieces`, which all
     begin with the same letter: looking for these first costs a hundredth of the pattern.
     """
@@ -39,6 +41,7 @@ class SecretShape(msgspec.Struct, frozen=True):
     is_valid: Callable[[str], bool] | None = None
     certain: re.Pattern[str] | None = None
     pieces: tuple[str, ...] = ()
+    needs: str = ""
 
 
 def passes_luhn(number: str) -> bool:
@@ -123,6 +126,7 @@ SHAPES = (
         _has_digit,
         re.compile(r"\bsk-(?:proj-[A-Za-z0-9_-]{40,}|[A-Za-z0-9]{48}\b)"),
         ("sk-",),
+        needs=r"sk-[^\x00-,./:-@\[-^`{-\x7f]{16}",
     ),
     SecretShape(
         "google-key",
@@ -168,6 +172,7 @@ SHAPES = (
         "the password in an address",
         "://",
         r"://[^\s/:@'\"<>{}$\\]{0,64}:(?P<secret>[^\s/@'\"<>{}$\\*][^\s/@'\"<>\\]{0,127})@",
+        needs=r"://[^\s/:@]*:[^\s/@]+@",
     ),
     SecretShape(  # at most one separator between groups
         "card",
@@ -175,6 +180,7 @@ SHAPES = (
         "[3-6][0-9]{3}[ -]?[0-9]{4}[0-9 -][0-9]",
         r"(?:(?<![\w.-])|(?<=\\[nrtbf]))\d{4}([ -]?)(?:\d{4}\1\d{4}\1\d{1,4}|\d{6}\1\d{4,5})(?![\w-])",
         passes_luhn,
+        needs=r"(?:^|[^0-9A-Za-z_.-]|\\[nrtbf])[3-6][0-9]{3}[ -]?[0-9]{4}[0-9 \x80-\xff-]{5}",
     ),
 )
 # Every repetition is bounded or stops at a character that the next attempt would need, so that a command of a
