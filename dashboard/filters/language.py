@@ -1,220 +1,192 @@
-"""The query language of the filter bar: `status:failed tool:Bash -family:file cut:yes "quoted text" words`.
-
-`parse(text)` reads a filter over runs, `parse(text, over="calls")` one over the calls of a run. A word that cannot be
-read, or terms that no run can meet together, are reported in `Query.problems`, a sentence each that names the word.
-Such a query matches nothing, so that a mistake is never taken for a result.
+"""The filter language of Runs, Calls, comparisons and the command line, and what a filter selects.
 
     query = parse(request.GET.get("q", ""), over="calls")
     query.problems            # sentences for the page
     query.calls(run)          # the run's calls that match, in their order
     query.toggled("tool", "Bash")   # the text of the filter with that term added, or removed
 
-Every term must hold. A dash before a term negates it. Facets of a run are looked up in `RunFacet`, by index.
+`parse(text)` reads a filter over runs, `parse(text, over="calls")` one over calls; both know the same keys. What cannot
+be read, or cannot hold, is reported in `Query.problems`, a sentence each that names the place. Such a query matches
+nothing, so that a mistake is never taken for a result.
+
+Over calls every term is about the row's call, or about the run of that call. Over runs:
+
+* a term about the run holds for the run; words are looked for in its title and id.
+* terms about calls that stand beside each other ask for one call that meets all of them; `or` between them too.
+* parentheses without an `or` ask for a call of their own: `(tool:Bash) (cut:yes)`. Terms that no one call can meet
+  together (`tool:Bash tool:Read`) are taken as if each stood in parentheses.
+* a dash before a term about calls means that the run has no such call.
+* `status:ok` and `cut:no` mean that no call of the run failed, or was cut.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, get_args
 
 from dashboard.filters import queryset
-from dashboard.models import Call, Project, Remark, Run
-from dashboard.models.outcomes import Outcome
-from dashboard.models.runs import CallQuerySet, ReceiptAuthor, RunQuerySet
+from dashboard.filters.keys import CALL_STATUSES, KEYS, Over, check_term, describe_subject
+from dashboard.filters.names import Names
+from dashboard.filters.syntax import (
+    TEXT,
+    And,
+    Node,
+    Not,
+    Or,
+    Term,
+    inner_nodes,
+    iterate_terms,
+    parse_tree,
+    replace_terms,
+)
+from dashboard.models import Call, Project, Run
+from dashboard.models.runs import CallQuerySet, RunQuerySet
 from dashboard.text.formatting import column_text
-from envelopes.schema.outcome import DeniedReason
-from envelopes.schema.tool import RiskLevel
 
 MAX_CHARACTERS = 2_000
 MAX_TERMS = 20
 
-Over = Literal["runs", "calls"]
-
-STATES = ("failed", "cut", "unanswered", "retried", "halves", "disagree", "drifted")
-# The values that may follow the colon; None is any text. A call has no agent of its own, so `agent:` is for runs only.
-KEYS: dict[Over, dict[str, tuple[str, ...] | None]] = {
-    "runs": {
-        "status": ("failed", "ok", "skipped", "unanswered", "live", "ended", "idle"),
-        "outcome": tuple(Outcome.values),
-        "risk": get_args(RiskLevel),
-        "reason": get_args(DeniedReason),
-        "state": (*STATES, "child"),
-        "cut": ("yes", "no"),
-        "author": tuple(ReceiptAuthor.values),
-        "context": ("uncertain",),
-        "remark": tuple(Remark.Kind.values),
-        "child": ("any", "yes", "no"),
-        "tool": None,
-        "family": None,
-        "agent": None,
-        "source": None,
-        "model": None,
-    },
-    "calls": {
-        "status": ("failed", "ok", "skipped", "unanswered", "waiting"),
-        "outcome": tuple(Outcome.values),
-        "risk": get_args(RiskLevel),
-        "reason": get_args(DeniedReason),
-        "state": STATES,
-        "cut": ("yes", "no"),
-        "author": tuple(ReceiptAuthor.values),
-        "context": ("uncertain",),
-        "remark": tuple(Remark.Kind.values),
-        "tool": None,
-        "family": None,
-    },
-}
-# A run or a call has only one value of these at a time.
-SINGLE: dict[Over, frozenset[str]] = {
-    "runs": frozenset({"cut", "child", "agent", "source"}),
-    "calls": frozenset({"cut", "author", "tool", "family", "status", "outcome", "risk", "reason"}),
-}
-EXCLUSIVE = (
+# A call or a run has only one value of these at a time.
+SINGLE_IN_CALL = frozenset({"cut", "author", "tool", "family", "outcome", "risk", "reason", "error"})
+SINGLE_IN_RUN = frozenset({"cut", "child", "agent", "source", "branch"})
+EXCLUSIVE_STATUSES = (
     frozenset({"failed", "ok"}),
     frozenset({"live", "ended"}),
     frozenset({"live", "idle"}),
     frozenset({"ended", "idle"}),
 )
 
-# A quoted string ends at its quote; a backslash keeps the next character from meaning anything.
-_TERM = re.compile(r'(?P<dash>-?)(?:(?P<key>[A-Za-z_]+):)?(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>\S*))', re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_PLAIN = re.compile(r'[^\s":\\-][^\s":\\]*')
-
-
-@dataclass(frozen=True)
-class Term:
-    """One condition; `kind` is a key of the language, or "text"."""
-
-    kind: str
-    value: str
-    is_negated: bool = False
-
-    def __str__(self) -> str:
-        value = self.value if self._is_plain else '"' + re.sub(r'(["\\])', r"\\\1", self.value) + '"'
-        return ("-" if self.is_negated else "") + (value if self.kind == "text" else f"{self.kind}:{value}")
-
-    @property
-    def _is_plain(self) -> bool:
-        return _PLAIN.fullmatch(self.value) is not None
-
-    @property
-    def opposite(self) -> Term:
-        return Term(self.kind, self.value, not self.is_negated)
-
 
 @dataclass(frozen=True)
 class Query:
     """A parsed filter. `str(query)` writes it again in the language."""
 
-    terms: tuple[Term, ...] = ()
+    tree: And | Or = And()
     problems: tuple[str, ...] = ()
     over: Over = "runs"
 
     def __bool__(self) -> bool:
-        return bool(self.terms or self.problems)
+        return bool(self.tree.nodes or self.problems)
 
     def __str__(self) -> str:
-        return " ".join(map(str, self.terms))
+        return str(self.tree)
 
     def __contains__(self, term: object) -> bool:
-        return term in self.terms
+        """True when the whole filter demands the term, written in any case."""
+        return isinstance(term, Term) and any(_are_same(term, other) for _, other in _demanded_terms(self.tree))
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """All terms, those that are negated or behind an `or` too."""
+        return tuple(iterate_terms(self.tree))
 
     def runs(self, project: Project) -> RunQuerySet:
         """Matching runs, unordered. Runs of subagents are omitted without a term, or with `child:no`."""
-        return Run.objects.none() if self.problems else queryset.select_runs(project, self.terms).runs
+        return Run.objects.none() if self.problems else queryset.select_runs(project, self.tree).runs
 
     def calls(self, run: Run) -> CallQuerySet:
-        """Matching calls of a run in its order, inherited ones included."""
-        return (
-            Call.objects.none() if self.problems else queryset.filter_calls(Call.objects.in_run(run), self.terms, run)
-        )
+        """Matching calls of a run in its order, inherited ones included, each as this run has it."""
+        if self.problems:
+            return Call.objects.none()
+        return queryset.filter_run_calls(Call.objects.in_run(run), self.tree, run)
 
     def calls_in(self, project: Project) -> CallQuerySet:
         """Matching calls of all runs, each once and as its own run has it, unordered."""
-        calls = Call.objects.filter(project=project)
-        return Call.objects.none() if self.problems else queryset.filter_calls(calls, self.terms)
+        return Call.objects.none() if self.problems else queryset.select_calls(project, self.tree)
+
+    def hints(self, project: Project) -> list[str]:
+        """A sentence for each name in the filter that occurs nowhere in the project, with the nearest that does."""
+        return [] if self.problems else list(Names(project.pk).hints(iterate_terms(self.tree)))
 
     def toggled(self, kind: str, value: str) -> str:
         """The filter's text without that term when it has it, else with it and without its opposite."""
         toggled = Term(kind, value)
-        terms = tuple(term for term in self.terms if term not in (toggled, toggled.opposite))
-        return str(Query(terms if toggled in self.terms else (*terms, toggled)))
+        if toggled in self:
+            gone = [node for node, term in _demanded_terms(self.tree) if _are_same(term, toggled)]
+            return str(And(tuple(node for node in self.tree.nodes if node not in gone)))
+        nodes = self.tree.nodes if isinstance(self.tree, And) else (self.tree,)
+        is_opposite = [isinstance(node, Not) and _are_same(node.node, toggled) for node in nodes]
+        others = (node for node, is_gone in zip(nodes, is_opposite, strict=True) if not is_gone)
+        return str(And((*others, toggled)))
 
 
 def parse(text: str, *, over: Over = "runs") -> Query:
     """Reads a filter. Never raises."""
     if len(text) > MAX_CHARACTERS:
-        return Query((), (f"The filter has {len(text)} characters; at most {MAX_CHARACTERS} are read.",), over)
-    terms: list[Term] = []
-    problems: list[str] = []
-    for word in _TERM.finditer(text):
-        if not word.group():
-            continue  # white space
-        term, problem = _parse_term(word, over)
-        if problem:
-            problems.append(problem)
-        elif term is not None and term not in terms:
-            terms.append(term)
-    if len(terms) > MAX_TERMS:
-        problems.append(f"The filter has {len(terms)} terms; at most {MAX_TERMS} are read.")
-    return Query(tuple(terms), (*problems, *_contradictions(terms, over)), over)
+        problem = f"The filter has {len(text)} characters; at most {MAX_CHARACTERS} are read."
+        return Query(problems=(problem,), over=over)
+    read, problems = parse_tree(text)
+
+    def check(term: Term) -> Term | None:
+        clean = Term(term.kind, column_text(term.value, MAX_CHARACTERS), term.is_pattern, term.at)
+        checked, problem = check_term(clean)
+        problems.extend([problem] if problem else [])
+        return None if problem else checked
+
+    tree = replace_terms(read, check) or And()
+    tree = tree if isinstance(tree, (And, Or)) else And((tree,))
+    if (number := len(list(iterate_terms(tree)))) > MAX_TERMS:
+        problems.append(f"The filter has {number} terms; at most {MAX_TERMS} are read.")
+    tree = _separate_calls(tree) if over == "runs" else tree
+    return Query(tree, (*problems, *_contradictions(tree, over)), over)
 
 
-def _parse_term(word: re.Match[str], over: Over) -> tuple[Term | None, str]:
-    """The term, or a sentence about what is wrong with the word."""
-    key, quoted, bare = word["key"], word["quoted"], word["bare"] or ""
-    value = column_text(bare if quoted is None else _ESCAPED.sub(r"\1", quoted), MAX_CHARACTERS)
-    is_negated = bool(word["dash"])
-    if quoted is None and bare.startswith('"'):
-        return None, f"{_quote(word.group())} opens a quotation that nothing closes."
-    if key is not None:
-        return _parse_keyed_term(key.lower(), value, over, is_negated=is_negated)
-    if not value.strip():
-        return None, f"{_quote(word.group())} contains no text to search for."
-    return Term("text", value, is_negated), ""
+def _demanded_terms(tree: And | Or) -> Iterator[tuple[Node, Term]]:
+    """The terms that every match meets, each with its node of the tree: the term, or parentheses around it alone."""
+    for node in tree.nodes if isinstance(tree, And) else ():
+        inner = node.nodes[0] if isinstance(node, And) and len(node.nodes) == 1 else node
+        if isinstance(inner, Term):
+            yield node, inner
 
 
-def _parse_keyed_term(key: str, value: str, over: Over, *, is_negated: bool) -> tuple[Term | None, str]:
-    if key not in KEYS[over]:
-        return None, _unknown_key(key, over)
-    values = KEYS[over][key]
-    if not value.strip():
-        return None, f"“{key}:” has no value behind it."
-    if values is None:
-        return Term(key, value, is_negated), ""
-    if value.lower() not in values:
-        return None, f"“{key}:” cannot be {_quote(value)}; it is one of {', '.join(values)}."
-    if is_negated and (key, value.lower()) == ("child", "any"):
-        return None, "“-child:any” leaves no run at all."
-    return Term(key, value.lower(), is_negated), ""
+def _are_same(first: Node, second: Node) -> bool:
+    if not (isinstance(first, Term) and isinstance(second, Term)):
+        return False
+    is_name = first.kind in KEYS and KEYS[first.kind].is_name
+    values = [term.value.casefold() if is_name else term.value for term in (first, second)]
+    return (first.kind, first.is_pattern, values[0]) == (second.kind, second.is_pattern, values[1])
 
 
-def _unknown_key(key: str, over: Over) -> str:
-    name = f"“{_shorten(key)}:”"
-    problem = f"{name} filters runs, not the calls of a run." if key in KEYS["runs"] else f"{name} is not a filter."
-    keys = ", ".join(f"{known}:" for known in KEYS[over])
-    return f"{problem} Known are {keys}. Payload text is not searchable yet; titles and ids are, in quotes."
+def _separate_calls(tree: And | Or) -> And | Or:
+    """The tree with parentheses around each term about calls, where no one call can meet all of them."""
+    nodes = tuple(_separate_calls(node) if isinstance(node, (And, Or)) else node for node in tree.nodes)
+    if isinstance(tree, Or):
+        return Or(nodes)
+    terms = [node for node in nodes if isinstance(node, Term) and describe_subject(node, "runs") == "call"]
+    if not any(_exclude_each_other(first, second, "calls") for first, second in combinations(terms, 2)):
+        return And(nodes)
+    return And(tuple(And((node,)) if node in terms else node for node in nodes))
 
 
-def _contradictions(terms: list[Term], over: Over) -> Iterator[str]:
-    for term in terms:
-        if not term.is_negated and term.opposite in terms:
-            yield f"{_quote(str(term))} and {_quote(str(term.opposite))} cannot both hold."
-    for first, second in combinations([term for term in terms if not term.is_negated], 2):
-        if first.kind != second.kind or first.kind == "text":
-            continue
-        values = frozenset({first.value, second.value})
-        if first.kind in SINGLE[over] or (first.kind == "status" and values in EXCLUSIVE):
-            yield f"{_quote(str(first))} and {_quote(str(second))} cannot both hold."
+def _contradictions(node: Node, over: Over) -> Iterator[str]:
+    for child in inner_nodes(node):
+        yield from _contradictions(child, over)
+    if not isinstance(node, And):
+        return
+    demanded = [term for _, term in _demanded_terms(node)]
+    for opposite in (child.node for child in node.nodes if isinstance(child, Not)):
+        if str(opposite) == "child:any":
+            yield "“-child:any” leaves no run at all."
+        for term in demanded:
+            if _are_same(term, opposite):
+                yield f"“{_shorten(term)}” and “-{_shorten(opposite)}” cannot both hold."
+    for first, second in combinations(demanded, 2):
+        if _exclude_each_other(first, second, over):
+            yield f"“{_shorten(first)}” and “{_shorten(second)}” cannot both hold."
 
 
-def _quote(word: str) -> str:
-    return f"“{_shorten(word)}”"
+def _exclude_each_other(first: Term, second: Term, over: Over) -> bool:
+    if first.kind != second.kind or first.kind == TEXT or _are_same(first, second):
+        return False
+    if first.is_pattern or second.is_pattern:
+        return False
+    values = frozenset({first.value, second.value})
+    if first.kind == "status":
+        return values in EXCLUSIVE_STATUSES or (over == "calls" and values <= frozenset(CALL_STATUSES))
+    return first.kind in SINGLE_IN_RUN or (over == "calls" and first.kind in SINGLE_IN_CALL)
 
 
-def _shorten(word: str) -> str:
+def _shorten(node: Node) -> str:
+    word = str(node)
     return word if len(word) <= 60 else word[:59] + "…"

@@ -37,6 +37,7 @@ class CallKind(NamedTuple):
     family: str
     status: str
     outcome: str
+    error_kind: str
     source_error: bool | None
     exit_status: int | None
     is_cut: bool
@@ -220,7 +221,10 @@ def build_strip(letters: Sequence[str]) -> str:
 
 
 def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tuple[str, str]]:
-    run_facets = (("agent", run.agent), ("source", run.source_format), ("model", run.model))
+    run_facets = (
+        *(("agent", run.agent), ("source", run.source_format), ("model", run.model)),
+        ("branch", column_text(run.branch, 200)),
+    )
     facets = Counter({(kind, value): 1 for kind, value in run_facets if value})
     facets["state", "child" if run.parent_id else "top"] = 1
     for call, count in kinds:
@@ -232,7 +236,7 @@ def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tu
             "halves": halves_disagree(call),
             "disagree": call.is_disagreeing,
         }
-        words = (("risk", call.risk), ("reason", call.reason), ("author", call.author))
+        words = (("risk", call.risk), ("reason", call.reason), ("author", call.author), ("error", call.error_kind))
         facets["outcome", call.outcome] += count
         facets["tool", column_text(call.tool, 200)] += count
         facets["family", call.family] += count

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime, timedelta
+from typing import TypeAlias
 from uuid import UUID
 
 from django.db import models
-from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, Value, When
+from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
 
@@ -22,21 +23,6 @@ from dashboard.models.projects import Project
 from dashboard.models.sources import SourceSlice
 
 IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
-
-
-class RunQuerySet(models.QuerySet["Run"]):
-    def with_facet(self, kind: str, value: str, *, is_present: bool = True) -> RunQuerySet:
-        """Runs that have the facet; with `is_present=False`, those that lack it.
-
-        Looks the facet up in an index run by run along the list, until the page is full. PostgreSQL would rather
-        hash all facets with that value, 10,000 for a page of 50. The CASE keeps it from joining, and the comparison
-        of projects, which always holds, from hashing because it is not an equality. An equality there would lead
-        it to the index of the whole project.
-        """
-        facets = RunFacet.objects.filter(kind=kind, value=value)
-        probe = Exists(facets.filter(run=OuterRef("pk"), project_id__lte=OuterRef("project_id")))
-        holds = Case(When(probe, then=Value(is_present)), default=Value(not is_present), output_field=BooleanField())
-        return self.filter(holds)
 
 
 class Run(models.Model):
@@ -81,8 +67,6 @@ class Run(models.Model):
     strip = models.CharField(max_length=120, default="")  # one letter a call, see `ingest.run_stats.build_strip`
     revision = models.BigIntegerField(default=0)  # incremented with every change; the cursor of live pages
 
-    objects = RunQuerySet.as_manager()
-
     class Meta:
         indexes = [
             models.Index(fields=["project", "-sort_at", "-id"]),  # newest first
@@ -118,11 +102,14 @@ class Run(models.Model):
         return self.last_at is None or now - self.last_at > IDLE_BEFORE_ASSUMED_ENDED
 
 
+RunQuerySet: TypeAlias = "models.QuerySet[Run]"
+
+
 class RunFacet(models.Model):
     """One value by which runs are filtered, with the run's sort stamp, so that an index gives a filtered list in order.
 
-    Kinds: tool, family, outcome, state (failed, cut, unanswered, retried, child, disagree), author (of receipts),
-    context (uncertain), agent, source, model.
+    Kinds: tool, family, outcome, error, risk, reason, author (of receipts), state (failed, cut, unanswered, retried,
+    child, disagree), context (uncertain), remark, agent, source, model, branch.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="facets")

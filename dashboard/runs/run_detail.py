@@ -18,7 +18,9 @@ from django.conf import settings
 from dashboard.evidence.argument_labels import argument_labels, unless_repeated
 from dashboard.evidence.execution import ExecutionFact, build_run_execution
 from dashboard.evidence.remarks import RemarkList, load_remarks
-from dashboard.filters.language import MAX_CHARACTERS, STATES, Query, Term, parse
+from dashboard.filters.keys import STATES
+from dashboard.filters.language import MAX_CHARACTERS, Query, parse
+from dashboard.filters.syntax import Term
 from dashboard.models import Call, Project, Run, Source
 from dashboard.models.runs import FAILED
 from dashboard.runs.overview import OutcomeStrip, RunOverview, build_strip, load_overview

@@ -16,7 +16,8 @@ from django.core.cache import cache
 from django.db import IntegrityError, transaction
 from django.db.models import Count
 
-from dashboard.filters.language import MAX_CHARACTERS, Query, Term, parse
+from dashboard.filters.language import MAX_CHARACTERS, Query, parse
+from dashboard.filters.syntax import Term
 from dashboard.models import Project, RunFacet, SavedView
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor

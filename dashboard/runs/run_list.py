@@ -20,7 +20,8 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from dashboard.filters import queryset
-from dashboard.filters.language import Query, Term, parse
+from dashboard.filters.language import Query, parse
+from dashboard.filters.syntax import And, Or
 from dashboard.models import Call, Project, Run, SavedView
 from dashboard.runs.overview import OutcomeStrip, build_strip
 from dashboard.runs.run_filters import find_view
@@ -223,6 +224,7 @@ class RunListPage:
     without_children_url: str
     size: int
     waiting: int  # calls of the project that are not counted yet
+    hints: Sequence[str]  # of an empty list: names in the filter that occur nowhere
 
     @property
     def footnote(self) -> str:
@@ -243,7 +245,7 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
     query = parse(params.text)
     cursor, problems = _parse_cursor(params)
     size = settings.ROWS_PER_PAGE
-    runs = [] if query.problems else _load_runs(project, query.terms, params.sort, cursor)
+    runs = [] if query.problems else _load_runs(project, query.tree, params.sort, cursor)
     has_more, runs = len(runs) > size, runs[:size]
     now = timezone.now()
     peek_url = f"{params.page_url}&peek=".replace("?&", "?")
@@ -270,7 +272,7 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
         first_url=params.url() if params.after else "",
         poll_url=params.url(after=params.after, seen=digest) if has_live else "",
         clear_url=params.filter_url(""),
-        hides_children=not queryset.includes_children(query.terms),
+        hides_children=not queryset.includes_children(query.tree),
         with_children_url=params.filter_url(query.toggled("child", "any")),
         # Runs of subagents came with a filter that does not name them: the page offers to leave them out.
         without_children_url=params.filter_url(query.toggled("child", "no"))
@@ -278,12 +280,13 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
         else "",
         size=size,
         waiting=Call.objects.waiting().filter(project=project).count(),
+        hints=[] if rows or cursor else query.hints(project),
     )
 
 
-def _load_runs(project: Project, terms: Sequence[Term], sort: str, cursor: Cursor | None) -> list[Run]:
+def _load_runs(project: Project, tree: And | Or, sort: str, cursor: Cursor | None) -> list[Run]:
     """One run more than a page shows, if there is one."""
-    runs, is_small = queryset.select_runs(project, terms)
+    runs, is_small = queryset.select_runs(project, tree)
     column = SORTS[sort]
     if cursor:
         value, key = cursor

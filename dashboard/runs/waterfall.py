@@ -20,7 +20,7 @@ from django.db.models import Exists, F, OuterRef, Q
 
 from dashboard.evidence.argument_labels import argument_labels, shorten_paths, unless_repeated
 from dashboard.filters.language import Query
-from dashboard.filters.queryset import filter_calls
+from dashboard.filters.queryset import filter_run_calls
 from dashboard.ingest.run_stats import halves_disagree, outcome_letter
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.models.outcomes import Outcome
@@ -191,7 +191,7 @@ class RowSelection:
 def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: ChildRuns | None = None) -> CallRowPage:
     calls = Call.objects.in_run_with_ordinals(run).only(*ROW_FIELDS)
     if selection.query:
-        calls = filter_calls(calls, selection.query.terms, run)
+        calls = filter_run_calls(calls, selection.query.tree, run)
     before = selection.skip
     cursor = parse_row_cursor(selection.after)
     if cursor:

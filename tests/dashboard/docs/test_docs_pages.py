@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import resolve
 
 from dashboard.evidence.fidelity import RECEIPT
-from dashboard.filters.language import KEYS
+from dashboard.filters.keys import KEYS, RESERVED
 from dashboard.text import markdown
 from dashboard.text.markdown import render_document, render_inline
 from tests.dashboard.factories import create_project, create_user
@@ -93,11 +93,10 @@ def test_markup_in_a_document_is_text(client: Client, monkeypatch: pytest.Monkey
 
 def test_the_query_page_names_every_key_and_value_of_the_language() -> None:
     text = (markdown.FOLDER / "query.md").read_text("utf-8")
-    for keys in KEYS.values():
-        for key, values in keys.items():
-            assert f"`{key}:" in text, key
-            for value in values or ():
-                assert value in text, f"{key}:{value}"
+    for name in (*KEYS, *RESERVED):
+        assert f"`{name}:" in text, name
+        for value in KEYS[name].words if name in KEYS else ():
+            assert value in text, f"{name}:{value}"
 
 
 def test_the_fidelity_page_explains_every_word() -> None:

@@ -30,13 +30,37 @@ READ = [
     ('-"not this"', '-"not this"'),
     ("flaky-test", "flaky-test"),
     ("nul\x00inside", "nul␀inside"),
+    ("a OR b c", "a or b c"),
+    ("(a or b) -(c d)", "(a or b) -(c d)"),
+    ("f(x) (f(y))", '"f(x)" ("f(y)")'),
+    ("model:Opus*4", "model:Opus*4"),
+    ('model:"Opus*"', 'model:"Opus*"'),
+    ("failed:>=3 tokens:1k..5000 took:<=1.5m age:>2D", "failed:>=3 tokens:1k..5000 took:<=1.5m age:>2D"),
+    ("after:2026-01-20T14:00+01:00", "after:2026-01-20T14:00+01:00"),
 ]
 
 REFUSED = [
-    ("foo:bar", "“foo:” is not a filter"),
-    ("https://example.org", "“https:” is not a filter"),
-    ("status:broken", "“status:” cannot be “broken”; it is one of failed, ok,"),
-    ("tool:", "“tool:” has no value"),
+    ("foo:bar", "“foo:” at character 1 is not a filter. Text with a colon needs quotes."),
+    ("words too:Bash", "“too:” at character 7 is not a filter; did you mean “tool:”?"),
+    ("https://example.org", "“https:” at character 1 is not a filter"),
+    ("status:faild", "“status:” at character 1 cannot be “faild”; it is one of failed, ok,"),
+    ("status:faild", "did you mean “failed”?"),
+    ("tool:", "“tool:” at character 1 has no value"),
+    ("failed:many", "“failed:” at character 1 cannot be “many”; it takes a number: 3, >3,"),
+    ("failed:>..3", "“failed:” at character 1 cannot be “>..3”"),
+    ("tokens:99999999999999999999", "cannot be “9999"),
+    ("took:>30", "it takes a duration with its unit (ms, s, m, h, d): >30s"),
+    ("after:yesterday", "it takes a day or a time in UTC: 2026-01-20, 2026-01-20T14:00"),
+    ("before:0001-01-01", "it takes a day or a time"),
+    ("receipt:denied", "“receipt:” at character 1 is no filter yet: the text of payloads is not searchable yet."),
+    ("-note:x", "“note:” at character 2 is no filter yet: runs and calls have no tags and notes yet."),
+    ("or a", "“or” at character 1 has nothing before it"),
+    ("a or", "“or” at character 3 has nothing behind it"),
+    ("(a b", "“(” at character 1 opens a group that nothing closes"),
+    ("a b)", "“)” at character 4 closes nothing"),
+    ("a ()", "The parentheses at character 3 contain no term"),
+    ("(tool:Bash or (cut:yes cut:no))", "“cut:yes” and “cut:no” cannot both hold"),
+    ("tool:bash -tool:Bash", "“tool:bash” and “-tool:Bash” cannot both hold"),
     ("cut:yes cut:no", "“cut:yes” and “cut:no” cannot both hold"),
     ("tool:Bash -tool:Bash", "“tool:Bash” and “-tool:Bash” cannot both hold"),
     ("status:failed status:ok", "“status:failed” and “status:ok” cannot both hold"),
@@ -102,14 +126,20 @@ def test_no_input_breaks_the_search(project: Project, text: str) -> None:
     assert list(parse(text, over="calls").calls(run)) == []
 
 
-def test_a_keyword_of_runs_is_refused_for_calls() -> None:
-    assert parse("agent:codex", over="calls").problems[0].startswith("“agent:” filters runs, not the calls of a run.")
+def test_calls_exclude_each_other_where_runs_have_both() -> None:
+    assert str(parse("tool:Bash tool:Read cut:yes")) == "(tool:Bash) (tool:Read) (cut:yes)"
+    assert parse("tool:Bash tool:bash model:a*").problems == ()
+    problems = parse("tool:Bash tool:Read", over="calls").problems
+    assert problems == ("“tool:Bash” and “tool:Read” cannot both hold.",)
 
 
 def test_a_facet_is_toggled_in_the_text() -> None:
     assert parse("status:failed words").toggled("tool", "Bash") == "status:failed words tool:Bash"
     assert parse("tool:Bash words").toggled("tool", "Bash") == "words"
     assert parse("-tool:Bash words").toggled("tool", "Bash") == "words tool:Bash"
+    assert parse("tool:bash words").toggled("tool", "Bash") == "words"
+    assert parse("tool:Bash tool:Read").toggled("tool", "Read") == "(tool:Bash)"
+    assert parse("tool:Bash or words").toggled("tool", "Read") == "(tool:Bash or words) tool:Read"
 
 
 def test_runs_are_found_by_what_their_calls_were(project: Project) -> None:
@@ -123,7 +153,7 @@ def test_runs_are_found_by_what_their_calls_were(project: Project) -> None:
     assert titles(project, "cut:yes") == titles(project, "-cut:no") == ["bad"]
     assert titles(project, "cut:no tool:Bash") == ["good"]
     assert titles(project, "agent:codex -tool:Read") == ["bad"]
-    assert titles(project, "tool:bash") == []
+    assert titles(project, "tool:bash") == ["bad", "good"]
 
 
 def test_a_run_is_retried_when_one_of_its_calls_was_tried_again(project: Project) -> None:
@@ -139,9 +169,9 @@ def test_a_run_is_retried_when_one_of_its_calls_was_tried_again(project: Project
 def test_a_common_facet_selects_the_same_runs_as_a_rare_one(project: Project) -> None:
     for number in range(6):
         create_run(project, title=f"run {number}", facets={"tool": ["Bash"] if number % 2 else ["Read"]})
-    terms = parse("tool:Bash -tool:Read").terms
+    tree = parse("tool:Bash -tool:Read").tree
     for few, is_small in ((3, True), (2, False)):
-        selection = select_runs(project, terms, few=few)
+        selection = select_runs(project, tree, few=few)
         assert selection.is_small is is_small
         assert sorted(run.title for run in selection.runs) == ["run 1", "run 3", "run 5"]
 

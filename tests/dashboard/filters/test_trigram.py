@@ -18,7 +18,7 @@ pytestmark = pytest.mark.postgresql
 
 
 def search_ids(project: Project, text: str) -> frozenset[UUID] | None:
-    return candidate_ids(project, parse(text).terms)[0]
+    return candidate_ids(project, parse(text).tree)
 
 
 def indexed_texts() -> list[str]:
@@ -92,10 +92,10 @@ def test_what_is_rare_is_found_by_its_ids_and_not_by_walking_the_list(text: str,
 def test_a_common_text_is_not_looked_up_again(project: Project) -> None:
     for number in range(3):
         create_run(project, title=f"Everywhere {number}")
-    terms = parse("everywhere").terms
-    assert candidate_ids(project, terms, few=1)[0] is None
-    assert candidate_ids(project, terms)[0] is None  # that it is common is remembered
-    runs, is_small = select_runs(project, terms)
+    tree = parse("everywhere").tree
+    assert candidate_ids(project, tree, few=1) is None
+    assert candidate_ids(project, tree) is None  # that it is common is remembered
+    runs, is_small = select_runs(project, tree)
     assert sorted(run.title for run in runs) == ["Everywhere 0", "Everywhere 1", "Everywhere 2"]
     assert not is_small
 

@@ -269,7 +269,7 @@ def test_the_filter_and_the_chips_are_two_editors_of_one_query(client: Client, p
 def test_a_filter_that_cannot_be_read_says_so_and_finds_nothing(client: Client, run: Run) -> None:
     fill(run, 2)
     page = load(client, run, "?q=colour:red")
-    assert "colour:” is not a filter." in page.by_id("q-problems").text
+    assert "“colour:” at character 1 is not a filter." in page.by_id("q-problems").text
     assert call_rows(page) == []
     assert page.by_text("No call of this run matches.")
 

@@ -148,7 +148,7 @@ def test_facets_write_the_search_bar(client: Client, project: Project) -> None:
 def test_a_word_that_is_no_filter_is_named_and_finds_nothing(client: Client, project: Project) -> None:
     create_run(project, title="Some run")
     page = load(client, "/runs/?q=foo:bar")
-    assert "“foo:” is not a filter" in page.by_role("alert").text
+    assert "“foo:” at character 1 is not a filter" in page.by_role("alert").text
     assert titles(page) == []
 
 
@@ -156,6 +156,13 @@ def test_a_word_that_is_no_filter_is_named_and_finds_nothing(client: Client, pro
 def test_a_filter_without_a_match_says_so(client: Client, project: Project) -> None:
     create_run(project)
     assert load(client, "/runs/?q=nowhere").by_role("heading", "No run matches")
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_name_that_occurs_nowhere_is_named_on_the_empty_list(client: Client, project: Project) -> None:
+    create_run(project, facets={"tool": ["Bash"]})
+    page = load(client, "/runs/?q=tool:bsh")
+    assert "“tool:bsh” at character 1 occurs nowhere; the nearest that does is “tool:Bash”." in page.text
 
 
 @pytest.mark.usefixtures("alice")
@@ -242,7 +249,7 @@ def test_the_number_of_queries_does_not_grow(
     client.get("/runs/")
     with django_assert_num_queries(7):  # session, user, memberships, saved views, runs, waiting calls, newest facet
         client.get("/runs/")
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(10):  # and the names of tools, two rare facets
         client.get("/runs/?q=tool:Bash+status:failed&sort=tokens")
 
 

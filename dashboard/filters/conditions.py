@@ -1,0 +1,280 @@
+"""The conditions of the database for a filter's tree.
+
+A condition is on the row of a run, of a call, or of a call as a run lists it (`RunCall`): a fork may have another
+receipt of a call that it copied.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_, or_
+from typing import Any, NamedTuple
+
+from django.db.models import BooleanField, Case, Exists, Expression, F, OuterRef, Q, Subquery, Value, When
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
+from django.utils import timezone
+
+from dashboard.filters.keys import KEYS, describe_subject
+from dashboard.filters.names import Names
+from dashboard.filters.syntax import TEXT, And, Node, Not, Or, Term
+from dashboard.models import ReceiptFingerprint, RecordedReceipt, Remark, RequestUsage, RunCall, RunFacet
+from dashboard.models.outcomes import Outcome
+from dashboard.models.runs import FAILED, HALVES_DISAGREE, IDLE_BEFORE_ASSUMED_ENDED, UNANSWERED
+
+
+class Row(NamedTuple):
+    """Leads to the columns of a call and of its run: prefixes of lookups, and columns of ids."""
+
+    call: str
+    run: str
+    project: str
+    run_id: str
+
+
+RUN = Row("", "", "project_id", "pk")
+CALL = Row("", "run__", "project_id", "run_id")
+MEMBER = Row("call__", "run__", "run__project_id", "run_id")
+
+FACETS = frozenset(
+    {"tool", "family", "outcome", "risk", "reason", "author", "error"}
+    | {"agent", "source", "model", "branch", "state", "context", "remark"}
+)
+# Terms that are another name of a facet.
+FACET_ALIASES = {
+    ("status", "failed"): ("state", "failed"),
+    ("status", "unanswered"): ("state", "unanswered"),
+    ("status", "skipped"): ("outcome", Outcome.SKIPPED.value),
+    ("cut", "yes"): ("state", "cut"),
+    ("child", "yes"): ("state", "child"),
+}
+# Terms that mean of a run that it lacks a facet.
+ABSENT_FACETS = {("status", "ok"): ("state", "failed"), ("cut", "no"): ("state", "cut")}
+
+CALL_CONDITIONS: dict[tuple[str, str], Q] = {
+    ("status", "failed"): FAILED,
+    ("status", "ok"): Q(outcome=Outcome.SUCCEEDED),
+    ("status", "skipped"): Q(outcome=Outcome.SKIPPED),
+    ("status", "unanswered"): UNANSWERED,
+    ("status", "waiting"): Q(is_waiting=True),
+    ("state", "failed"): FAILED,
+    ("state", "unanswered"): UNANSWERED,
+    ("state", "retried"): Q(attempt__gt=1),
+    ("state", "halves"): HALVES_DISAGREE,
+    ("state", "disagree"): Q(is_disagreeing=True),
+    ("state", "drifted"): Q(pk__in=ReceiptFingerprint.objects.exclude(drift="").values("receipt__call")),
+}
+CALL_TEXTS = ("tool", "summary", "external_id", "error_kind")
+RUN_COLUMNS = {"failed": "failed_count", "calls": "call_count"}
+COLUMNS = {"error": "error_kind", "took": "duration_ms"}
+COLUMNS |= dict.fromkeys(("after", "before", "age"), "started_at")
+RECEIPT_COLUMNS = {"cut": "is_cut", "author": "author", "tokens": "tokens"}
+LOOKUPS: dict[str, type[Expression]] = {
+    "exact": Exact,
+    "gt": GreaterThan,
+    "gte": GreaterThanOrEqual,
+    "lt": LessThan,
+    "lte": LessThanOrEqual,
+}
+
+
+class Conditions:
+    """Builds the conditions for one project, all at one time of day."""
+
+    def __init__(self, project_id: int) -> None:
+        self.names = Names(project_id)
+        self._now = timezone.now()
+
+    def on_call(self, node: Node, row: Row) -> Q:
+        """A condition on each call, its run included. `row` is CALL or MEMBER."""
+        match node:
+            case Term():
+                is_about_run = describe_subject(node, "calls") == "run"
+                return self._run_term(node, row) if is_about_run else self._call_term(node, row)
+            case Not():
+                return ~self.on_call(node.node, row)
+        return _join(node, [self.on_call(child, row) for child in node.nodes])
+
+    def on_run(self, node: Node, row: Row = RUN) -> Q:
+        """A condition on each run. `row` is RUN, or MEMBER for the run of a call that it lists."""
+        match node:
+            case Term():
+                if describe_subject(node, "runs") == "run":
+                    return self._run_term(node, row)
+                facet = self.facet(node)
+                return _has_facet(row, *facet) if facet else _has_call(row, self._call_term(node, MEMBER))
+            case Not():
+                return ~self.on_run(node.node, row)
+            case Or():
+                return _join(node, [self.on_run(child, row) for child in node.nodes])
+        one_call = [child for child in node.nodes if _asks_for_call(child)]
+        if len(one_call) < 2:
+            return _join(node, [self.on_run(child, row) for child in node.nodes])
+        facets = [facet for child in one_call if isinstance(child, Term) and (facet := self.facet(child))]
+        conditions = [_has_facet(row, *facet) for facet in facets]
+        conditions += [self.on_run(child, row) for child in node.nodes if child not in one_call]
+        shared = And(tuple(one_call))
+        met = _has_call(row, self._on_one_call(shared, MEMBER))
+        if not any(isinstance(child, Term) for child in one_call):  # a run without calls may meet every `or`
+            met |= self._on_one_call(shared, row, has_call=False)
+        return _join(node, [*conditions, met])
+
+    def _on_one_call(self, node: Node, row: Row, *, has_call: bool = True) -> Q:
+        """A condition on a call that a run lists, in a filter over runs; or on the run alone, for no call at all."""
+        match node:
+            case Term():
+                if describe_subject(node, "runs") == "run":
+                    return self._run_term(node, row)
+                return self._call_term(node, row) if has_call else Q(pk__in=[])
+            case Not():
+                return ~self.on_run(node.node, row)
+        parts = [
+            self.on_run(child, row)
+            if isinstance(node, And) and isinstance(child, And)
+            else self._on_one_call(child, row, has_call=has_call)
+            for child in node.nodes
+        ]
+        return _join(node, parts)
+
+    def facet(self, term: Term) -> tuple[str, list[str]] | None:
+        """The kind and the values of the facet that runs with such a call, or such runs, have; None without one."""
+        kind, value = FACET_ALIASES.get((term.kind, term.value), (term.kind, term.value))
+        if kind not in FACETS:
+            return None
+        return kind, self._names_of(term) if KEYS[kind].is_name else [value]
+
+    def _names_of(self, term: Term) -> list[str]:
+        """The names that the term means; the term's own is one even when it occurs nowhere."""
+        names = self.names.matching(term)
+        return names if term.is_pattern or term.value in names else [*names, term.value]
+
+    def _run_term(self, term: Term, row: Row) -> Q:
+        if absent := ABSENT_FACETS.get((term.kind, term.value)):
+            return ~_has_facet(row, absent[0], [absent[1]])
+        if facet := self.facet(term):
+            return _has_facet(row, *facet)
+        last_at = f"{row.run}last_at"
+        is_idle = Q(**{f"{last_at}__isnull": True}) | Q(**{f"{last_at}__lt": self._now - IDLE_BEFORE_ASSUMED_ENDED})
+        is_open = Q(**{f"{row.run}ended_at__isnull": True})
+        match term.kind, term.value:
+            case "status", "ended":
+                return ~is_open
+            case "status", status:
+                return is_open & (is_idle if status == "idle" else ~is_idle)
+            case "child", "no":
+                return Q(**{f"{row.run}parent__isnull": True})
+            case "child", _:
+                return Q()
+            case "title", text:
+                return Q(**{f"{row.run}title__icontains": text})
+            case "text", text:
+                return Q(**{f"{row.run}title__icontains": text}) | Q(**{f"{row.run}external_id__icontains": text})
+        return self._bounded(term, row.run + RUN_COLUMNS.get(term.kind, "sort_at"))
+
+    def _call_term(self, term: Term, row: Row) -> Q:
+        kind, value = term.kind, term.value
+        if condition := CALL_CONDITIONS.get((kind, value)):
+            return _prefix(condition, row.call)
+        if kind == TEXT:
+            return reduce(or_, (Q(**{f"{row.call}{column}__icontains": value}) for column in CALL_TEXTS))
+        if (kind, value) == ("state", "cut") or kind in RECEIPT_COLUMNS:
+            bounds = self._bounds(term) or {"exact": value if kind == "author" else value != "no"}
+            return _on_receipt(row, RECEIPT_COLUMNS.get(kind, "is_cut"), bounds)
+        if kind == "context":
+            return _is_uncertain(row)
+        if kind == "remark":
+            remarks = Remark.objects.filter(kind=value, call__isnull=False)
+            return Q(**{f"{row.call}pk__in": remarks.values("call")})
+        column = row.call + COLUMNS.get(kind, kind)
+        if KEYS[kind].is_name:
+            return Q(**{f"{column}__in": self._names_of(term)})
+        return Q(**{column: value}) if KEYS[kind].words else self._bounded(term, column)
+
+    def _bounded(self, term: Term, column: str) -> Q:
+        return Q(**{f"{column}__{lookup}": bound for lookup, bound in self._bounds(term).items()})
+
+    def _bounds(self, term: Term) -> dict[str, Any]:
+        read = KEYS[term.kind].read
+        bounds = (read and read(term.value)) or {}
+        return {lookup: self._now - bound if term.kind == "age" else bound for lookup, bound in bounds.items()}
+
+
+def _join(node: And | Or, conditions: list[Q]) -> Q:
+    return reduce(or_ if isinstance(node, Or) else and_, conditions, Q())
+
+
+def _asks_for_call(node: Node) -> bool:
+    """True for a term about calls, and for an `or` with one: what stands beside it may ask for the same call."""
+    match node:
+        case Term():
+            return describe_subject(node, "runs") == "call"
+        case Or():
+            return any(_contains_call_term(child) for child in node.nodes)
+    return False
+
+
+def _contains_call_term(node: Node) -> bool:
+    match node:
+        case Term():
+            return _asks_for_call(node)
+        case Not():
+            return False
+    return any(map(_contains_call_term, node.nodes))
+
+
+def _has_facet(row: Row, kind: str, values: list[str]) -> Q:
+    """Runs that have the facet, looked up in an index run by run along a list, until the page is full."""
+    facets = RunFacet.objects.filter(kind=kind, value__in=values)
+    return _probed(Exists(facets.filter(run=OuterRef(row.run_id), project_id__lte=OuterRef(row.project))))
+
+
+def _has_call(row: Row, condition: Q) -> Q:
+    members = RunCall.objects.filter(condition, run=OuterRef(row.run_id))
+    return _probed(Exists(members.filter(call__project_id__lte=OuterRef(row.project))))
+
+
+def _probed(probe: Exists) -> Q:
+    """The probe as a condition that is tried row by row.
+
+    PostgreSQL would rather hash all facets of a value, 10,000 for a page of 50. The CASE keeps it from joining, and
+    the comparison of projects in the probe, which always holds, from hashing because it is not an equality. An
+    equality there would lead it to the index of the whole project.
+    """
+    return Q(Case(When(probe, then=Value(value=True)), default=Value(value=False), output_field=BooleanField()))
+
+
+def _on_receipt(row: Row, column: str, bounds: dict[str, Any]) -> Q:
+    """A condition on the receipt that a call has in a run: a copied call may have another one there than in its own."""
+    if row is not MEMBER:
+        return Q(**{f"{row.call}{column}__{lookup}": bound for lookup, bound in bounds.items()})
+    receipts = RecordedReceipt.objects.filter(call=OuterRef("call"), run=OuterRef("run"))
+    newest = receipts.order_by(Case(When(superseded_line__isnull=True, then=0), default=1), "-seq")
+    in_run = Coalesce(Subquery(newest.values(column)[:1]), F(f"call__{column}"))
+    value = Case(When(call__run=F("run"), then=F(f"call__{column}")), default=in_run)
+    return reduce(and_, (Q(LOOKUPS[lookup](value, bound)) for lookup, bound in bounds.items()))
+
+
+def _is_uncertain(row: Row) -> Q:
+    """Calls that were in the context of a run when tokens left it unexplained, and that nothing had removed before.
+
+    Of a CALL its own run counts, of a MEMBER the run that lists it.
+    """
+    removed = RecordedReceipt.objects.filter(
+        call=OuterRef(OuterRef("call")), superseded_line__lte=OuterRef("line"), run=OuterRef("run")
+    )
+    drops = RequestUsage.objects.filter(
+        run=OuterRef("run"),
+        dropped_tokens__gt=0,
+        dropped_after__lt=OuterRef("ordinal"),
+        dropped_before__gt=OuterRef("ordinal"),
+    ).exclude(Exists(removed))
+    if row is MEMBER:
+        return Q(Exists(drops))
+    return Q(pk__in=RunCall.objects.filter(Exists(drops), run=F("call__run")).values("call"))
+
+
+def _prefix(condition: Q, prefix: str) -> Q:
+    """The condition on the row that `prefix` leads to."""
+    children: list[Any] = condition.children
+    moved = [_prefix(item, prefix) if isinstance(item, Q) else (prefix + item[0], item[1]) for item in children]
+    return Q(*moved, _connector=condition.connector, _negated=condition.negated)
