@@ -245,7 +245,8 @@ def test_the_number_of_queries_does_not_grow(
     client: Client, project: Project, runs: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for _ in range(runs):
-        create_run(project, facets={"tool": ["Bash"], "state": ["failed"]})
+        run = create_run(project, facets={"tool": ["Bash"], "state": ["failed"]})
+    create_call(run, exit_status=1)
     client.get("/runs/")
     with django_assert_num_queries(7):  # session, user, memberships, saved views, runs, waiting calls, newest facet
         client.get("/runs/")
