@@ -1,14 +1,15 @@
-"""pytest plugin: what a run asked of SQLite, it must have asked of PostgreSQL too.
+"""pytest plugin: each statement that a run asks of the database must be asked by a test marked `postgresql`.
 
-Every statement is noted as the function of `dashboard` that asked it, its verb and its tables. A run that includes
-tests/test_postgresql.py fails if its other tests asked anything that no test marked `postgresql` asks.
+Every statement is noted as the function of `dashboard` that asked it, its verb and its tables. A whole run fails if
+its tests asked anything that no marked test asks: the extended run repeats the marked ones on PostgreSQL. What a
+module's fixtures ask counts as asked by its marked tests.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,28 @@ TABLE = re.compile(r'(?:FROM|JOIN|INTO|UPDATE) "?(dashboard_\w+)')
 # The search by trigrams, which SQLite has in tables of its own, kept by what the migration makes.
 SQLITE_ALONE = re.compile(r"dashboard\.migrations\.|\S+ \w+ dashboard_runtext")
 
-HERE: set[str] = set()
-ON_POSTGRESQL: set[str] = set()
+# A run with this test is a default run, or has all its tests.
+WHOLE = "tests/test_postgresql.py::test_what_no_marked_test_asks_is_named"
+
+BY_ANY: set[str] = set()
+BY_MARKED: set[str] = set()
+
+
+class Running:
+    """The test that runs, as far as it matters here."""
+
+    is_marked = False
+    modules: frozenset[Path] = frozenset()  # those with a marked test
+    is_whole = False
 
 
 def note_statement(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
     verb, tables = VERB.search(sql), sorted(set(TABLE.findall(sql)))
     if verb is not None and tables and (asker := _asker()):
-        HERE.add(f"{asker}: {verb[0]} {' '.join(tables)}{' in order' * ('ORDER BY' in sql)}")
+        statement = f"{asker}: {verb[0]} {' '.join(tables)}{' in order' * ('ORDER BY' in sql)}"
+        BY_ANY.add(statement)
+        if Running.is_marked:
+            BY_MARKED.add(statement)
     return execute(sql, *arguments)
 
 
@@ -48,36 +63,57 @@ def _watch(connection: BaseDatabaseWrapper, **_: object) -> None:
         connection.execute_wrappers.append(note_statement)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--note-asked", type=Path, help="write what was asked of the database into this file")
-
-
 def pytest_configure() -> None:
     connection_created.connect(_watch, dispatch_uid="tests.asked")
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    Running.modules = frozenset(item.path for item in session.items if is_marked(item))
+    Running.is_whole = any(item.nodeid == WHOLE for item in session.items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[Any]:
+    is_shared = fixturedef.scope == "module"
+    before, Running.is_marked = Running.is_marked, Running.is_marked or (is_shared and request.path in Running.modules)
+    try:
+        return (yield)
+    finally:
+        Running.is_marked = before
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    Running.is_marked = is_marked(item)
+    return (yield)
+
+
+def is_marked(item: pytest.Item) -> bool:
+    """True for a test that the extended run repeats on PostgreSQL."""
+    mark = item.get_closest_marker("postgresql")
+    return mark is not None and (not mark.args or item.callspec.id in mark.args)  # type: ignore[attr-defined]
+
+
 def pytest_testnodedown(node: WorkerController) -> None:
     output = getattr(node, "workeroutput", {})
-    HERE.update(output.get("asked_here", ()))
-    ON_POSTGRESQL.update(output.get("asked_on_postgresql", ()))
+    BY_ANY.update(output.get("asked_by_any", ()))
+    BY_MARKED.update(output.get("asked_by_marked", ()))
+    Running.is_whole |= output.get("asked_is_whole", False)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if (path := session.config.getoption("note_asked")) is not None:
-        path.write_text("\n".join(sorted(HERE)))
     if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output["asked_here"], output["asked_on_postgresql"] = sorted(HERE), sorted(ON_POSTGRESQL)
-    elif missing_on_postgresql(HERE, ON_POSTGRESQL):
+        output["asked_by_any"], output["asked_by_marked"] = sorted(BY_ANY), sorted(BY_MARKED)
+        output["asked_is_whole"] = Running.is_whole
+    elif Running.is_whole and unmarked(BY_ANY, BY_MARKED):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if missing := missing_on_postgresql(HERE, ON_POSTGRESQL):
-        terminalreporter.section("asked of SQLite alone: mark a test of each `postgresql`", red=True)
+    if Running.is_whole and (missing := unmarked(BY_ANY, BY_MARKED)):
+        terminalreporter.section("asked by no marked test: mark a test of each `postgresql`", red=True)
         terminalreporter.write_line("\n".join(missing))
 
 
-def missing_on_postgresql(here: set[str], on_postgresql: set[str]) -> list[str]:
-    """Nothing, where no run on PostgreSQL took place."""
-    missing = here - on_postgresql if on_postgresql else set()
-    return sorted(statement for statement in missing if not SQLITE_ALONE.match(statement))
+def unmarked(by_any: set[str], by_marked: set[str]) -> list[str]:
+    return sorted(statement for statement in by_any - by_marked if not SQLITE_ALONE.match(statement))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import gc
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -26,6 +27,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from dashboard.models import Project
+from tests.asked import is_marked
 from tests.buckets import BUCKET, s3_service
 from tests.dashboard.factories import create_project, create_user
 
@@ -97,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if part := config.getoption("on_postgresql"):
         if part == "marked":
             _refuse_unknown_cases(items)
-        runs = _is_marked if part == "marked" else _asks_the_database
+        runs = is_marked if part == "marked" else _asks_the_database
         config.hook.pytest_deselected(items=[item for item in items if not runs(item)])
         items[:] = [item for item in items if runs(item)]
 
@@ -112,11 +114,6 @@ def _refuse_unknown_cases(items: list[pytest.Item]) -> None:
     named = {name for item in items for mark in item.iter_markers("postgresql") for name in mark.args}
     if unknown := named - {item.callspec.id for item in items if hasattr(item, "callspec")}:
         raise pytest.UsageError(f"No test has these cases, which a mark `postgresql` names: {sorted(unknown)}")
-
-
-def _is_marked(item: pytest.Item) -> bool:
-    mark = item.get_closest_marker("postgresql")
-    return mark is not None and (not mark.args or item.callspec.id in mark.args)  # type: ignore[attr-defined]
 
 
 def _asks_the_database(item: pytest.Item) -> bool:
@@ -219,6 +216,15 @@ def django_db_modify_db_settings() -> None:
     default = settings.DATABASES["default"]
     if default["ENGINE"].endswith("sqlite3"):
         default["TEST"]["NAME"] = str(settings.DATA / "tests.db")
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(pytestconfig: pytest.Config, django_db_modify_db_settings: None) -> bool:
+    """True when the tables are copied that the controller made (tests/databases.py)."""
+    migrated = Path(getattr(pytestconfig, "workerinput", {}).get("migrated", ""))
+    if is_copied := migrated.is_file() and settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+        shutil.copyfile(migrated, settings.DATABASES["default"]["TEST"]["NAME"])
+    return is_copied or bool(pytestconfig.getvalue("reuse_db"))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 Nothing of the developer's own installation may leak in, so every setting that the environment can give
 is taken away first. `DATABASE_URL` alone is kept: it chooses the server on which the test database is made.
+
+To make the tables takes a worker 2.5 seconds. The controller makes them while its workers collect, and they copy them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,11 @@ import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from xdist.workermanage import WorkerController
 
 KEPT = {"COUNTERFOIL_RECORDINGS"}
 SETTINGS = {"SECRET_KEY", "ALLOWED_HOSTS"}
@@ -43,6 +50,34 @@ def _clean_up_when_terminated() -> None:
     """A run that is told to end stops its database server and its browser, as it does on Ctrl-C."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    node.workerinput["migrated"] = str(_migrated())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
+    yield
+    if getattr(session.config.option, "tx", None) and "DATABASE_URL" not in os.environ:
+        _make_the_tables(session.config)
+
+
+def _make_the_tables(config: pytest.Config) -> None:
+    # Imported here: Django has its settings only by now.
+    from django.core.management import call_command
+    from django.db import connection
+    from pytest_django.plugin import blocking_manager_key
+
+    with config.stash[blocking_manager_key].unblock():
+        call_command("migrate", verbosity=0)
+        connection.close()
+    Path(connection.settings_dict["NAME"]).rename(_migrated())
+
+
+def _migrated() -> Path:
+    return Path(os.environ["COUNTERFOIL_DATA"]) / "migrated.db"
 
 
 _forget_the_developers_settings()

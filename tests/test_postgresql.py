@@ -1,9 +1,9 @@
 """Everything that another database can change, a second time on PostgreSQL.
 
-The default run repeats the tests marked `postgresql`, which ask every statement that any test of that run asks:
-tests/asked.py compares both, so that none is left out. The extended run repeats all tests of PLACES, except those
-marked `rendering`: these are about markup, windows, files of the store or samples that come out of the code, or about
-where a reader of recordings stops and how much it keeps, which is decided before a row is written.
+The tests marked `postgresql` ask every statement that any test of the default run asks: tests/asked.py fails the run
+otherwise. The extended run repeats them, and all tests of PLACES except those marked `rendering`: these are about
+markup, windows, files of the store or samples that come out of the code, or about where a reader of recordings stops
+and how much it keeps, which is decided before a row is written.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ PLACES = {
 }
 
 
+@pytest.mark.extended
 def test_the_marked_tests_hold_on_postgresql(tmp_path: Path) -> None:
     marked = [path for path in CHECKOUT.glob("tests/**/test_*.py") if "mark.postgresql" in path.read_text("utf-8")]
-    noted = tmp_path / "asked"
-    _run_on_postgresql(tmp_path, "--on-postgresql=marked", f"--note-asked={noted}", *map(str, sorted(marked)))
-    asked.ON_POSTGRESQL.update(noted.read_text("utf-8").splitlines())
+    _run_on_postgresql(tmp_path, "--on-postgresql=marked", *map(str, sorted(marked)))
 
 
 @pytest.mark.extended
@@ -52,13 +51,14 @@ def test_the_write_path_and_the_pages_hold_on_postgresql(places: str, tmp_path: 
 
 
 def test_what_no_marked_test_asks_is_named() -> None:
-    here = {"dashboard.runs.queries.load: SELECT dashboard_run", "dashboard.runs.queries.load: SELECT dashboard_call"}
-    assert asked.missing_on_postgresql(here, here) == []
-    assert asked.missing_on_postgresql(here, {"dashboard.runs.queries.load: SELECT dashboard_run"}) == [
+    by_any = {f"dashboard.runs.queries.load: SELECT dashboard_{table}" for table in ("run", "call")}
+    assert asked.unmarked(by_any, by_any) == []
+    assert asked.unmarked(by_any, {"dashboard.runs.queries.load: SELECT dashboard_run"}) == [
         "dashboard.runs.queries.load: SELECT dashboard_call"
     ]
 
 
+@pytest.mark.extended
 def test_the_package_of_the_dev_extra_starts_a_server_of_its_own() -> None:
     """What a machine without PostgreSQL relies on must also work where it is not needed."""
     with private_cluster(packaged=True) as url:

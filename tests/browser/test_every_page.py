@@ -29,6 +29,7 @@ def addresses(bundled: Project) -> list[str]:
     return [*lists, *forms, run, f"{run}model/", *drops, f"{run}delete/", call, f"/artifacts/{artifact.pk}/"]
 
 
+@pytest.mark.extended
 def test_each_page_fits_its_window_and_is_whole_without_script(
     addresses: list[str], operator_page: Page, subtests: pytest.Subtests
 ) -> None:

@@ -270,7 +270,11 @@ def store(project: Project, settings: Settings, tmp_path: Path) -> BudgetStore:
     return build_store(project, tmp_path)
 
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["brief", "whole"])
+@pytest.mark.parametrize(
+    "whole",
+    [pytest.param(False, marks=pytest.mark.extended), pytest.param(True, marks=pytest.mark.long)],
+    ids=["brief", "whole"],
+)
 def test_every_address_declares_its_parameters_and_answers_odd_ones(
     operator_client: Client, store: BudgetStore, settings: Settings, *, whole: bool
 ) -> None:
@@ -358,6 +362,7 @@ KNOWN = (
 )
 
 
+@pytest.mark.extended
 def test_the_worst_inputs_that_are_known_cost_little(
     operator_client: Client, store: BudgetStore, settings: Settings
 ) -> None:

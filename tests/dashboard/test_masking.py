@@ -231,6 +231,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.extended
 def test_no_address_shows_a_secret_of_the_store(store: Run, client: Client) -> None:
     answered, shown = set(), {}
     for name, address in addresses(store):

@@ -186,7 +186,9 @@ def test_every_address_is_declared() -> None:
     assert set(TABLE) == set(names())
 
 
-@pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "is_whole", [pytest.param(False, marks=pytest.mark.extended), pytest.param(True, marks=pytest.mark.long)]
+)
 def test_every_address_answers_everybody_as_it_is_declared(
     project: Project, operator: User, addresses: dict[str, str], *, is_whole: bool
 ) -> None:

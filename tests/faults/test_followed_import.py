@@ -11,6 +11,7 @@ from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_sess
 from tests.faults.imports import migrated_store, rows, started, wait_until
 
 
+@pytest.mark.extended
 def test_a_watched_session_is_followed_from_where_it_stood(tmp_path: Path) -> None:
     store, folder = migrated_store(tmp_path / "store"), tmp_path / "sessions"
     session = write(folder / f"{SESSION}.jsonl", short_session())

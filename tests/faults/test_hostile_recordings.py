@@ -88,19 +88,20 @@ def assert_good_calls(run: str, *calls: str) -> None:
     assert answered.values("call").distinct().count() == len(calls[:2])
 
 
-@pytest.mark.parametrize("kind", extended_except(KINDS, "names"))
+@pytest.mark.extended
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_value_in_any_slot_of_a_session_costs_no_good_line(kind: str, project: Project, tmp_path: Path) -> None:
     imported(project, between_good_lines(tmp_path, lines_of(in_turn(session_lines, kind))))
     assert_good_calls(SESSION, "toolu_01", "toolu_02", "toolu_03")
 
 
-@pytest.mark.parametrize("kind", BY_KIND)
+@pytest.mark.parametrize("kind", extended_except(BY_KIND, "names"))
 def test_a_value_in_any_slot_of_a_stream_costs_no_good_line(kind: str, project: Project, tmp_path: Path) -> None:
     imported(project, stream_around(tmp_path, lines_of(in_turn(stream_lines, kind))))
     assert_good_calls(SESSION, "toolu_01")
 
 
-@pytest.mark.parametrize("kind", BY_KIND)
+@pytest.mark.parametrize("kind", extended_except(BY_KIND, "names"))
 def test_a_value_in_any_slot_of_an_audit_folder_costs_no_good_line(kind: str, project: Project, tmp_path: Path) -> None:
     imported(project, audit_around(tmp_path, *KINDS[kind].values()))
     assert_good_calls("r", "c1")

@@ -142,12 +142,14 @@ def send_receipt(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("change", "constant", "columns"),
     [
-        (other_mappings, "", {}),
+        pytest.param(other_mappings, "", {}, marks=pytest.mark.extended),
         (other_policies, "", {}),
-        (other_encoding, "", {}),
-        (no_shared_variants, "", {}),
+        pytest.param(other_encoding, "", {}, marks=pytest.mark.extended),
+        pytest.param(no_shared_variants, "", {}, marks=pytest.mark.extended),
         (dict, "CUT_VERSION", {"seen_lines": 0, "is_cut": True, "author": "hook"}),
-        (dict, "COUNTS_VERSION", {"summary": "in other words", "receipt_lines": 7}),
+        pytest.param(
+            dict, "COUNTS_VERSION", {"summary": "in other words", "receipt_lines": 7}, marks=pytest.mark.extended
+        ),
     ],
     ids=["mapping", "projection policy", "tokens", "receipt renderer", "cuts", "counts"],
 )

@@ -102,7 +102,11 @@ DIVERGED = {
 }
 
 
-@pytest.mark.parametrize("order", [(SESSION, FORK), (FORK, SESSION)], ids=["original first", "fork first"])
+@pytest.mark.parametrize(
+    "order",
+    [(SESSION, FORK), pytest.param((FORK, SESSION), marks=pytest.mark.extended)],
+    ids=["original first", "fork first"],
+)
 @pytest.mark.parametrize("where", DIVERGED)
 def test_a_replacement_is_reported_for_the_run_in_which_it_happened(
     where: str, order: tuple[str, ...], project: Project, tmp_path: Path, operator_client: Client

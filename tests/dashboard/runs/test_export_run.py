@@ -178,10 +178,7 @@ def test_the_export_of_one_run_is_the_same_after_it_was_imported_alone(samples: 
     "name",
     extended_except(
         RECORDINGS,
-        "a stream that failed",
         "a stream with a subagent",
-        "outputs that were persisted",
-        "a subagent without its session",
         "a subagent within its session",
     ),
 )

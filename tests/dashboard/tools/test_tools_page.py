@@ -14,6 +14,7 @@ from dashboard.tools.tool_list import PLANES
 from envelopes.families.registry import builtin, tools
 from envelopes.transports import TRANSPORTS
 from envelopes.variants import variants_for
+from tests.cases import extended_except
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import Page, parse_page
 
@@ -81,7 +82,7 @@ def test_the_queries_are_the_same_however_much_is_recorded(
 
 @pytest.mark.postgresql("TaskStatus")
 @pytest.mark.rendering
-@pytest.mark.parametrize("name", list(tools()))
+@pytest.mark.parametrize("name", extended_except(tools(), "TaskStatus", "ExecCommandBatch"))
 def test_every_definition_has_its_page(reader: Client, name: str) -> None:
     _, definition = builtin(name)
     page = load(reader, f"/tools/{name}/")

@@ -223,6 +223,7 @@ def test_providers_without_a_flag_get_none() -> None:
         assert transport(name).encode(receipt, failed("cancelled"), IDS) == transport(name).encode(receipt, DONE, IDS)
 
 
+@pytest.mark.extended
 @with_images
 def test_images_go_as_the_provider_s_own_parts(name: str) -> None:
     body = transport(name).encode(MIXED, DONE, IDS)
@@ -238,6 +239,7 @@ def test_parts_keep_their_order_where_the_provider_has_one_list() -> None:
         assert [type(part) for part in decoded.parts] == [TextPart, ImagePart, TextPart], name
 
 
+@pytest.mark.extended
 @each
 def test_several_texts_are_blocks_of_their_own_and_an_empty_one_is_none(wire: Transport) -> None:
     parts = [TextPart((Segment(text, "value"),)) for text in ("first ", "", "second")]
