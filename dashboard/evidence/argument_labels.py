@@ -15,17 +15,22 @@ from uuid import UUID
 
 from dashboard.models import Observation, load_slices
 from dashboard.models.sources import SLICE_FIELDS
-from dashboard.text.masks import mask_value
+from dashboard.text.formatting import column_text
+from dashboard.text.masks import mask_text, mask_value
 from dashboard.text.text_markup import printable
 from envelopes.text.untrusted_json import Untrusted, dump_json, is_portable, parse_json
 
 HEAD_BYTES = 600
 MAX_CHARACTERS = 160
+# Of a stored label or line: more than is shown, so that a secret is masked before it is cut.
+STORED_CHARACTERS = 500
+RECEIPT_CHARACTERS = 2_000  # in which the first line of a receipt is looked for
 LEAST_REPEATED = 4  # characters; `x` is in every sentence
 # Argument names that agents give to what identifies a request. Without one of them the first text is the label.
 NAMES = ("command", "file_path", "notebook_path", "path", "pattern", "query", "url", "description")
 # A member of JSON with a text, which may end where the head does.
 _TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
+_TAG = re.compile(r"<[\w-]+>")
 _DECODE = json.JSONDecoder(strict=False).decode
 _HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
 
@@ -59,6 +64,37 @@ def label_arguments(raw: bytes) -> str:
 
     Of a repeated key it has the last value, which is the one that is read.
     """
+    name, line = _find_label(raw)
+    return _shorten(mask_value(name, line))
+
+
+def store_label(raw: bytes) -> str:
+    """The name and the label for the column of a call, of which `show_label` makes the label."""
+    name, line = _find_label(raw)
+    return column_text(f"{name.replace('=', '-')}={line}", STORED_CHARACTERS) if line else ""
+
+
+def show_label(stored: str, cwd: str) -> str:
+    name, _, line = stored.partition("=")
+    return _shorten(shorten_paths(mask_value(name, line), cwd))
+
+
+def store_first_line(text: str) -> str:
+    """The first line of a receipt with a text in it, for the column of a call; a tag on a line of its own is none."""
+    lines = (" ".join(line.split()) for line in text[:RECEIPT_CHARACTERS].splitlines())
+    return column_text(next((line for line in lines if line and not _TAG.fullmatch(line)), ""), STORED_CHARACTERS)
+
+
+def show_first_line(stored: str, cwd: str) -> str:
+    return _shorten(shorten_paths(mask_text(stored), cwd))
+
+
+def _shorten(line: str) -> str:
+    return printable(line if len(line) <= MAX_CHARACTERS else f"{line[: MAX_CHARACTERS - 1]}…")
+
+
+def _find_label(raw: bytes) -> tuple[str, str]:
+    """The name of the argument and its text as one line, which ends in an ellipsis where `raw` or the head ends."""
     text = raw[:HEAD_BYTES].decode("utf-8", "replace")
     name, escaped = _choose_text(text)
     may_be_repeated = raw.count(f'"{name}"'.encode()) > 1 or b"\\u" in raw
@@ -67,14 +103,13 @@ def label_arguments(raw: bytes) -> str:
             text = dump_json(parse_json(raw))[:HEAD_BYTES].decode("utf-8", "replace")
             name, escaped = _choose_text(text)
     if not escaped:
-        return ""
+        return name, ""
     try:
         label = _DECODE(f'"{_HALF_ESCAPE.sub("", escaped)}"') if "\\" in escaped else escaped
     except json.JSONDecodeError:
-        return ""
-    line = mask_value(name, " ".join(label.split()))
-    is_whole = len(line) <= MAX_CHARACTERS and not text.endswith(escaped)
-    return printable(line if is_whole else f"{line[: MAX_CHARACTERS - 1]}…")
+        return name, ""
+    line = " ".join(label.split())
+    return name, f"{line}…" if text.endswith(escaped) else line
 
 
 def _choose_text(text: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from dashboard.evidence.argument_labels import store_first_line, store_label
 from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.execution import recorded_members, recorded_skip, recorded_word
 from dashboard.evidence.hook_outputs import HookOutput, find_rewrite
@@ -234,6 +235,8 @@ def _columns(
             is_interrupted=members.get("interrupted") is True,
         ),
         "summary": column_text(canonical.summary_text, 200),
+        "asked": store_label(observations["args"].data) if "args" in observations else "",
+        "first_line": store_first_line(halves.receipt.text) if halves.receipt else "",
         "error_kind": error_kind,
         "retryable": error.retryable if error and is_answered else None,
         "exit_status": exit_status if exit_status is not None and abs(exit_status) < 2**31 else None,
@@ -245,6 +248,7 @@ def _columns(
         "receipt_characters": own["characters"],
         "receipt_lines": own["lines"],
         **{name: own[name] for name in ("output_lines", "seen_lines", "is_cut", "author")},
+        "unseen_lines": max(0, own["output_lines"] - own["seen_lines"]) if own["is_cut"] else 0,
     }
 
 

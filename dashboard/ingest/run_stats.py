@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -26,6 +27,35 @@ STOPPED: dict[str, str] = {
     Outcome.INTERRUPTED: "i",
     Outcome.REFUSED: "r",
     Outcome.TIMED_OUT: "t",
+}
+
+
+@dataclass(frozen=True)
+class OutcomeMark:
+    """`name` is the `data-outcome` of the stylesheet; `word` counts calls, `sentence` describes one of them.
+
+    `top` is where the bar begins: bars of trouble are taller, so that the colour is not the only signal.
+    """
+
+    name: str
+    word: str
+    sentence: str
+    top: int
+
+
+# By their letters; the legend of a run lists them in this order.
+OUTCOMES = {
+    "o": OutcomeMark("ok", "ok", "succeeded", 8),
+    "w": OutcomeMark("waiting", "waited for a person", "waited for a person", 6),
+    "c": OutcomeMark("cut", "cut", "cut before the model", 3),
+    "e": OutcomeMark("failed", "failed", "failed", 0),
+    "x": OutcomeMark("failed", "failed and cut", "failed, and cut before the model", 0),
+    "t": OutcomeMark("failed", "timed out", "timed out", 0),
+    "r": OutcomeMark("stopped", "refused", "refused", 3),
+    "k": OutcomeMark("stopped", "cancelled", "cancelled", 4),
+    "i": OutcomeMark("stopped", "interrupted", "interrupted", 4),
+    "s": OutcomeMark("stopped", "skipped", "skipped", 6),
+    "u": OutcomeMark("unanswered", "unanswered", "unanswered", 5),
 }
 
 

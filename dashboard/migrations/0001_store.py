@@ -109,6 +109,8 @@ class Migration(migrations.Migration):
                 ('line', models.BigIntegerField(default=0)),
                 ('status', models.CharField(choices=[('success', 'Success'), ('error', 'Error'), ('unknown', 'Unknown')], default='unknown', max_length=8)),
                 ('summary', models.CharField(default='', max_length=200)),
+                ('asked', models.CharField(default='', max_length=500)),
+                ('first_line', models.CharField(default='', max_length=500)),
                 ('error_kind', models.CharField(default='', max_length=100)),
                 ('retryable', models.BooleanField(null=True)),
                 ('exit_status', models.IntegerField(null=True)),
@@ -131,6 +133,7 @@ class Migration(migrations.Migration):
                 ('token_certainty', models.CharField(default='estimate', max_length=8)),
                 ('output_lines', models.BigIntegerField(default=0)),
                 ('seen_lines', models.BigIntegerField(default=0)),
+                ('unseen_lines', models.BigIntegerField(default=0)),
                 ('is_cut', models.BooleanField(default=False)),
                 ('author', models.CharField(choices=[('hook', 'written by a hook'), ('unclear', 'a hook returned an output')], default='', max_length=8)),
                 ('revision', models.BigIntegerField(default=0)),
@@ -192,7 +195,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='call',
             name='project',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='calls', to='dashboard.project'),
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='calls', to='dashboard.project'),
         ),
         migrations.CreateModel(
             name='AuditEntry',
@@ -803,6 +806,22 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='call',
             index=models.Index(condition=models.Q(('derivation', '')), fields=['project'], name='underived_calls'),
+        ),
+        migrations.AddIndex(
+            model_name='call',
+            index=models.Index(fields=['project', '-started_at', '-id', 'tool', 'family', 'outcome', 'status', 'exit_status', 'source_error', 'risk', 'reason', 'author', 'attempt', 'is_cut', 'is_waiting', 'is_disagreeing', 'duration_ms', 'tokens', 'unseen_lines'], name='calls_by_time'),
+        ),
+        migrations.AddIndex(
+            model_name='call',
+            index=models.Index(fields=['project', '-duration_ms', '-id'], name='calls_by_duration'),
+        ),
+        migrations.AddIndex(
+            model_name='call',
+            index=models.Index(fields=['project', '-tokens', '-id'], name='calls_by_tokens'),
+        ),
+        migrations.AddIndex(
+            model_name='call',
+            index=models.Index(fields=['project', '-unseen_lines', '-id'], name='calls_by_unseen_lines'),
         ),
         migrations.AddConstraint(
             model_name='sourceframe',

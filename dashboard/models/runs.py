@@ -152,6 +152,13 @@ class CallQuerySet(models.QuerySet["Call"]):
         return self.select_related("run", "source").defer("run__plan", "run__document", "source__state", "source__seen")
 
 
+# The columns of calls that filters compare and lists are sorted by, beside the time.
+FILTERED_COLUMNS = (
+    *("tool", "family", "outcome", "status", "exit_status", "source_error", "risk", "reason", "author", "attempt"),
+    *("is_cut", "is_waiting", "is_disagreeing", "duration_ms", "tokens", "unseen_lines"),
+)
+
+
 class Call(models.Model):
     """One tool call. `outcome` is the word for how it ended, `status` that of its envelope.
 
@@ -164,7 +171,7 @@ class Call(models.Model):
         UNKNOWN = "unknown"
 
     id = CompactUUIDField(primary_key=True, editable=False)
-    project = models.ForeignKey(Project, models.CASCADE, related_name="calls")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="calls", db_index=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="own_calls", db_index=False)
     namespace = models.CharField(max_length=64)
     external_id = models.CharField(max_length=300)
@@ -182,6 +189,8 @@ class Call(models.Model):
 
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.UNKNOWN)
     summary = models.CharField(max_length=200, default="")
+    asked = models.CharField(max_length=500, default="")  # the argument that names it, `evidence.argument_labels`
+    first_line = models.CharField(max_length=500, default="")  # of its receipt
     error_kind = models.CharField(max_length=100, default="")
     retryable = models.BooleanField(null=True)
     exit_status = models.IntegerField(null=True)
@@ -206,6 +215,7 @@ class Call(models.Model):
     token_certainty = models.CharField(max_length=8, default="estimate")
     output_lines = models.BigIntegerField(default=0)  # lines of the complete output
     seen_lines = models.BigIntegerField(default=0)  # of those, in the current receipt
+    unseen_lines = models.BigIntegerField(default=0)  # the others, where the receipt is cut
     is_cut = models.BooleanField(default=False)
     author = models.CharField(max_length=8, choices=ReceiptAuthor.choices, default="")  # of its receipt
     revision = models.BigIntegerField(default=0)  # of its run, when it last changed
@@ -225,6 +235,11 @@ class Call(models.Model):
         indexes = [
             models.Index(fields=["run", "line"]),
             models.Index(fields=["project"], condition=Q(derivation=""), name="underived_calls"),
+            # All calls, newest first; with the columns of filters, so that a rare value is found without the wide rows.
+            models.Index(fields=["project", "-started_at", "-id", *FILTERED_COLUMNS], name="calls_by_time"),
+            models.Index(fields=["project", "-duration_ms", "-id"], name="calls_by_duration"),
+            models.Index(fields=["project", "-tokens", "-id"], name="calls_by_tokens"),
+            models.Index(fields=["project", "-unseen_lines", "-id"], name="calls_by_unseen_lines"),
         ]
 
     def __str__(self) -> str:

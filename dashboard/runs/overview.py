@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from dashboard.evidence.context_changes import load_drops
-from dashboard.ingest.run_stats import STRIP_LETTERS, outcome_letter
+from dashboard.ingest.run_stats import OUTCOMES, STRIP_LETTERS, outcome_letter
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.models.runs import FAILED
 from dashboard.runs.run_marks import model_url
@@ -138,35 +138,6 @@ def _squeeze(gaps: Sequence[TimeSpan], last: int, width: float) -> tuple[tuple[i
         real += [low, high]
     drawn.append(drawn[-1] + last - real[-1])
     return (*real, last), tuple(drawn)
-
-
-@dataclass(frozen=True)
-class OutcomeMark:
-    """`name` is the `data-outcome` of the stylesheet; `word` counts calls, `sentence` describes one of them.
-
-    `top` is where the bar begins: bars of trouble are taller, so that the colour is not the only signal.
-    """
-
-    name: str
-    word: str
-    sentence: str
-    top: int
-
-
-# By the letters of `ingest.run_stats`; the legend of a run lists them in this order.
-OUTCOMES = {
-    "o": OutcomeMark("ok", "ok", "succeeded", 8),
-    "w": OutcomeMark("waiting", "waited for a person", "waited for a person", 6),
-    "c": OutcomeMark("cut", "cut", "cut before the model", 3),
-    "e": OutcomeMark("failed", "failed", "failed", 0),
-    "x": OutcomeMark("failed", "failed and cut", "failed, and cut before the model", 0),
-    "t": OutcomeMark("failed", "timed out", "timed out", 0),
-    "r": OutcomeMark("stopped", "refused", "refused", 3),
-    "k": OutcomeMark("stopped", "cancelled", "cancelled", 4),
-    "i": OutcomeMark("stopped", "interrupted", "interrupted", 4),
-    "s": OutcomeMark("stopped", "skipped", "skipped", 6),
-    "u": OutcomeMark("unanswered", "unanswered", "unanswered", 5),
-}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple, TypeAlias, TypedDict
 from urllib.parse import urlencode
 from uuid import UUID
@@ -25,7 +25,7 @@ from dashboard.filters.syntax import And, Or
 from dashboard.models import Call, Project, Run, SavedView
 from dashboard.runs.overview import OutcomeStrip, build_strip
 from dashboard.runs.run_filters import find_view
-from dashboard.text.formatting import TOKENS_COUNTED_BY, column_time, format_count, format_duration
+from dashboard.text.formatting import TOKENS_COUNTED_BY, column_time, format_age, format_count, format_duration
 from dashboard.text.params import parse_integer
 from dashboard.text.text_markup import printable
 
@@ -350,13 +350,3 @@ def build_row(run: Run, now: datetime, peek_url: str) -> RunRow:
 def _blank_zero(number: int) -> str:
     """A column of noughts would hide the number that matters."""
     return format_count(number) if number else ""
-
-
-def format_age(age: timedelta) -> str:
-    """The largest unit alone: 40 s, 12 min, 3 h, 5 d, 14 mo."""
-    seconds = max(0, int(age.total_seconds()))
-    for unit, length, below in (("s", 1, 60), ("min", 60, 3_600), ("h", 3_600, 86_400), ("d", 86_400, 5_184_000)):
-        if seconds < below:
-            return f"{seconds // length} {unit}"
-    months = seconds // 2_592_000
-    return f"{months} mo" if months < 24 else f"{seconds // 31_536_000} y"

@@ -21,11 +21,11 @@ from django.db.models import Exists, F, OuterRef, Q
 from dashboard.evidence.argument_labels import argument_labels, shorten_paths, unless_repeated
 from dashboard.filters.language import Query
 from dashboard.filters.queryset import filter_run_calls
-from dashboard.ingest.run_stats import halves_disagree, outcome_letter
+from dashboard.ingest.run_stats import OUTCOMES, OutcomeMark, halves_disagree, outcome_letter
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor
-from dashboard.runs.overview import MILLISECOND, OUTCOMES, Axis, OutcomeMark, TimeBar
+from dashboard.runs.overview import MILLISECOND, Axis, TimeBar
 from dashboard.runs.run_marks import RunMark, load_branches, load_run_marks
 from dashboard.text.formatting import format_duration
 from dashboard.text.params import parse_integer

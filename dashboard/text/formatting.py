@@ -40,6 +40,16 @@ def format_duration(ms: int | float | None) -> str:
     return f"{whole} {large_name} {rest // small} {small_name}" if rest >= small else f"{whole} {large_name}"
 
 
+def format_age(age: timedelta) -> str:
+    """The largest unit alone: 40 s, 12 min, 3 h, 5 d, 14 mo."""
+    seconds = max(0, int(age.total_seconds()))
+    for unit, length, below in (("s", 1, 60), ("min", 60, 3_600), ("h", 3_600, 86_400), ("d", 86_400, 5_184_000)):
+        if seconds < below:
+            return f"{seconds // length} {unit}"
+    months = seconds // 2_592_000
+    return f"{months} mo" if months < 24 else f"{seconds // 31_536_000} y"
+
+
 def format_size(number: int | None) -> str:
     """Bytes as 812 B, 14.2 KB, 3.1 MB (thousands, as disks count)."""
     if number is None:

@@ -1,4 +1,4 @@
-"""The Call page, its variants, later chunks of its halves, and the bytes as recorded."""
+"""The list of calls, the Call page, its variants, later chunks of its halves, and the bytes as recorded."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
 from dashboard.calls.call_detail import load_call_page
+from dashboard.calls.call_table import CallTableParams, load_call_table
 from dashboard.calls.call_variants import load_variant_strip
 from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
 from dashboard.calls.stages import export_call, export_receipt
@@ -24,6 +25,17 @@ from dashboard.text.params import Params
 from dashboard.text.responses import sandboxed
 from dashboard.text.text_markup import NEXT_CHARS
 from dashboard.views.site import render_page
+
+NOTHING_NEW = 204
+
+
+@require_safe
+def index(request: OperatorRequest) -> HttpResponse:
+    params = CallTableParams(request.GET)
+    page = load_call_table(request.project, params)
+    if request.htmx and params.seen == page.digest:
+        return HttpResponse(status=NOTHING_NEW)
+    return render_page(request, "calls/list.html", {"page": page}, partial="rows")
 
 
 @require_safe

@@ -31,6 +31,7 @@ RUN, CALL, ARTIFACT = (re.compile(rf"^/{noun}/{ID}/$") for noun in ("runs", "cal
 CALLS_OF_A_RUN = 3
 LISTS = {
     "runs": "/runs/",
+    "calls": "/calls/",
     "import": "/runs/import/",
     "renderers": "/renderers/",
     "preview": "/renderers/command/",

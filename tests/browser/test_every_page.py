@@ -22,7 +22,7 @@ def addresses(bundled: Project) -> list[str]:
     artifact = bundled.artifacts.select_related("call").order_by("-state", "role", "size", "pk")[0]
     run = f"/runs/{artifact.call.run_id}/"
     dropped = f"/runs/{bundled.runs.get(drop_count=1).pk}/"
-    lists = ["/runs/", "/problems/", "/docs/", "/runs/import/", "/tools/", "/tools/WebFetch/"]
+    lists = ["/runs/", "/calls/", "/problems/", "/docs/", "/runs/import/", "/tools/", "/tools/WebFetch/"]
     call = f"/calls/{artifact.call_id}/"
     forms = [f"{call}?right=wire-anthropic", f"{call}?left=recorded&right=compacted"]
     drops = [dropped, f"{dropped}model/?after=147-0-{'0' * 32}"]

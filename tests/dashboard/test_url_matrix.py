@@ -80,6 +80,7 @@ TABLE: Mapping[str, Row] = {
     "run-replay": Row(thing()),
     "run-variants": Row(page(302)),  # leads to run-replay, which looks
     "run-delete": Row(action(200), action(302)),
+    "call-list": Row(page()),
     "call-detail": Row(thing()),
     "call-half": Row(thing()),
     "call-raw": Row(thing()),

@@ -8,7 +8,14 @@ import pytest
 from django.test import Client
 
 import dashboard
-from dashboard.evidence.argument_labels import argument_labels, label_arguments
+from dashboard.evidence.argument_labels import (
+    argument_labels,
+    label_arguments,
+    show_first_line,
+    show_label,
+    store_first_line,
+    store_label,
+)
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Project
 from tests.dashboard.factories import create_call, create_run
@@ -40,6 +47,24 @@ SAMPLES = Path(dashboard.__file__).parent / "samples"
 )
 def test_a_label_is_the_argument_that_a_person_would_name(arguments: bytes, label: str) -> None:
     assert label_arguments(arguments) == label
+    assert show_label(store_label(arguments), "") == label
+
+
+@pytest.mark.parametrize(
+    ("receipt", "line"),
+    [
+        ("\n  a\tb \nc", "a b"),
+        ("<persisted-output>\nOutput too large", "Output too large"),
+        ("<b>bold</b>\nrest", "<b>bold</b>"),
+        (3_000 * "x", 159 * "x" + "…"),
+        ("nul \x00", "nul ␀"),
+        ("\n \n", ""),
+    ],
+)
+def test_the_first_line_of_a_receipt_is_one_with_a_text(receipt: str, line: str) -> None:
+    stored = store_first_line(receipt)
+    assert len(stored) <= 500
+    assert show_first_line(stored, "") == line
 
 
 def test_paths_are_relative_to_the_working_folder_of_the_run(project: Project) -> None:

@@ -52,7 +52,8 @@ def test_a_session_becomes_a_run_with_its_calls(project: Project, session: Path)
     assert (run.external_id, run.call_count, run.unanswered_count, run.failed_count) == (SESSION, 3, 1, 0)
     bash = Call.objects.get(external_id="toolu_01")
     assert (bash.family, bash.status, bash.step, bash.duration_ms) == ("command", "success", "msg_1", 2500)
-    assert (bash.output_lines, bash.seen_lines, bash.is_cut) == (2, 2, False)
+    assert (bash.output_lines, bash.seen_lines, bash.unseen_lines, bash.is_cut) == (2, 2, 0, False)
+    assert (bash.asked, bash.first_line) == ("command=ls", "a")
     assert Call.objects.get(external_id="toolu_03").status == "unknown"
 
 
@@ -284,7 +285,7 @@ def test_a_cut_is_counted_in_lines(project: Project, tmp_path: Path) -> None:
     take(project, write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_01"), answers("toolu_01", receipt, result)]))
     call = Call.objects.get()
     assert (call.output_lines, call.seen_lines, call.is_cut) == (100, 20, True)
-    assert call.run.cut_count == 1
+    assert (call.unseen_lines, call.run.cut_count) == (80, 1)
 
 
 def persisted(path: str) -> list[dict[str, object] | bytes]:

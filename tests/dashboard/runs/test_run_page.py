@@ -12,9 +12,9 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.filters.language import parse
-from dashboard.ingest.run_stats import halves_disagree, outcome_letter
+from dashboard.ingest.run_stats import OUTCOMES, halves_disagree, outcome_letter
 from dashboard.models import Call, Project, Run, RunCall
-from dashboard.runs.overview import OUTCOMES, load_overview, plain_axis, squeezed_axis
+from dashboard.runs.overview import load_overview, plain_axis, squeezed_axis
 from dashboard.runs.run_detail import RunDetailParams, RunPage, load_run_page
 from tests.dashboard.factories import (
     START,

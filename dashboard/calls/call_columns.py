@@ -1,0 +1,115 @@
+"""The columns of the Calls page, of which a reader chooses some, and how their cells are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from dashboard.evidence.argument_labels import show_first_line, show_label
+from dashboard.evidence.fidelity import describe_seen_lines
+from dashboard.models import Call, Run
+from dashboard.models.runs import ReceiptAuthor
+from dashboard.text.formatting import TOKENS_COUNTED_BY, format_age, format_count, format_duration
+from dashboard.text.text_markup import printable
+
+
+class TableCall(NamedTuple):
+    call: Call
+    run: Run
+    now: datetime
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column that a reader can choose; one with a `sort` can be sorted by.
+
+    `text` makes a cell; `kind` is number, text, or the name of a column with another markup.
+    """
+
+    name: str
+    label: str
+    title: str
+    text: Callable[[TableCall], str]
+    sort: str = ""
+    kind: str = "text"
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind in ("number", "when")
+
+
+COLUMNS = (
+    TableColumn(
+        "asked",
+        "Asked",
+        "The argument that names the call",
+        lambda row: show_label(row.call.asked, row.run.cwd),
+    ),
+    TableColumn(
+        "answer",
+        "Came back",
+        "The first line of the receipt",
+        lambda row: show_first_line(row.call.first_line or row.call.summary, row.run.cwd),
+    ),
+    TableColumn("run", "Run", "The run that made the call", lambda row: printable(str(row.run)), kind="run"),
+    TableColumn("when", "Age", "Since the call began", lambda row: _format_start(row), "newest", kind="when"),
+    TableColumn(
+        "took",
+        "Took",
+        "From the request to the answer, with a wait for a person",
+        lambda row: format_duration(row.call.duration_ms),
+        "took",
+        kind="number",
+    ),
+    TableColumn(
+        "tokens",
+        "Tokens",
+        f"Tokens of the receipt, {TOKENS_COUNTED_BY}; ≈ marks an estimate",
+        lambda row: ("" if row.call.token_certainty == "exact" else "≈") + format_count(row.call.tokens),  # noqa: S105 - a count
+        "tokens",
+        kind="number",
+    ),
+    TableColumn(
+        "cut",
+        "Model saw",
+        "Lines of a cut output that reached the model",
+        lambda row: (describe_seen_lines(row.call) or "a part") if row.call.is_cut else "",
+        "unseen",
+        kind="number",
+    ),
+    TableColumn("summary", "Summary", "The sentence of the canonical result", lambda row: printable(row.call.summary)),
+    TableColumn("error", "Error", "The kind of the error", lambda row: printable(row.call.error_kind)),
+    TableColumn("family", "Family", "The family that reads the tool", lambda row: printable(row.call.family)),
+    TableColumn("attempt", "Try", "Number of the try", lambda row: format_count(row.call.attempt), kind="number"),
+    TableColumn(
+        "characters",
+        "Characters",
+        "Characters of the receipt",
+        lambda row: format_count(row.call.receipt_characters),
+        kind="number",
+    ),
+    TableColumn("author", "Written by", "Who wrote the receipt", lambda row: _describe_author(row.call)),
+    TableColumn("risk", "Risk", "Risk level, as an executor recorded it", lambda row: printable(row.call.risk)),
+    TableColumn("reason", "Stopped by", "Why it was stopped before it ran", lambda row: printable(row.call.reason)),
+    TableColumn("agent", "Agent", "The agent of the run", lambda row: printable(row.run.agent)),
+    TableColumn("model", "Model", "The model of the run", lambda row: printable(row.run.model)),
+    TableColumn("branch", "Branch", "The branch that the run worked on", lambda row: printable(row.run.branch)),
+)
+DEFAULT_COLUMNS = ("asked", "answer", "run", "when", "took", "tokens", "cut")
+
+
+def _format_start(row: TableCall) -> str:
+    return format_age(row.now - row.call.started_at) if row.call.started_at else "–"
+
+
+def _describe_author(call: Call) -> str:
+    return ReceiptAuthor(call.author).label if call.author else "the tool"
+
+
+def choose_columns(names: Collection[str]) -> tuple[tuple[TableColumn, ...], list[str]]:
+    """The columns of these names in our order, the default ones without any, and the names that no column has."""
+    unknown = sorted(set(names) - {column.name for column in COLUMNS})
+    chosen = tuple(column for column in COLUMNS if column.name in names)
+    return chosen or tuple(column for column in COLUMNS if column.name in DEFAULT_COLUMNS), unknown

@@ -1,0 +1,350 @@
+"""The Calls page: every call of a project as a row, across runs, from metadata only.
+
+A filter that at most MOST_COUNTED calls meet is answered with their ids, from an index with the columns of filters;
+they are then sorted. For any other filter the index of the sort is walked until the page is full. A page starts
+behind (`after`) or ends before (`before`) a cursor: the value of the sort and the id of a call. Calls without a value
+are last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, TypeAlias, TypedDict
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Q
+from django.http import QueryDict
+from django.utils import timezone
+
+from dashboard.calls.call_columns import COLUMNS, DEFAULT_COLUMNS, TableCall, TableColumn, choose_columns
+from dashboard.filters.language import Query, parse
+from dashboard.ingest.run_stats import OUTCOMES, outcome_letter
+from dashboard.models import Call, Project, Run
+from dashboard.models.outcomes import Outcome
+from dashboard.models.runs import CallQuerySet
+from dashboard.text.formatting import column_time
+from dashboard.text.params import Params, parse_integer
+from dashboard.text.text_markup import printable
+
+MOST_COUNTED = 1_000
+SORTS = {"newest": "started_at", "took": "duration_ms", "tokens": "tokens", "unseen": "unseen_lines"}
+NEWEST = "newest"
+NULLABLE = ("started_at", "duration_ms")
+# What a row is built from; a whole call has twice as many columns.
+LISTED_FIELDS = (
+    *(
+        "run_id",
+        "tool",
+        "family",
+        "outcome",
+        "exit_status",
+        "summary",
+        "asked",
+        "first_line",
+        "error_kind",
+        "started_at",
+        "duration_ms",
+    ),
+    *("is_waiting", "tokens", "token_certainty", "output_lines", "seen_lines", "is_cut", "author", "receipt_fidelity"),
+    *("result_fidelity", "attempt", "risk", "reason", "receipt_characters", "revision"),
+)
+LISTED_RUN_FIELDS = ("title", "external_id", "cwd", "agent", "model", "branch", "ended_at", "last_at")
+CursorValue: TypeAlias = datetime | int | None
+Cursor: TypeAlias = tuple[CursorValue, UUID]  # of a call at the edge of a page: its value in the sort, its id
+
+
+class CallPreset(NamedTuple):
+    """A frequent filter. Bookmarks contain the id: it is never renamed or reused for another filter."""
+
+    id: str
+    label: str
+    meaning: str
+    query: str
+    sort: str = NEWEST
+
+
+PRESETS = (
+    CallPreset("all", "All calls", "Every call of every run", ""),
+    CallPreset("failed", "Failed", "Calls that failed or timed out", "status:failed"),
+    CallPreset("refused", "Refused", "Calls that a person or a rule refused", "outcome:refused"),
+    CallPreset("cut", "Cut before the model", "The model got a part of the output", "cut:yes"),
+    CallPreset("biggest", "Biggest receipts", "Most tokens first", "", "tokens"),
+    CallPreset("slowest", "Slowest", "Longest first, waits for a person included", "", "took"),
+    CallPreset("retried", "Retried", "Second and later tries", "state:retried"),
+    CallPreset("unanswered", "Unanswered", "Calls without a result in the recording", "status:unanswered"),
+    CallPreset("halves", "Error flag wrong", "A success was flagged as an error, or a failure not", "state:halves"),
+    CallPreset("dropped", "Context dropped unexplained", "In the context when tokens left it", "context:uncertain"),
+)
+PRESET_KEYS = "1234567890"
+PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
+
+
+class CallPresetLink(NamedTuple):
+    """`key` is its key on the keyboard."""
+
+    preset: CallPreset
+    is_current: bool
+    key: str
+
+
+class CallTableParams(Params):
+    """The list that an address names. `seen` is the digest of the rows that a polling page has."""
+
+    def __init__(self, query: QueryDict) -> None:
+        super().__init__(query)
+        preset = PRESET_BY_ID.get(query.get("preset", ""))
+        if query.get("preset") and preset is None:
+            self.problems.append(f"There is no preset “{query['preset'][:40]}”; this is the list without it.")
+        # The addresses of this list name what a preset means, not the preset.
+        self.q = self._remember("q", self.text("q", default=preset.query if preset else ""), "")
+        self.sort = self._remember(
+            "sort", self.choice("sort", (*SORTS,), default=preset.sort if preset else NEWEST), NEWEST
+        )
+        self.columns = self._read_columns(query.getlist("columns"))
+        self.after = self.text("after")
+        self.before = self.text("before")
+        self.edge, self.is_backward = self._read_edge()
+        self.seen = query.get("seen", "")
+
+    def first_page_url(self, **changes: object) -> str:
+        return self.url(**{"after": None, "before": None, **changes})
+
+    def _read_columns(self, values: Sequence[str]) -> tuple[TableColumn, ...]:
+        """`columns=` may be repeated, as a form writes it, or name several."""
+        chosen, unknown = choose_columns({name for value in values for name in value.split(",") if name})
+        self.problems += [f"There is no column “{name[:40]}”." for name in unknown[:1]]
+        self._remember("columns", ",".join(column.name for column in chosen), ",".join(DEFAULT_COLUMNS))
+        return chosen
+
+    def _read_edge(self) -> tuple[Cursor | None, bool]:
+        """The cursor, and whether the page ends before it."""
+        text, _, key = (self.after or self.before).partition("~")
+        if not text and not key:
+            return None, False
+        value = column_time(text) if self.sort == NEWEST else parse_integer(text)
+        try:
+            if value is not None or (not text and SORTS[self.sort] in NULLABLE):
+                return (value, UUID(key)), not self.after
+        except ValueError:
+            pass
+        self.problems.append("This address names a place in the list that does not exist; these are the first calls.")
+        return None, False
+
+
+class TableCell(TypedDict):
+    name: str
+    label: str
+    text: str
+    kind: str  # number, text, or the name of a column that is written in another way
+
+
+class TableRow(TypedDict):
+    """A call as it is written out. `outcome` is the mark of the stylesheet, `state` the words for it.
+
+    Dicts, because templates look up keys first: a page has 2,000 of these values.
+    """
+
+    key: str
+    url: str
+    run_url: str
+    tool: str
+    outcome: str
+    state: str
+    start: str
+    cells: Sequence[TableCell]
+
+
+class TableHead(NamedTuple):
+    """`url` sorts by the column; empty when that is not possible."""
+
+    column: TableColumn
+    url: str
+    is_current: bool
+
+
+class ColumnChoice(NamedTuple):
+    column: TableColumn
+    is_chosen: bool
+
+
+@dataclass(frozen=True)
+class CallTable:
+    params: CallTableParams
+    query: Query
+    problems: Sequence[str]
+    rows: Sequence[TableRow]
+    heads: Sequence[TableHead]
+    presets: Sequence[CallPresetLink]
+    matching: int  # MOST_COUNTED + 1 for more than MOST_COUNTED
+    digest: str
+    next_url: str
+    previous_url: str
+    poll_url: str
+
+    @property
+    def first_url(self) -> str:
+        return self.params.first_page_url() if self.params.edge else ""
+
+    @property
+    def clear_url(self) -> str:
+        return self.params.first_page_url(q=None)
+
+    @property
+    def choices(self) -> list[ColumnChoice]:
+        return [ColumnChoice(column, column in self.params.columns) for column in COLUMNS]
+
+    @property
+    def columns_value(self) -> str:
+        return ",".join(column.name for column in self.params.columns)
+
+    @property
+    def has_own_columns(self) -> bool:
+        return tuple(column.name for column in self.params.columns) != DEFAULT_COLUMNS
+
+    @property
+    def count(self) -> str:
+        if self.matching > MOST_COUNTED:
+            return f"{MOST_COUNTED:,}+ calls"
+        return "1 call" if self.matching == 1 else f"{self.matching:,} calls"
+
+    @property
+    def is_empty_project(self) -> bool:
+        return not (self.rows or self.query or self.params.edge)
+
+
+def load_call_table(project: Project, params: CallTableParams) -> CallTable:
+    query = parse(params.q, over="calls")
+    calls, matching = _select_calls(query, project)
+    window = _load_window(calls, params, settings.ROWS_PER_PAGE)
+    table_calls = _load_table_calls([key for _, key in window.edges])
+    digest = _digest(table_calls)
+    is_live = any(row.run.is_live for row in table_calls)
+    return CallTable(
+        params=params,
+        query=query,
+        problems=(*query.problems, *params.problems),
+        rows=[_build_row(row, params.columns) for row in table_calls],
+        heads=[
+            TableHead(
+                column, params.first_page_url(sort=column.sort) if column.sort else "", column.sort == params.sort
+            )
+            for column in params.columns
+        ],
+        presets=[
+            CallPresetLink(preset, (preset.query, preset.sort) == (params.q, params.sort), key)
+            for preset, key in zip(PRESETS, PRESET_KEYS, strict=True)
+        ],
+        matching=matching,
+        digest=digest,
+        next_url=params.first_page_url(after=_format_cursor(window.edges[-1])) if window.has_after else "",
+        previous_url=params.first_page_url(before=_format_cursor(window.edges[0])) if window.has_before else "",
+        poll_url=params.url(seen=digest) if is_live else "",
+    )
+
+
+def _select_calls(query: Query, project: Project) -> tuple[CallQuerySet, int]:
+    """The matching calls, a few of them by their ids, and their number up to MOST_COUNTED + 1.
+
+    The order leads SQLite to the index that has the columns of filters.
+    """
+    calls = query.calls_in(project)
+    keys = list(calls.order_by("-started_at", "-id").values_list("pk", flat=True)[: MOST_COUNTED + 1])
+    return (Call.objects.filter(pk__in=keys) if len(keys) <= MOST_COUNTED else calls), len(keys)
+
+
+class _Window(NamedTuple):
+    """The cursors of the calls of a page, in the order of the page."""
+
+    edges: Sequence[Cursor]
+    has_before: bool
+    has_after: bool
+
+
+def _load_window(calls: CallQuerySet, params: CallTableParams, size: int) -> _Window:
+    """One call more than a page shows is read, to learn whether there are more."""
+    column = SORTS[params.sort]
+    if params.is_backward:
+        edges = _load_edges(calls, column, params.edge, size + 1, is_backward=True)
+        if len(edges) > size:
+            return _Window(edges[size - 1 :: -1], has_before=True, has_after=True)
+    # What is before the first page's end is the first page.
+    start = None if params.is_backward else params.edge
+    edges = _load_edges(calls, column, start, size + 1, is_backward=False)
+    return _Window(edges[:size], has_before=bool(start and edges), has_after=len(edges) > size)
+
+
+def _load_edges(
+    calls: CallQuerySet, column: str, cursor: Cursor | None, size: int, *, is_backward: bool
+) -> list[Cursor]:
+    """At most `size` cursors from the given one on: of calls with a value, the largest first, then of the others."""
+    parts = [True, False] if column in NULLABLE else [True]
+    if is_backward:
+        parts.reverse()
+    if cursor:
+        parts = parts[parts.index(cursor[0] is not None) :]
+    edges: list[Cursor] = []
+    for position, has_value in enumerate(parts):
+        part = calls.filter(**{f"{column}__isnull": not has_value})
+        start = cursor if position == 0 else None
+        edges += _load_part(part, column if has_value else "", start, size - len(edges), is_backward=is_backward)
+        if len(edges) == size:
+            break
+    return edges
+
+
+def _load_part(
+    calls: CallQuerySet, column: str, cursor: Cursor | None, size: int, *, is_backward: bool
+) -> list[Cursor]:
+    """Calls in the order of `column`, or of their ids alone without one."""
+    beyond, sign = ("gt", "") if is_backward else ("lt", "-")
+    if cursor and column:
+        value, key = cursor
+        # A bound on the sort, then the tie: an OR of both would keep the databases off the index.
+        calls = calls.filter(**{f"{column}__{beyond}e": value})
+        calls = calls.exclude(Q(**{column: value}) & ~Q(**{f"id__{beyond}": key}))
+    elif cursor:
+        calls = calls.filter(**{f"id__{beyond}": cursor[1]})
+    names = [name for name in (column, "id") if name]
+    rows = calls.order_by(*(f"{sign}{name}" for name in names)).values_list(*names)[:size]
+    return [(row[0] if column else None, row[-1]) for row in rows]
+
+
+def _format_cursor(edge: Cursor) -> str:
+    value, key = edge
+    text = value.isoformat() if isinstance(value, datetime) else "" if value is None else str(value)
+    return f"{text}~{key.hex}"
+
+
+def _load_table_calls(keys: Sequence[UUID]) -> list[TableCall]:
+    calls = Call.objects.only(*LISTED_FIELDS).in_bulk(keys)
+    runs = Run.objects.only(*LISTED_RUN_FIELDS).in_bulk({call.run_id for call in calls.values()})
+    now = timezone.now()
+    return [TableCall(calls[key], runs[calls[key].run_id], now) for key in keys if key in calls]
+
+
+def _build_row(row: TableCall, columns: Sequence[TableColumn]) -> TableRow:
+    call, run = row.call, row.run
+    is_running = call.outcome == Outcome.UNANSWERED and run.is_live
+    return TableRow(
+        key=call.pk.hex,
+        url=f"/calls/{call.pk}/",  # to reverse 50 addresses takes as long as the query
+        run_url=f"/runs/{run.pk}/",
+        tool=printable(call.tool) or "not recorded",
+        outcome=OUTCOMES[outcome_letter(call)].name,
+        state="running" if is_running else call.outcome_words,
+        start=f"{call.started_at:%Y-%m-%d %H:%M:%S}" if call.started_at else "",
+        cells=[
+            TableCell(name=column.name, label=column.label, text=column.text(row), kind=column.kind)
+            for column in columns
+        ],
+    )
+
+
+def _digest(rows: Sequence[TableCall]) -> str:
+    """Changes with any change of a shown call, and with what changes with time alone."""
+    parts = [f"{row.call.pk.hex}{row.call.revision}{row.run.is_live}{row.run.title}" for row in rows]
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()
