@@ -176,6 +176,7 @@ class CallTable:
     params: CallTableParams
     query: Query
     problems: Sequence[str]
+    hints: Sequence[str]  # of an empty list: names in the filter that occur nowhere
     rows: Sequence[TableRow]
     heads: Sequence[TableHead]
     presets: Sequence[CallPresetLink]
@@ -227,6 +228,7 @@ def load_call_table(project: Project, params: CallTableParams) -> CallTable:
         params=params,
         query=query,
         problems=(*query.problems, *params.problems),
+        hints=[] if table_calls or params.edge else query.hints(project),
         rows=[_build_row(row, params.columns) for row in table_calls],
         heads=[
             TableHead(

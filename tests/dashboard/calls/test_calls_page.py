@@ -182,7 +182,7 @@ def test_many_calls_are_not_counted_to_the_end(
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
-        ("?q=nothing:here", "“nothing:” is not a filter."),
+        ("?q=nothing:here", "“nothing:” at character 1 is not a filter."),
         ("?preset=unknown", "There is no preset “unknown”; this is the list without it."),
         ("?sort=backwards", "sort=backwards is not one of newest, took, tokens, unseen"),
         ("?after=yesterday~0", "These are the first calls."),
@@ -195,6 +195,13 @@ def test_what_an_address_asks_in_vain_is_reported(client: Client, project: Proje
     page = load(client, address)
     assert problem.lower() in page.by_role("alert").text.lower()
     assert names(page) == ([] if "q=" in address else ["one"])
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_name_that_no_call_has_is_answered_with_the_nearest_one(client: Client, project: Project) -> None:
+    create_call(create_run(project, facets={"tool": ["WebFetch"]}), tool="WebFetch")
+    section = load(client, "?q=tool:WebFech").select_one("section.empty")
+    assert "WebFetch" in section.text
 
 
 @pytest.mark.usefixtures("alice")
