@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -15,13 +15,14 @@ from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.execution import recorded_members, recorded_skip, recorded_word
 from dashboard.evidence.hook_outputs import HookOutput, find_rewrite
 from dashboard.ingest.bulk import unsaved_row
-from dashboard.ingest.remarks import evidence_remarks
+from dashboard.ingest.remarks import EvidenceRemark, evidence_remarks
 from dashboard.models import (
     Artifact,
     Call,
     CanonicalProjection,
     Observation,
     RecordedReceipt,
+    Remark,
     receipts_in,
     select_receipt,
 )
@@ -131,12 +132,14 @@ def derive(recorded: RecordedCall) -> Derived:
         receipts[other.pk] = _derive_receipt(call, other_halves, replaced, hooks)
     own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, ())
     settlement = recorded_members(observations.get("timing"))
+    columns = _columns(call, halves, observations, own, settlement)
+    odd = _unfit_values(columns, halves, recorded_members(observations.get("call")), settlement)
     return Derived(
-        columns=_columns(call, halves, observations, own, settlement),
+        columns=columns,
         projection=_projection(call, halves, subject),
         artifacts=[] if result is None else _artifacts(call, halves, result, sink),
         receipts=receipts,
-        remarks=evidence_remarks(call, recorded.observations, observations, recorded_word(settlement, "status")),
+        remarks=evidence_remarks(call, recorded.observations, observations, recorded_word(settlement, "status"), odd),
         note=halves.note,
         subject=subject,
     )
@@ -252,10 +255,38 @@ def _columns(
     }
 
 
+def _unfit_values(
+    columns: dict[str, Any], halves: Halves, call: dict[str, bytes], settlement: dict[str, bytes]
+) -> Iterator[EvidenceRemark]:
+    """Words and numbers of the evidence that are longer or larger than their columns."""
+    canonical = halves.projection.canonical
+    words = {
+        "riskLevel": (recorded_word(call, "riskLevel"), columns["risk"]),
+        "deniedReason": (recorded_word(settlement, "deniedReason"), columns["reason"]),
+        "error.kind": (canonical.error.kind if canonical.error else "", columns["error_kind"]),
+    }
+    for path, (word, column) in words.items():
+        if len(word) > len(column) > 0:
+            became = f"shown and filtered by its first {len(column) - 1} characters"
+            yield EvidenceRemark(Remark.Kind.STATUS, path, word, became)
+    result = canonical.result if isinstance(canonical.result, dict) else {}
+    numbers = {
+        "exit_status": (dump_json(result.get("exit_status")), columns["exit_status"]),
+        "iteration.index": (_round_index(call), columns["iteration"]),
+    }
+    for path, (number, column) in numbers.items():
+        if number != b"null" and column is None:
+            yield EvidenceRemark(Remark.Kind.NUMBER, path, number[:200].decode(), "left out: not a possible number")
+
+
+def _round_index(call: dict[str, bytes]) -> bytes:
+    round_ = call.get("iteration", b"")
+    return object_slices(round_).get("index", b"null") if round_.startswith(b"{") else b"null"
+
+
 def _execution_columns(call: dict[str, bytes], settlement: dict[str, bytes], error_kind: str) -> dict[str, Any]:
     """Round, risk and reason of a refusal, as an executor recorded them; a kind that names one gate is a reason too."""
-    round_ = call.get("iteration", b"")
-    index = column_int(parse_json(object_slices(round_).get("index", b"null"))) if round_.startswith(b"{") else None
+    index = column_int(parse_json(_round_index(call)))
     return {
         "iteration": index if index is not None and 0 <= index < 2**31 else None,
         "risk": column_text(recorded_word(call, "riskLevel"), 12),

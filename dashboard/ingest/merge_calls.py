@@ -25,7 +25,15 @@ from dashboard.models import (
 )
 from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
-from envelopes.recordings.base import CallRecord, ReceiptRecord, ResultRecord, SupersedeRecord
+from envelopes.recordings.base import (
+    CallRecord,
+    ReceiptRecord,
+    RemarkKind,
+    RemarkRecord,
+    ResultRecord,
+    SupersedeRecord,
+)
+from envelopes.recordings.json_lines import remark
 from envelopes.text.untrusted_json import Untrusted, join_object, parse_checked
 
 # The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
@@ -34,8 +42,8 @@ FIDELITIES = (
     *("reconstructed", "stringified", "parsed_from_receipt", "inflated"),
 )
 FIDELITY_RANK = {name: rank for rank, name in enumerate(FIDELITIES)}
+RECORDED_NAMES = {"source_error": "is_error", "tool_ms": "duration_ms"}
 FIRST = datetime.min.replace(tzinfo=UTC)
-MAX_ATTEMPT = 2**31 - 1  # of the column
 
 
 @dataclass
@@ -118,15 +126,17 @@ class ResultFlags(NamedTuple):
     result: UUID | None
     is_own: bool
     columns: dict[str, Any]
+    record: ResultRecord
 
 
 class CallMerge:
-    """Merges one draft into the rows of its call."""
+    """Merges one draft into the rows of its call; `remarks` are on values of its records that the columns lack."""
 
     def __init__(self, rows: CallRows, locator: SliceLocator) -> None:
         self.rows = rows
         self.call = rows.call
         self.locator = locator
+        self.remarks: list[RemarkRecord] = []
 
     def apply(self, draft: CallDraft, run_ids: dict[str, UUID]) -> None:
         for call in draft.calls:
@@ -134,7 +144,9 @@ class CallMerge:
             if call.document is not None:
                 self._observe("call", call.document, "structured", call.line, call.at, run_ids[call.run])
         if draft.call is not None:
+            known = self.call.tool
             self._merge_call(draft.call, run_ids[draft.call.run])
+            self._note_other_tools(draft.call, draft.calls, known)
         stored_result = self._selected("result")
         flags = [self._merge_result(result, run_ids) for result in draft.results]
         for receipt in draft.receipts:
@@ -157,8 +169,21 @@ class CallMerge:
             return
         self.call.tool = column_text(record.tool, 200)
         self.call.step = column_text(record.step, 200)
-        self.call.attempt = max(1, min(record.attempt, MAX_ATTEMPT))
+        self.call.attempt = record.attempt
         self.call.origin = record.origin
+
+    def _note_other_tools(self, best: CallRecord, records: Sequence[CallRecord], known: str) -> None:
+        """A call has one tool: that of its own message, else of the first record. `known` is the one before these."""
+        tool = self.call.tool
+        for record in records:
+            if column_text(record.tool, 200) != tool:
+                self._remark("tool", record, "tool", record.tool, f"left out: another record of the call has {tool}")
+        if known not in ("", tool):
+            self._remark("tool", best, "tool", best.tool, f"read in place of {known}, which another record has")
+
+    def _remark(self, kind: RemarkKind, record: CallRecord | ResultRecord, path: str, was: str, became: str) -> None:
+        raw, ids = was.encode("utf-8", "surrogatepass"), {"run": record.run, "call": record.call}
+        self.remarks.append(remark(kind, path, raw, became, line=record.place, owner=record.owner, **ids))
 
     def _merge_result(self, record: ResultRecord, run_ids: dict[str, UUID]) -> ResultFlags:
         run, result = run_ids[record.run], None
@@ -180,7 +205,7 @@ class CallMerge:
             self.call.child_run = child
         duration = record.duration_ms if record.duration_ms is not None and record.duration_ms >= 0 else None
         columns = {"source_error": record.is_error, "tool_ms": column_int(duration)}
-        return ResultFlags(result.pk if result else None, run == self.call.run_id, columns)
+        return ResultFlags(result.pk if result else None, run == self.call.run_id, columns, record)
 
     def _settle_flags(self, flags: Sequence[ResultFlags], *, is_other: bool) -> None:
         """Takes the flag and the duration of the selected result alone, or of a record without a result.
@@ -190,10 +215,16 @@ class CallMerge:
         """
         if is_other:
             self.call.source_error = self.call.tool_ms = None
+        flags = [flag for flag in flags if flag.result in (None, self._selected("result"))]
         for flag in reversed(flags):  # the first record of equal ones decides
-            for name, value in flag.columns.items() if flag.result in (None, self._selected("result")) else ():
+            for name, value in flag.columns.items():
                 if value is not None and (flag.is_own or getattr(self.call, name) is None):
                     setattr(self.call, name, value)
+        for flag in flags:
+            for name, value in flag.columns.items():
+                if value not in (None, decided := getattr(self.call, name)):
+                    became = f"left out: another record of this result has {json.dumps(decided)}"
+                    self._remark("value", flag.record, RECORDED_NAMES[name], json.dumps(value), became)
 
     def _selected(self, surface: str) -> UUID | None:
         return next((row.pk for row in self.rows.surface(surface) if row.selected), None)

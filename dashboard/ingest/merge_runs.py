@@ -35,7 +35,8 @@ from dashboard.models import (
 )
 from dashboard.models.runs import call_id, derive_id, run_id
 from dashboard.text.formatting import column_text, column_time
-from envelopes.recordings.base import CallRecord, Format, Record, ResultRecord, RunRecord, UsageRecord
+from envelopes.recordings.base import CallRecord, Format, Record, RemarkRecord, ResultRecord, RunRecord, UsageRecord
+from envelopes.recordings.json_lines import remark
 
 LAST = datetime.max.replace(tzinfo=UTC)
 IDS_PER_STATEMENT = 500  # in one IN (…)
@@ -66,7 +67,7 @@ def merge_run(
     run_id: Callable[[str], UUID],
     call_id: Callable[[str, str], UUID],
 ) -> None:
-    """Later records know more and win. A record that names the run as its own parent is ignored."""
+    """Later records know more and win. A record that names the run as its own parent is ignored, see settle_parent."""
     origins = {record.origin for record in records}
     is_new = bool(origins) and run.started_at is None
     run.is_reported = "message" not in origins and (run.is_reported or is_new)
@@ -91,7 +92,26 @@ def merge_run(
     run.last_at = max(times, default=None)
 
 
-def is_own_ancestor(run: Run, parents: Mapping[UUID, UUID | None]) -> bool:
+def settle_parent(
+    run: Run, name: str, known: UUID | None, records: Sequence[RunRecord], others: Iterable[Run]
+) -> list[RemarkRecord]:
+    """Goes back to the `known` parent where the new one descends from the run; remarks on parents that are left out.
+
+    `others` are runs that are not written yet.
+    """
+    reasons = {name: "left out: a run is not its own parent"}
+    if run.parent_id != known and _is_own_ancestor(run, {other.pk: other.parent_id for other in others}):
+        run.parent_id = known
+        descends = "left out: that run descends from this one"
+        reasons |= {record.parent_run: descends for record in records if record.parent_run not in (None, name)}
+    return [
+        remark("value", "parent_run", parent.encode("utf-8", "surrogatepass"), reasons[parent], line=place, run=name)
+        for place, parent in ((record.line, record.parent_run) for record in records)
+        if parent in reasons
+    ]
+
+
+def _is_own_ancestor(run: Run, parents: Mapping[UUID, UUID | None]) -> bool:
     """True when the run's new parent descends from the run: two files may each name the other's run as the parent.
 
     `parents` are those that are not written yet. Follows parents as far as any real chain of subagents goes.

@@ -86,13 +86,21 @@ def length_remarks(records: Iterable[Record]) -> Iterator[RemarkRecord]:
                 became = f"shown and filtered by its first {limit} characters"
                 call = getattr(record, "call", None)
                 was = text.encode("utf-8", "surrogatepass")
-                yield remark("length", name, was, became, line=record.line, run=record.run, call=call)
+                owner = getattr(record, "owner", None)
+                yield remark("length", name, was, became, line=record.line, run=record.run, call=call, owner=owner)
 
 
 def evidence_remarks(
-    call: Call, observations: Sequence[Observation], selected: dict[str, Observation], recorded_end: str
+    call: Call,
+    observations: Sequence[Observation],
+    selected: dict[str, Observation],
+    recorded_end: str,
+    in_columns: Iterable[EvidenceRemark] = (),
 ) -> list[dict[str, Any]]:
-    """`observations` are all of the call, `selected` those that its columns follow from, with their bytes."""
+    """`observations` are all of the call, `selected` those that its columns follow from, with their bytes.
+
+    `in_columns` are remarks on values that a column cannot hold.
+    """
     findings: list[tuple[EvidenceRemark, Observation | None]] = []
     for surface in ("args", "result", "receipt"):
         if observation := selected.get(surface):
@@ -106,7 +114,7 @@ def evidence_remarks(
         if row.surface in SECOND and selected.get(row.surface) not in (None, row):
             kind, became = SECOND[row.surface]
             findings.append((EvidenceRemark(kind, row.surface, _beginning(bytes(row.data)), became), row))
-    findings += [(finding, None) for finding in _find_in_columns(call, recorded_end)]
+    findings += [(finding, None) for finding in (*_find_in_columns(call, recorded_end), *in_columns)]
     return [
         remark_row(
             finding,

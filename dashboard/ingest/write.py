@@ -31,12 +31,12 @@ from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supe
 from dashboard.ingest.merge_runs import (
     RunAliases,
     find_disputed,
-    is_own_ancestor,
     list_calls,
     merge_run,
     move_shared_calls,
     new_run,
     settle_owners,
+    settle_parent,
     write_members,
     write_usage,
 )
@@ -227,9 +227,8 @@ class _BatchWrite:
             parent = run.parent_id
             records, stamps = drafts.runs.get(name, []), drafts.stamps.get(name, [])
             merge_run(run, name, records, stamps, self._run_id, part.grouper.call_id)
-            if run.parent_id != parent:
-                unwritten = {other.pk: other.parent_id for other in (*stored.values(), *self.runs.values())}
-                run.parent_id = parent if is_own_ancestor(run, unwritten) else run.parent_id
+            others = chain(stored.values(), self.runs.values())
+            drafts.remarks += settle_parent(run, name, parent, records, others)
             run.revision += 1
             self.runs[name] = run
 
@@ -266,7 +265,9 @@ class _BatchWrite:
         self.members += list_calls(drafts, rows, self._run_id, source)
         settle_owners(rows.values(), self.runs.values())
         for key, call_rows in rows.items():
-            CallMerge(call_rows, part.locator).apply(drafts.calls[key], run_ids)
+            merge = CallMerge(call_rows, part.locator)
+            merge.apply(drafts.calls[key], run_ids)
+            drafts.remarks += merge.remarks
 
     def _load_calls(self, keys: Sequence[UUID]) -> None:
         calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(keys))

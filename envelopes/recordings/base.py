@@ -31,7 +31,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 
-RemarkKind: TypeAlias = Literal["timestamp", "value", "duration", "length", "line"]
+RemarkKind: TypeAlias = Literal["timestamp", "value", "duration", "length", "line", "tool"]
 Delivery: TypeAlias = Literal["sent", "queued", "withheld", "unclear"]
 
 

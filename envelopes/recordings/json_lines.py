@@ -33,6 +33,7 @@ from envelopes.text.untrusted_json import (
     split_objects,
 )
 
+_NANOSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")
 _REFUSED = re.compile("[\0\ud800-\udfff]|⟨(?=U\\+)")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NOTHING = msgspec.Raw()
@@ -177,8 +178,10 @@ def _read_fields(
             continue
         try:
             values[field.name] = _convert(value, field.type)
-        except (msgspec.ValidationError, Untrusted):
-            changed.append((field.encode_name, value, "left out: wrong type"))
+        except (msgspec.ValidationError, Untrusted) as error:
+            is_out_of_range = isinstance(error, msgspec.ValidationError) and ", got " not in str(error)
+            reason = "not a possible number" if is_out_of_range else "wrong type"
+            changed.append((field.encode_name, value, f"left out: {reason}"))
             continue
         if isinstance(values[field.name], str) and values[field.name] != parse_json(value):
             changed.append((field.encode_name, value, "shown with ⟨U+…⟩ for what no text column stores"))
@@ -206,10 +209,18 @@ def _convert(raw: bytes, type_: Any) -> Any:
 
 
 def remark(
-    kind: RemarkKind, path: str, was: bytes, became: str, *, line: int, run: str, call: str | None = None
+    kind: RemarkKind,
+    path: str,
+    was: bytes,
+    became: str,
+    *,
+    line: int,
+    run: str,
+    call: str | None = None,
+    owner: str | None = None,
 ) -> RemarkRecord:
     text = storable(was[:REMARK_BYTES].decode("utf-8", "replace"))
-    return RemarkRecord(line=line, run=run, call=call, kind=kind, path=path, was=text, became=became)
+    return RemarkRecord(line=line, run=run, call=call, owner=owner, kind=kind, path=path, was=text, became=became)
 
 
 def change_remarks(
@@ -231,19 +242,22 @@ def entry_remarks(
     for call in dict.fromkeys(calls) or (None,):
         yield from change_remarks(entry, path, line=line, run=run, call=call)
         text = entry.timestamp
-        if text is None or not (became := _changed_time(text)):
+        if text is None or not (became := changed_time(text)):
             continue
         was = text.encode("utf-8", "surrogatepass")
         yield remark("timestamp", f"{path}.timestamp", was, became, line=line, run=run, call=call)
 
 
-def _changed_time(text: str) -> str:
+def changed_time(text: str) -> str:
     """Describes what a time stamp became; empty for one that is read as it is written."""
     instant = parse_instant(text)
     if instant is None:
         return "left out: no time"
     if instant.year not in YEARS:
         return f"left out: not of the years {YEARS[0]} to {YEARS[-1]}"
-    if ":60" in text:
-        return "read as the first moment of the next minute: a leap second"
-    return "" if text.endswith("Z") or has_offset(text) else "taken as UTC: it has no offset"
+    changes = {
+        "read as the first moment of the next minute: a leap second": ":60" in text,
+        "taken as UTC: it has no offset": not (text.endswith("Z") or has_offset(text)),
+        "cut to microseconds": _NANOSECONDS.search(text) is not None,
+    }
+    return "; ".join(change for change, holds in changes.items() if holds)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from dashboard.text.markdown import FOLDER
+from tests.faults.bad_fields import FIELDS
 from tests.faults.bad_lines import LINES
 from tests.faults.bad_requests import REQUESTS
 from tests.faults.bad_texts import TEXTS
@@ -34,7 +35,7 @@ SECTIONS: dict[str, tuple[str, Mapping[str, Sequence[Row]]]] = {
         "Each is in a file with a good call and its answer, which are never lost. A sentence with a line alone is a "
         "Problem: the line, or the part of it that is named, was not read. `remark:` begins a remark on a value that "
         "was changed, left out or assumed. All bytes are stored as they are, also where nothing is listed.",
-        VALUES | LINES,
+        VALUES | FIELDS | LINES,
     ),
     "On pages": (
         "Each is the receipt of a call and one of its arguments. It is shown as it is written: no element, address or "

@@ -183,7 +183,15 @@ LINES: dict[str, tuple[BadFile, ...]] = {
         lines(
             "the same call of another tool",
             encoded(asks("@C", "Read", {"file_path": "/x"}, session="@S")),
-            answer="line 2: remark:arguments at args: kept beside the other arguments, which the page shows",
+            answer=(
+                "line 2: remark:arguments at args: kept beside the other arguments, which the page shows",
+                "line 2: remark:tool at tool: left out: another record of the call has Bash",
+            ),
+        ),
+        lines(
+            "an answer again with another verdict",
+            encoded(answers("@C", session="@S", is_error=True)),
+            answer="line 3: remark:value at is_error: left out: another record of this result has true",
         ),
         lines(
             "an earlier answer that differs",
@@ -245,6 +253,24 @@ LINES: dict[str, tuple[BadFile, ...]] = {
             answer=(
                 "line 1: remark:duration at $.durationMs: left out: not a possible number",
                 "line 1: remark:timestamp at $.startedAt: kept as a field without meaning: no time",
+            ),
+        ),
+        settled(
+            "times of an executor of another form",
+            startedAt="2026-03-01T09:00:00",
+            endedAt=1767225600,
+            answer=(
+                "line 1: remark:timestamp at $.endedAt: kept as a field without meaning: no text",
+                "line 1: remark:timestamp at $.startedAt: taken as UTC: it has no offset",
+            ),
+        ),
+        settled(
+            "a time of an executor with nanoseconds, of another century",
+            startedAt="2026-03-01T09:00:00.000000001Z",
+            endedAt="2226-03-01T09:00:00Z",
+            answer=(
+                "line 1: remark:timestamp at $.endedAt: kept as a field without meaning: not of the years 1970 to 2199",
+                "line 1: remark:timestamp at $.startedAt: cut to microseconds",
             ),
         ),
     ),

@@ -1,7 +1,8 @@
 """Every class of bad inputs that concerns files and pages gets the answers that the documentation lists.
 
-The tables are `bad_values`, `bad_lines`, `bad_texts` and `bad_requests`, and `python -m tests.faults.bad_inputs_page`
-writes them as a page. All files of a group are imported at once, as they lie in a folder.
+The tables are `bad_values`, `bad_fields`, `bad_lines`, `bad_texts` and `bad_requests`, and
+`python -m tests.faults.bad_inputs_page` writes them as a page. All files of a group are
+imported at once, as they lie in a folder.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tests.dashboard.factories import create_call, create_project, create_run
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import answers, asks, write
 from tests.dashboard.stored_artifacts import stored
+from tests.faults.bad_fields import FIELDS
 from tests.faults.bad_files import SESSION, BadFile
 from tests.faults.bad_inputs_page import COMMAND, PAGE, render_page
 from tests.faults.bad_lines import LINES
@@ -30,7 +32,7 @@ from tests.faults.bad_values import VALUES
 from tests.faults.crawl import faults_of_pages
 
 pytestmark = pytest.mark.django_db
-FILES = VALUES | LINES
+FILES = VALUES | FIELDS | LINES
 ON_POSTGRESQL = [name for name in FILES if name.startswith(("unicode", "json-number", "stream-dup", "tool-name"))]
 GROUPS = {"where databases differ": ON_POSTGRESQL, "elsewhere": [name for name in FILES if name not in ON_POSTGRESQL]}
 HARMLESS = {"title", "aria-label"}

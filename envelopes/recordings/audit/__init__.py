@@ -104,8 +104,8 @@ def read(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]
             audit_object = AuditObject(line.number, line.raw)
             run = audit_object.required_text("runId", "run")
             records = list(_READERS.get(_file_name(path), _read_by_fields)(audit_object, run))
-            call = next((record.call for record in records if isinstance(record, _OF_A_CALL)), None)
-            records += audit_object.remarks(run, call)
+            subject = next((record for record in records if isinstance(record, _OF_A_CALL)), None)
+            records += audit_object.remarks(run, getattr(subject, "call", None), getattr(subject, "owner", None))
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue

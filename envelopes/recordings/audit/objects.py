@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from typing import Literal, TypeVar, get_args
@@ -24,7 +25,7 @@ from envelopes.recordings.base import (
     SupersedeRecord,
     UsageRecord,
 )
-from envelopes.recordings.json_lines import remark, storable, valid_timestamp
+from envelopes.recordings.json_lines import changed_time, remark, storable, valid_timestamp
 from envelopes.text.untrusted_json import (
     Untrusted,
     array_slices,
@@ -41,6 +42,7 @@ _RESULT_FIDELITIES: dict[str, ResultFidelity] = {name: name for name in get_args
 _DELIVERIES: dict[str, Delivery] = {name: name for name in get_args(Delivery)}
 _REMARK_KINDS: dict[str, RemarkKind | None] = {name: name for name in get_args(RemarkKind)}
 _ORIGINS: dict[str, Literal["message", "progress"]] = {"progress": "progress"}
+MAX_ATTEMPT = 2**31 - 1
 _TOKEN_COUNTS = ("input_tokens", "cache_read_tokens", "cache_creation_tokens", "output_tokens")
 SOURCE = re.compile(rb'\s*\{\s*(?:"v":1,"type":"[a-z]+",)?"source":"([a-z0-9-]+)"')  # where `export_run` writes it
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"info": "info", "warn": "warn", "error": "error"}
@@ -92,12 +94,15 @@ class AuditObject:
 
     def time(self, *names: str) -> str | None:
         for name in names:
-            if not self._fields.get(name, b"").startswith(b'"'):
+            if self._fields.get(name, b"null") == b"null":
                 continue
-            if timestamp := valid_timestamp(str(parse_json(self._fields[name]))):
+            text = parse_json(self._fields[name])
+            became = changed_time(text) if isinstance(text, str) else "left out: no text"
+            if became:
+                self._refuse("timestamp", name, became.replace("left out", "kept as a field without meaning"))
+            if isinstance(text, str) and valid_timestamp(text):
                 del self._fields[name]
-                return timestamp
-            self._refuse("timestamp", name, "kept as a field without meaning: no time")
+                return text
         return None
 
     def choice(self, name: str, table: dict[str, Value], default: Value) -> Value:
@@ -113,9 +118,9 @@ class AuditObject:
     def has(self, name: str) -> bool:
         return name in self._fields
 
-    def integer(self, name: str, minimum: int) -> int | None:
+    def integer(self, name: str, minimum: int, maximum: int = 2**53 - 1) -> int | None:
         value = parse_json(self._fields.get(name, b"null"))
-        if isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 2**53:
+        if isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum:
             del self._fields[name]
             return value
         if name in self._fields and value is not None:
@@ -156,10 +161,10 @@ class AuditObject:
     def leave_out(self, reason: str) -> None:
         self._refused.append(("value", self.path, self.document, f"left out: {reason}"))
 
-    def remarks(self, run: str, call: str | None) -> Iterator[RemarkRecord]:
-        """Yields a remark for each field that was read and has no possible value."""
+    def remarks(self, run: str, call: str | None, owner: str | None = None) -> Iterator[RemarkRecord]:
+        """Yields a remark for each field that was read in another way than it is written."""
         for kind, path, raw, became in self._refused:
-            yield remark(kind, path, raw, became, line=self.line, run=run, call=call)
+            yield remark(kind, path, raw, became, line=self.line, run=run, call=call, owner=owner)
 
     def rest(self) -> bytes | None:
         return join_object(self._fields) if self._fields else None
@@ -205,7 +210,7 @@ def call_records(fields: AuditObject, run: str) -> Records:
         tool=fields.required_text("tool"),
         args=fields.slice("args") or b"null",
         step=fields.text("stepId"),
-        attempt=fields.integer("attempt", 1) or 1,
+        attempt=fields.integer("attempt", 1, MAX_ATTEMPT) or 1,
         at=fields.time("createdAt"),
         origin=fields.choice("origin", _ORIGINS, "message"),
         inherited=fields.flag("inherited") is True,
@@ -244,11 +249,13 @@ def result_records(fields: AuditObject, run: str) -> Records:
         document=fields.document,
         owner=owner,
     )
+    paths: set[str] = set()
     for file in fields.objects_in("files"):
         role, path = file.text("role"), file.text("path")
-        if not (role and path):
-            file.leave_out("a file needs a role and a path")
+        if not (role and path) or path in paths:
+            file.leave_out("a file needs a role and a path" if path not in paths else "another file has its path")
             continue
+        paths.add(path)
         yield ArtifactRecord(
             line=fields.line,
             run=run,
@@ -335,13 +342,15 @@ def message_records(fields: AuditObject, run: str) -> Records:
         yield from _usage_records(fields, run)
         return
     seq = fields.integer("seq", 0)
+    content = fields.slice("text", "content") or b"null"
+    # Two messages with one number are both kept: the key has the text too.
     yield MessageRecord(
         line=fields.line,
         run=run,
         position=fields.integer("position", 0),
-        key=f"seq-{fields.line if seq is None else seq}",
+        key=f"seq-{fields.line if seq is None else seq}-{hashlib.blake2s(content, digest_size=16).hexdigest()}",
         role=fields.required_text("role"),
-        content=fields.slice("text", "content") or b"null",
+        content=content,
         step=fields.text("step"),
         at=fields.time("at"),
         delivery=fields.choice("delivery", _DELIVERIES, "sent"),

@@ -39,14 +39,20 @@ from envelopes.recordings.claude_code.reader_state import (
     run_updates,
     switch_session,
 )
-from envelopes.recordings.json_lines import NOTHING, ForeignEntry, first_byte, struct_reader, valid_timestamp
+from envelopes.recordings.json_lines import NOTHING, ForeignEntry, first_byte, remark, struct_reader, valid_timestamp
 from envelopes.text.untrusted_json import join_object
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _AGENT = "agent-"
 _SUBAGENTS = "subagents"
 _CLEARED = (b'"SessionStart:clear"', b"<command-name>/clear</command-name>")  # how a conversation begins after /clear
-_LEVELS: dict[str, Literal["info", "warn", "error"]] = {"error": "error", "warning": "warn", "warn": "warn"}
+_LEVELS: dict[str, Literal["info", "warn", "error"]] = {
+    "info": "info",
+    "suggestion": "info",
+    "warning": "warn",
+    "warn": "warn",
+    "error": "error",
+}
 _OPENS_RUN = frozenset({"user", "assistant"})
 
 
@@ -174,6 +180,12 @@ class SessionLine(msgspec.Struct, frozen=True):
             payload=payload,
             at=self.at,
         )
+
+    def level_remarks(self) -> Iterator[RemarkRecord]:
+        level = self.entry.level
+        if level and level not in _LEVELS:
+            was = level.encode("utf-8", "surrogatepass")
+            yield remark("value", "$.level", was, "not a known level: read as info", line=self.number, run=self.run)
 
     def problem(self, path: str, reason: str, raw: bytes, *, part: bool = False) -> LineProblem:
         return LineProblem(line=self.number, path=path, reason=reason, raw=raw, part=part)

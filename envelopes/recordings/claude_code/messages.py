@@ -16,11 +16,11 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
+from envelopes.alignment.mapping import ResultFidelity
 from envelopes.alignment.source_cuts import PREVIEW_TAG, find_output_preview
 from envelopes.recordings.base import (
     ArtifactRecord,
@@ -35,12 +35,7 @@ from envelopes.recordings.base import (
     ResultRecord,
     UsageRecord,
 )
-from envelopes.recordings.claude_code.reader_state import (
-    SYNTHETIC,
-    ReaderState,
-    follow_up_records,
-    note_request,
-)
+from envelopes.recordings.claude_code.reader_state import SYNTHETIC, ReaderState, follow_up_records, note_request
 from envelopes.recordings.json_lines import (
     NOTHING,
     ForeignObject,
@@ -58,35 +53,37 @@ _PERSISTED, _PERSISTED_WITHIN = b'"<persisted-output>', 64  # bytes; the text ma
 _SAVED_TO = re.compile(r"<persisted-output>\s.*?saved to: ([^\n]+)")
 _PREVIEW_CHARACTERS = 3000  # the preview is the first 2 KB and two lines around it
 _LARGEST = 2**53  # milliseconds, bytes or tokens
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=_LARGEST)]
 
 
 class ApiMessage(ForeignObject, frozen=True, gc=False):
     """`message` of a line, as the API has it."""
 
     id: str | None = None
+    role: str | None = None
     model: str | None = None
     content: msgspec.Raw = NOTHING
     usage: msgspec.Raw = NOTHING
     context_management: msgspec.Raw = NOTHING
 
 
-class ApiUsage(msgspec.Struct, frozen=True, gc=False):
+class ApiUsage(ForeignObject, frozen=True, gc=False):
     """`message.usage`: the tokens of the request that this message answers."""
 
-    input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    output_tokens: Count | None = None
 
 
-class ContextManagement(msgspec.Struct, frozen=True):
+class ContextManagement(ForeignObject, frozen=True):
     """`message.context_management`: how the provider edited the context before it gave it to the model."""
 
     applied_edits: msgspec.Raw = NOTHING
 
 
-class AppliedEdit(msgspec.Struct, frozen=True):
-    cleared_input_tokens: int | None = None
+class AppliedEdit(ForeignObject, frozen=True):
+    cleared_input_tokens: Count | None = None
 
 
 class ApiBlock(ForeignObject, frozen=True, gc=False):
@@ -139,7 +136,7 @@ class ResultMeta(ForeignObject, frozen=True, gc=False, rename="camel"):
     agent_id: str | None = None
     output_file: str | None = None
     persisted_output_path: str | None = None
-    persisted_output_size: int | None = None
+    persisted_output_size: Count | None = None
 
 
 _NO_META = ResultMeta()
@@ -148,53 +145,60 @@ _read_result_meta = struct_reader(ResultMeta, is_payload=True)
 
 def message_records(context: MessageContext, message: ApiMessage, state: ReaderState) -> Iterator[Record | LineProblem]:
     """Yields the records of a message, each with what it adds to its run."""
-    if usage := _usage_record(context, message, state):
-        yield usage
+    yield from _usage_records(context, message, state)
     yield from change_remarks(message, context.path, line=context.line, run=context.run)
+    if message.role not in (None, context.role):
+        was, became = message.role.encode("utf-8", "surrogatepass"), f"left out: the line is of type {context.role}"
+        yield remark("value", f"{context.path}.role", was, became, line=context.line, run=context.run)
     for record in _records(context, message):
         yield record
         yield from follow_up_records(state, record)
 
 
-def _usage_record(context: MessageContext, message: ApiMessage, state: ReaderState) -> UsageRecord | None:
-    """None for a message that no request gave, and for the second line with the same usage."""
+def _usage_records(context: MessageContext, message: ApiMessage, state: ReaderState) -> Iterator[Record]:
+    """Nothing for a message that no request gave, and for the second line with the same usage."""
     if context.role != "assistant" or message.model == SYNTHETIC or first_byte(message.usage) != b"{":
-        return None
+        return
     request, usage = message.id or context.key, bytes(message.usage)
-    edits, cleared = _applied_edits(message.context_management)
+    management, applied = _read_edits(message.context_management)
+    edits = bytes(message.context_management) if applied else None
     if not note_request(state, context.run, request, usage + (edits or b"")):
-        return None
+        return
     api = _read_usage(usage)
+    objects: dict[str, ForeignObject] = {"usage": api, "context_management": management}
+    objects |= {f"context_management.applied_edits[{index}]": edit for index, edit in applied.items()}
+    for name, fields in objects.items():
+        yield from change_remarks(fields, f"{context.path}.{name}", line=context.line, run=context.run)
+    cleared = [edit.cleared_input_tokens for edit in applied.values() if edit.cleared_input_tokens is not None]
     record = UsageRecord(
         line=context.line,
         run=context.run,
         request=request,
-        input_tokens=_tokens(api.input_tokens),
-        cache_read_tokens=_tokens(api.cache_read_input_tokens),
-        cache_creation_tokens=_tokens(api.cache_creation_input_tokens),
-        output_tokens=_tokens(api.output_tokens),
+        input_tokens=api.input_tokens or 0,
+        cache_read_tokens=api.cache_read_input_tokens or 0,
+        cache_creation_tokens=api.cache_creation_input_tokens or 0,
+        output_tokens=api.output_tokens or 0,
         usage=usage,
         edits=edits,
-        cleared_tokens=cleared,
+        cleared_tokens=sum(cleared) if cleared else None,
         origin=context.origin,
         at=context.at,
     )
-    return record if record.context_tokens else None
+    if record.context_tokens:
+        yield record
 
 
-def _applied_edits(management: msgspec.Raw) -> tuple[bytes | None, int | None]:
-    """The edits that the provider reports, as JSON, and the tokens that they removed where it states those."""
-    if first_byte(management) != b"{":
-        return None, None
-    edits = _read_context_management(management).applied_edits
+def _read_edits(raw: msgspec.Raw) -> tuple[ContextManagement, dict[int, AppliedEdit]]:
+    """Returns the provider's report of its edits, and each edit by its place; one that is no object has no fields."""
+    if first_byte(raw) != b"{":
+        return ContextManagement(), {}
+    management = _read_context_management(raw)
+    edits = management.applied_edits
     slices = array_slices(bytes(edits)) if first_byte(edits) == b"[" else []
-    sizes = [_read_edit(raw).cleared_input_tokens for raw in slices if raw.startswith(b"{")]
-    cleared = [_tokens(size) for size in sizes if size is not None]
-    return (bytes(management) if slices else None), (sum(cleared) if cleared else None)
-
-
-def _tokens(number: int | None) -> int:
-    return number if number is not None and 0 <= number < _LARGEST else 0
+    applied = {
+        index: _read_edit(slice_) if slice_.startswith(b"{") else AppliedEdit() for index, slice_ in enumerate(slices)
+    }
+    return management, applied
 
 
 def _records(context: MessageContext, message: ApiMessage) -> Iterator[Record | LineProblem]:
@@ -336,12 +340,14 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, result:
     )
     yield from _result_remarks(context, call, meta)
     preview = _persisted_preview(content)
+    shown = find_output_preview(preview)
+    is_inflated = shown.is_inflated if shown else len(preview) > _PREVIEW_CHARACTERS
     yield ReceiptRecord(
         line=context.line,
         run=context.run,
         call=call,
         content=content or b'""',
-        fidelity=_receipt_fidelity(preview),
+        fidelity="inflated" if is_inflated else "recorded",
         at=context.at,
     )
     for path, size in _artifact_sizes(meta, preview).items():
@@ -378,12 +384,6 @@ def _result_fidelity(result: msgspec.Raw, meta: ResultMeta) -> ResultFidelity:
             return "stringified"
         case _:
             return "structured"
-
-
-def _receipt_fidelity(preview: str) -> ReceiptFidelity:
-    shown = find_output_preview(preview)
-    is_inflated = shown.is_inflated if shown else len(preview) > _PREVIEW_CHARACTERS
-    return "inflated" if is_inflated else "recorded"
 
 
 def _duration_ms(meta: ResultMeta) -> int | None:
@@ -425,6 +425,5 @@ def _artifact_sizes(meta: ResultMeta, preview: str) -> dict[str, int | None]:
     if meta.output_file:
         sizes[meta.output_file] = None
     if meta.persisted_output_path:
-        size = meta.persisted_output_size
-        sizes[meta.persisted_output_path] = size if size is not None and 0 <= size < _LARGEST else None
+        sizes[meta.persisted_output_path] = meta.persisted_output_size
     return sizes

@@ -175,7 +175,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
             continue
         state = line.state
         records = list(_records(line))
-        remarks = entry_remarks(line.entry, records, line=line.number, run=line.run)
+        remarks = chain(entry_remarks(line.entry, records, line=line.number, run=line.run), line.level_remarks())
         for record in chain(records, remarks if line.run else ()):
             yield with_origin(line, disambiguate(state, record))
     if line is not None:

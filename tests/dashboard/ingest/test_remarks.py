@@ -15,7 +15,7 @@ from dashboard.filters.language import parse
 from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
-from dashboard.models import Call, Project, Remark, Run
+from dashboard.models import Call, Project, Remark, Run, load_slices
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
@@ -56,6 +56,11 @@ AUDIT: dict[str, tuple[str, dict[str, Any], list[tuple[str, str, str]]]] = {
             ("value", "$.files[2]", '"c"'),
         ],
     ),
+    "two files of one path": (
+        "results.jsonl",
+        {"files": [{"role": "log", "path": "/a"}, {"role": "copy", "path": "/a"}]},
+        [("value", "$.files[1]", '{"role": "copy", "path": "/a"}')],
+    ),
     "files that are no list": ("results.jsonl", {"files": {}}, [("value", "$.files", "{}")]),
     "the end of a receipt": (
         "receipts.jsonl",
@@ -80,6 +85,15 @@ AUDIT: dict[str, tuple[str, dict[str, Any], list[tuple[str, str, str]]]] = {
         "calls.jsonl",
         {"attempt": "two", "stepId": 5},
         [("value", "$.attempt", '"two"'), ("value", "$.stepId", "5")],
+    ),
+    "numbers and words of a call that no column holds": (
+        "calls.jsonl",
+        {"attempt": 2**31, "iteration": {"index": 2**31}, "riskLevel": "unforeseeable"},
+        [
+            ("number", "iteration.index", "2147483648"),
+            ("status", "riskLevel", "unforeseeable"),
+            ("value", "$.attempt", "2147483648"),
+        ],
     ),
 }
 
@@ -110,6 +124,47 @@ def test_a_second_result_is_named_and_kept(project: Project, tmp_path: Path) -> 
     remark = Remark.objects.get()
     assert (remark.kind, remark.line, remark.was) == ("result", 3, '{"stdout": "b", "stderr": ""}')
     assert remark.became == "kept beside the other result, which the page shows"
+
+
+@pytest.mark.parametrize("first", ["child", "parent"])
+def test_a_second_tool_of_a_call_is_named_in_either_order(first: str, project: Project, tmp_path: Path) -> None:
+    """A parent's progress line reports a call of the agent's file under the name of another tool."""
+    data = {"type": "agent_progress", "agentId": "a1", "message": asks("toolu_01", "Read"), "prompt": "look"}
+    report = {"type": "progress", "sessionId": SESSION, "parentToolUseID": "toolu_00", "data": data}
+    parent = write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_00"), report])
+    line = asks("toolu_01") | {"isSidechain": True, "agentId": "a1"}
+    child = write(tmp_path / SESSION / "subagents" / "agent-a1.jsonl", [line])
+    for path in (child, parent) if first == "child" else (parent, child):
+        import_paths(project, [path])
+    run, call = Run.objects.get(external_id=f"{SESSION}/a1"), Call.objects.get(external_id="toolu_01")
+    expected = {
+        "child": (2, "Read", "left out: another record of the call has Bash"),
+        "parent": (1, "Bash", "read in place of Read, which another record has"),
+    }
+    [remark] = Remark.objects.all()
+    assert (call.tool, remark.run, remark.call, remark.kind) == ("Bash", run, call.pk, "tool")
+    assert (remark.line, remark.was, remark.became) == expected[first]
+    assert set(parse("remark:tool", over="calls").calls(run)) == {call}
+
+
+def test_a_parent_that_cannot_be_one_is_named(project: Project, tmp_path: Path) -> None:
+    parents = {"a": "a", "b": "c", "c": "b"}
+    for run, parent in parents.items():
+        write(tmp_path / run / "run.json", [{"runId": run, "parentRunId": parent, "plan": {}}])
+    import_paths(project, [tmp_path])
+    remarks = Remark.objects.order_by("run__external_id").values_list("run__external_id", "path", "was", "became")
+    assert list(remarks) == [
+        ("a", "parent_run", "a", "left out: a run is not its own parent"),
+        ("c", "parent_run", "b", "left out: that run descends from this one"),
+    ]
+
+
+def test_two_messages_with_one_number_are_both_kept(project: Project, tmp_path: Path) -> None:
+    lines = [{"run": "r", "seq": 1, "role": "user", "text": text} for text in ("first", "second", "first")]
+    import_paths(project, [write(tmp_path / "r" / "messages.jsonl", lines)])
+    messages = list(Run.objects.get().messages.order_by("line"))
+    load_slices(messages)
+    assert [bytes(message.data) for message in messages] == [b'"first"', b'"second"']
 
 
 def test_remarks_are_found_and_shown(client: Client, project: Project, tmp_path: Path) -> None:
