@@ -14,17 +14,17 @@ from pathlib import Path
 from tests.source import docstrings, functions_of_module, imports, module_name, modules, nodes, templates, text, tree
 
 SOURCE = ("dashboard", "envelopes")
-MODULES = 317  # 272 when the layout was new; remarks, outages, masks, their rules and budgets came since
-CODE_LINES = 38_890  # without blanks, comments and docstrings; 30,777 when the layout was new
+MODULES = 319  # 272 when the layout was new; remarks, outages, masks, their rules and budgets came since
+CODE_LINES = 38_960  # without blanks, comments and docstrings; 30,777 when the layout was new
 SMALL_MODULE = 110  # lines; a smaller one with a single importer belongs into it
 SHORT_FUNCTION = 3  # lines, the `def` included
 SHORT_FUNCTIONS_SHARE = 0.10
 TEMPLATE_COLUMNS = 140
 TEMPLATE_LINES = 140
 
-# Modules that something else than an import line calls for: a view, a command, a member of a registry.
+# Modules that something else than an import line calls for: a view, a command, a pool, a member of a registry.
 ENTRY_POINTS = re.compile(
-    r"dashboard\.(views|management|models|templatetags)\..+|dashboard\.(urls|wsgi|apps|settings|middleware|server|__main__)"
+    r"dashboard\.(views|management|models|templatetags)\..+|dashboard\.(urls|wsgi|apps|settings|middleware|server|preload|__main__)"
     r"|envelopes\.families\.\w+(\..+)?|envelopes\.(recordings|variants|transports|codecs)\.\w+"
 )
 # Other small modules with a single importer, each with the reason why it stays apart.

@@ -5,7 +5,7 @@ what follows from it is stored. Whatever is derived can be computed again, so a 
 next import, the worker or `rederive` continues (design.md section 1a).
 
     derive_waiting(project)           computes and stores for all calls that wait for it
-    open_deriver(project, size)       for an import, with other processes when it is large
+    open_deriver(project, pool)       for an import, with other processes when it is large
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
@@ -374,11 +374,13 @@ class Deriver:
         portion, self._collected, self._size = self._collected, {}, 0
         recorded = [call for call in portion.values() if call is not None]
         others = [key for key, call in portion.items() if call is None]
-        if self._pool is None:
-            future: Future[list[DerivedCall]] = Future()
+        future: Future[list[DerivedCall]] | None = None
+        if self._pool is not None:
+            with suppress(BrokenProcessPool):
+                future = self._pool.submit(compute_portion, pack_calls(recorded), others)
+        if future is None:
+            future = Future()
             future.set_result(derive_calls(recorded) + (compute_calls(others) if others else []))
-        else:
-            future = self._pool.submit(compute_portion, pack_calls(recorded), others)
         self._pending.append((list(portion), future))
 
     def _store(self, *, most_pending: int) -> None:
@@ -396,16 +398,22 @@ class Deriver:
 
 
 @contextmanager
-def open_deriver(project: Project, size: int) -> Iterator[Deriver]:
-    """A deriver for recordings of `size` bytes; at the end everything that waited is derived.
+def open_import_pool(size: int) -> Iterator[ProcessPoolExecutor | None]:
+    """Processes for an import of recordings of `size` bytes; None where they are not worth their start.
 
     Other processes do not see rows of an open transaction, so within one there is no pool.
     """
-    has_pool = size >= WORTH_A_POOL and not connection.in_atomic_block
-    with (
-        derivation_lock() as is_leader,
-        open_pool(str(connection.settings_dict["NAME"])) if has_pool else nullcontext() as pool,
-    ):
+    if size >= WORTH_A_POOL and not connection.in_atomic_block:
+        with open_pool(str(connection.settings_dict["NAME"])) as pool:
+            yield pool
+    else:
+        yield None
+
+
+@contextmanager
+def open_deriver(project: Project, pool: ProcessPoolExecutor | None) -> Iterator[Deriver]:
+    """A deriver for an import; at the end everything that waited is derived."""
+    with derivation_lock() as is_leader:
         deriver = Deriver(project, pool)
         yield deriver
         deriver.finish()

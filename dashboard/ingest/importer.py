@@ -7,15 +7,12 @@ written, and its bytes stay unread.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
-
-import msgspec
 
 from dashboard.artifacts.ingest import (
     ProjectQuota,
@@ -28,22 +25,19 @@ from dashboard.artifacts.ingest import (
 from dashboard.artifacts.retention import shared_store_lock
 from dashboard.faults import FULL, READ_ONLY, find_outage
 from dashboard.ingest import write
-from dashboard.ingest.derivation import Deriver, open_deriver
+from dashboard.ingest.derivation import Deriver, open_deriver, open_import_pool
 from dashboard.ingest.import_report import ImportCounts, ImportProgress, ImportReport, ProgressMeter
+from dashboard.ingest.reading import Opening, Piece, ReadAhead, choose_reader, read_pieces
 from dashboard.ingest.source_files import (
     BATCH_BYTES,
     BATCH_LINES,
     HEAD_BYTES,
-    MAX_LINE_BYTES,
-    LineBatch,
-    detect_file_format,
     explain_unknown_format,
+    file_size,
     find_other_files,
     find_recordings,
     head_sha256,
     open_regular,
-    prefix_sha256,
-    read_line_batches,
     read_refused_file,
 )
 from dashboard.ingest.sources import (
@@ -57,7 +51,7 @@ from dashboard.ingest.sources import (
 )
 from dashboard.models import Project, Source
 from dashboard.text.formatting import column_text
-from envelopes.recordings import UnknownFormat, find_format
+from envelopes.recordings import UnknownFormat
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourcePath
 from envelopes.recordings.json_lines import is_blank
 from envelopes.storage.file_store import StoredContent
@@ -90,14 +84,15 @@ def import_paths(
     """
     files = list(find_recordings([Path(path) for path in paths]))
     report = ImportReport()
-    size = sum(_file_size(path) for path, _ in files)
+    size = sum(file_size(path) for path, _ in files)
     failures = 0
-    with open_deriver(project, size) as deriver, ExitStack() as locks:
-        known_names = load_source_names(project) if len(files) > FEW_FILES else None
+    with open_import_pool(size) as pool, open_deriver(project, pool) as deriver, ExitStack() as locks:
+        known_names = load_source_names(project) if pool or len(files) > FEW_FILES else None
+        ahead = ReadAhead(pool, _new_paths(files, shown_as, known_names) if pool else (), format_name)
         writer = BatchWriter(project, report, ProgressMeter(progress, size), deriver, locks, known_names)
         for number, (path, is_named) in enumerate(files, start=1):
             before = report.unstored
-            file_import = FileImport(project, path, shown_as(path), report, writer, retry)
+            file_import = FileImport(project, path, shown_as(path), report, writer, ahead, retry)
             file_import.run(format_name, is_named=is_named)
             failures = failures + 1 if report.unstored > before else 0
             if failures == MAX_STORE_FAILURES and number < len(files):
@@ -111,6 +106,14 @@ def import_paths(
     for path, reason in find_other_files([Path(path) for path in paths]):
         report.skipped.append({"file": shown_as(path), "line": 0, "path": "$", "reason": reason})
     return report
+
+
+def _new_paths(
+    files: Sequence[tuple[Path, bool]], shown_as: Callable[[Path], str], known_names: Container[str] | None
+) -> list[Path]:
+    """The files without a source of their name."""
+    known = known_names or ()
+    return [path for path, _ in files if column_text(shown_as(path), PATH_CHARACTERS) not in known]
 
 
 def _report_unread(report: ImportReport, names: Sequence[str]) -> None:
@@ -228,6 +231,7 @@ class FileImport:
         name: str,
         report: ImportReport,
         writer: BatchWriter,
+        ahead: ReadAhead,
         retry: Retry = Retry.MISSING,
     ) -> None:
         self.project = project
@@ -235,6 +239,7 @@ class FileImport:
         self.name = name
         self.report = report
         self.writer = writer
+        self.ahead = ahead
         self.retry = retry
 
     def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
@@ -273,14 +278,14 @@ class FileImport:
         if self.writer.expects(names):
             self.writer.write(self)
         source = find_source(self.project, self.name, file, head) if self.writer.may_know(names) else None
+        inode = os.fstat(file.fileno()).st_ino
+        opening = self.ahead.take(self.path)
+        if source is not None or (opening and (opening.inode, opening.head_sha256) != (inode, head_hash)):
+            opening = None
         if source is None:
-            format_ = find_format(format_name) if format_name else detect_file_format(file, head, path)
-            inode = os.fstat(file.fileno()).st_ino
-            source = new_source(
-                self.project, path=self.name, format_name=format_.name, inode=inode, head_sha256=head_hash
-            )
-            if (mark := format_.name_mark(head, path)) and not _contains(file, mark):
-                source.state = msgspec.json.encode({"is_renamed": True})
+            name, state = choose_reader(file, head, path, format_name) if opening is None else (opening.format, b"{}")
+            source = new_source(self.project, path=self.name, format_name=name, inode=inode, head_sha256=head_hash)
+            source.state = state
         elif self.retry is not Retry.NOTHING:
             self.writer.write(self)  # releases its locks
             include_lost = self.retry is Retry.LOST
@@ -291,42 +296,44 @@ class FileImport:
             newline = file.read(2)
             offset += 1 if newline.startswith(b"\n") else 2 if newline == b"\r\n" else 0
         counts = ImportCounts(source)
-        for number, lines in enumerate(read_line_batches(file, offset=offset, number=source.lines + 1)):
+        for number, piece in enumerate(self._pieces(file, source, path, offset, opening)):
             if number:
-                self.writer.write(self)  # the reader goes on from the state that its source has then
-            self.writer.add(self, self._read_batch(file, source, path, lines, counts))
+                self.writer.write(self)
+            self.writer.add(self, self._source_batch(source, piece, counts))
         self.writer.finish(self, source)
 
-    def _read_batch(
-        self, file: BinaryIO, source: Source, path: SourcePath, batch: LineBatch, counts: ImportCounts
-    ) -> SourceBatch:
-        state: dict[str, object] = msgspec.json.decode(source.state)
-        if batch.is_too_long:
-            line = batch.lines[0]
-            reason = f"longer than {MAX_LINE_BYTES // 2**20} MiB"
-            entries: list[Record | LineProblem] = [LineProblem(line=line.number, path="$", reason=reason, raw=line.raw)]
-        else:
-            entries = list(find_format(source.format).read(iter(batch.lines), path, state))
-        problems = _settle_shared_lines([entry for entry in entries if isinstance(entry, LineProblem)])
-        records = [entry for entry in entries if not isinstance(entry, LineProblem)]
-        blank = sum(is_blank(line.raw) for line in batch.lines)
+    def _pieces(
+        self, file: BinaryIO, source: Source, path: SourcePath, offset: int, opening: Opening | None
+    ) -> Iterator[Piece]:
+        state, number = source.state, source.lines + 1
+        if opening is not None:
+            yield from opening.pieces
+            if opening.is_whole:
+                return
+            last = opening.pieces[-1]
+            state, offset, number = last.state, last.batch.end, last.batch.lines[-1].number + 1
+        yield from read_pieces(file, source.format, path, state, offset=offset, number=number)
+
+    def _source_batch(self, source: Source, piece: Piece, counts: ImportCounts) -> SourceBatch:
+        lines, problems = piece.batch.lines, piece.problems
+        blank = sum(is_blank(line.raw) for line in lines)
         rejected = sum({problem.line: problem.lines for problem in problems if not problem.part}.values())
         return SourceBatch(
             source=source,
             is_known=self._is_known,
             start=source.offset,
-            lines=batch.lines,
-            records=records,
+            lines=lines,
+            records=piece.records,
             problems=problems,
-            end=batch.end,
-            accepted=len(batch.lines) - blank - rejected,
+            end=piece.batch.end,
+            accepted=len(lines) - blank - rejected,
             rejected=rejected,
             blank=blank,
-            ends_open=bool(batch.lines) and not batch.lines[-1].raw.endswith(b"\n"),
-            incomplete=batch.incomplete,
-            state=msgspec.json.encode(state),
-            prefix_sha256=prefix_sha256(file, batch.end),
-            counts=counts.add(records),
+            ends_open=bool(lines) and not lines[-1].raw.endswith(b"\n"),
+            incomplete=piece.batch.incomplete,
+            state=piece.state,
+            prefix_sha256=piece.prefix_sha256,
+            counts=counts.add(piece.records),
         )
 
     def _is_known(self) -> bool:
@@ -364,35 +371,3 @@ class FileImport:
         self.report.files += 1
         self.report.lines.update(lines)
         self.report.problems.append({"file": self.name, "line": 0, "path": "$", "reason": reason})
-
-
-def _settle_shared_lines(problems: list[LineProblem]) -> list[LineProblem]:
-    """Refuses a line that several objects share as a whole only where each of them was refused, and then once."""
-    shared = {problem.line: problem for problem in problems if problem.objects > 1}
-    refused = Counter(problem.line for problem in problems if problem.line in shared and not problem.part)
-    settled = []
-    for problem in problems:
-        if problem.line not in shared or (problem.part and problem is not shared[problem.line]):
-            settled.append(problem)
-        elif refused[problem.line] < shared[problem.line].objects:
-            settled.append(msgspec.structs.replace(problem, part=True))
-        elif problem is not shared[problem.line] and problem.line not in {known.line for known in settled}:
-            settled.append(problem)
-    return settled
-
-
-def _contains(file: BinaryIO, mark: bytes) -> bool:
-    """Searches the whole file, and leaves its position."""
-    offset, tail = 0, b""
-    while chunk := os.pread(file.fileno(), HEAD_BYTES, offset):
-        if mark in tail + chunk:
-            return True
-        offset, tail = offset + len(chunk), chunk[-len(mark) :]
-    return False
-
-
-def _file_size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

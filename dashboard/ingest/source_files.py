@@ -59,6 +59,14 @@ def open_regular(path: Path) -> BinaryIO:
     raise NotARegularFile(errno.EINVAL, "not a regular file; save what it gives as a file and import that")
 
 
+def file_size(path: Path) -> int:
+    """Zero for a file that is not there."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def is_recording(name: str, folder: str) -> bool:
     """By the file's name. Outputs that a session stores beside itself are not, though they may be lines of JSON."""
     return (name.endswith(".jsonl") or name == "run.json") and folder != RESULTS_FOLDER

@@ -5,8 +5,11 @@ python -m pytest -m long tests/faults/test_killed_import.py
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -63,3 +66,27 @@ def test_a_pool_derives_what_one_process_does(tmp_path: Path) -> None:
     manage(pooled, "import_runs", str(tmp_path / "in"))
     assert rows(pooled, "SELECT count(*) FROM dashboard_call WHERE derivation = ''") == [(0,)]
     assert digest(pooled) == digest(alone)
+
+
+@pytest.mark.extended
+def test_an_import_goes_on_alone_when_the_processes_of_its_pool_are_killed(tmp_path: Path) -> None:
+    for number in range(4):
+        folder = tmp_path / "in" / str(number)
+        write_session(folder / f"0f5f6d8e-0000-4000-8000-00000000000{number}.jsonl", LARGE // 2, call=f"toolu_{number}")
+    whole, alone = (migrated_store(tmp_path / name) for name in ("whole", "alone"))
+    manage(whole, "import_runs", str(tmp_path / "in"))
+    process = started(alone, "import_runs", str(tmp_path / "in"))
+    while not (workers := [worker for server in children(process.pid) for worker in children(server)]):
+        assert process.poll() is None
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+    assert process.wait() == 0
+    assert digest(alone) == digest(whole)
+
+
+def children(process: int) -> list[int]:
+    """Also of a process that has ended, which has none."""
+    threads = Path(f"/proc/{process}/task").glob("*/children")
+    with suppress(OSError):
+        return [int(child) for thread in threads for child in thread.read_text().split()]
+    return []

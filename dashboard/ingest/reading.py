@@ -1,0 +1,173 @@
+"""Reads recordings in pieces: in this process, or in the pool, which reads ahead while this process writes.
+
+What a reader makes of a file follows from the file alone, so it is the same whichever process reads it and when.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from dashboard.ingest.source_files import (
+    BATCH_BYTES,
+    HEAD_BYTES,
+    MAX_LINE_BYTES,
+    LineBatch,
+    detect_file_format,
+    file_size,
+    head_sha256,
+    open_regular,
+    prefix_sha256,
+    read_line_batches,
+)
+from envelopes.recordings import UnknownFormat, find_format
+from envelopes.recordings.base import LineProblem, Record, SourcePath
+
+PIECES_AHEAD = 2  # of one file
+BYTES_AT_ONCE = BATCH_BYTES // 4  # small files are read together
+BYTES_AHEAD = 4 * BATCH_BYTES
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Consecutive lines of a file, what its reader made of them, and the state that it goes on from."""
+
+    batch: LineBatch
+    records: list[Record]
+    problems: list[LineProblem]
+    state: bytes
+    prefix_sha256: str
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """The first pieces of a file that was read from its beginning; `is_whole`: there was no more of it."""
+
+    format: str
+    inode: int
+    head_sha256: str
+    pieces: list[Piece]
+    is_whole: bool
+
+
+_openings = msgspec.msgpack.Decoder(Opening)
+
+
+def choose_reader(file: BinaryIO, head: bytes, path: SourcePath, format_name: str | None) -> tuple[str, bytes]:
+    """The format of a file, and the state that its reader begins with. Raises UnknownFormat."""
+    format_ = find_format(format_name) if format_name else detect_file_format(file, head, path)
+    mark = format_.name_mark(head, path)
+    return format_.name, b'{"is_renamed":true}' if mark and not _contains(file, mark) else b"{}"
+
+
+def read_pieces(
+    file: BinaryIO, format_name: str, path: SourcePath, state: bytes, *, offset: int, number: int
+) -> Iterator[Piece]:
+    """The pieces from the byte `offset` on; `number` is that of the first line."""
+    format_ = find_format(format_name)
+    for batch in read_line_batches(file, offset=offset, number=number):
+        reader_state: dict[str, object] = msgspec.json.decode(state)
+        if batch.is_too_long:
+            line = batch.lines[0]
+            reason = f"longer than {MAX_LINE_BYTES // 2**20} MiB"
+            entries: list[Record | LineProblem] = [LineProblem(line=line.number, path="$", reason=reason, raw=line.raw)]
+        else:
+            entries = list(format_.read(iter(batch.lines), path, reader_state))
+        state = msgspec.json.encode(reader_state)
+        yield Piece(
+            batch=batch,
+            records=[entry for entry in entries if not isinstance(entry, LineProblem)],
+            problems=_settle_shared_lines([entry for entry in entries if isinstance(entry, LineProblem)]),
+            state=state,
+            prefix_sha256=prefix_sha256(file, batch.end),
+        )
+
+
+def read_openings(paths: Sequence[Path], format_name: str | None) -> list[bytes]:
+    """The encoded Opening of each file; nothing for one that the importing process has to explain."""
+    return [_read_opening(path, format_name) for path in paths]
+
+
+def _read_opening(path: Path, format_name: str | None) -> bytes:
+    try:
+        with open_regular(path) as file:
+            head, source_path = file.read(HEAD_BYTES), SourcePath(path.resolve().as_posix())
+            name, state = choose_reader(file, head, source_path, format_name)
+            pieces = list(islice(read_pieces(file, name, source_path, state, offset=0, number=1), PIECES_AHEAD))
+            inode, is_whole = os.fstat(file.fileno()).st_ino, len(pieces) < PIECES_AHEAD
+        return msgspec.msgpack.encode(Opening(name, inode, head_sha256(head), pieces, is_whole))
+    except (OSError, UnknownFormat, ValueError, OverflowError):
+        return b""
+
+
+class ReadAhead:
+    """Has the pool read the files that come next, as soon as its processes are there.
+
+    Without a pool, or where it has not begun in time, the importing process reads a file itself.
+    """
+
+    def __init__(self, pool: ProcessPoolExecutor | None, paths: Sequence[Path], format_name: str | None) -> None:
+        self._pool = pool
+        self._format = format_name
+        self._waiting = deque(dict.fromkeys(paths) if pool else ())  # those that come next, not asked for yet
+        self._asked: dict[Path, tuple[Future[list[bytes]], int]] = {}
+        self._sizes: dict[Path, int] = {}  # of those
+        self._start = pool.submit(os.getpid) if pool else None
+
+    def take(self, path: Path) -> Opening | None:
+        """Returns what the pool read of this file, and asks it for the next ones."""
+        if self._waiting and self._waiting[0] == path:
+            self._waiting.popleft()
+        future, index = self._asked.pop(path, (None, 0))
+        self._sizes.pop(path, None)
+        try:
+            if self._start is not None and self._start.done():
+                self._ask()
+            packed = future.result()[index] if future is not None else b""
+        except BrokenProcessPool:  # a process was killed, for its memory perhaps
+            self._waiting.clear()
+            return None
+        return _openings.decode(packed) if packed else None
+
+    def _ask(self) -> None:
+        while self._pool is not None and self._waiting and sum(self._sizes.values()) < BYTES_AHEAD:
+            paths: list[Path] = []
+            size = 0
+            while self._waiting and size < BYTES_AT_ONCE:
+                path = self._waiting.popleft()
+                paths.append(path)
+                self._sizes[path] = min(file_size(path), PIECES_AHEAD * BATCH_BYTES)
+                size += self._sizes[path]
+            future = self._pool.submit(read_openings, paths, self._format)
+            self._asked |= {path: (future, index) for index, path in enumerate(paths)}
+
+
+def _settle_shared_lines(problems: list[LineProblem]) -> list[LineProblem]:
+    """Refuses a line that several objects share as a whole only where each of them was refused, and then once."""
+    shared = {problem.line: problem for problem in problems if problem.objects > 1}
+    refused = Counter(problem.line for problem in problems if problem.line in shared and not problem.part)
+    settled = []
+    for problem in problems:
+        if problem.line not in shared or (problem.part and problem is not shared[problem.line]):
+            settled.append(problem)
+        elif refused[problem.line] < shared[problem.line].objects:
+            settled.append(msgspec.structs.replace(problem, part=True))
+        elif problem is not shared[problem.line] and problem.line not in {known.line for known in settled}:
+            settled.append(problem)
+    return settled
+
+
+def _contains(file: BinaryIO, mark: bytes) -> bool:
+    """Searches the whole file, and leaves its position."""
+    offset, tail = 0, b""
+    while chunk := os.pread(file.fileno(), HEAD_BYTES, offset):
+        if mark in tail + chunk:
+            return True
+        offset, tail = offset + len(chunk), chunk[-len(mark) :]
+    return False
