@@ -40,14 +40,18 @@ def record_command(project: Project, action: AuditEntry.Action, subject: str) ->
     )
 
 
+def escape_cell(text: str) -> str:
+    """The text of a cell of a CSV file; what a spreadsheet would compute begins with an apostrophe."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
 def export_csv(project: Project) -> str:
-    """All entries, the newest first. A text that a spreadsheet would compute begins with an apostrophe."""
+    """All entries, the newest first."""
     file = io.StringIO()
     writer = csv.writer(file)
     writer.writerow(COLUMNS)
     for row in AuditEntry.objects.of_project(project).values_list(*COLUMNS):
-        texts = [str(value) for value in row]
-        writer.writerow([f"'{text}" if text.startswith(FORMULA) else text for text in texts])
+        writer.writerow([escape_cell(str(value)) for value in row])
     return file.getvalue()
 
 

@@ -47,6 +47,7 @@ urlpatterns = [
     ),
     path("runs/<uuid:pk>/delete/", runs.delete, name="run-delete"),
     path("calls/", calls.index, name="call-list"),
+    path("calls/export/", calls.export, name="call-export"),
     path("calls/<uuid:pk>/", calls.detail, name="call-detail"),
     path("calls/<uuid:pk>/half/<str:half>/", calls.half, name="call-half"),
     path("calls/<uuid:pk>/raw/<str:surface>", calls.raw, name="call-raw"),

@@ -9,7 +9,7 @@ are last.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, TypeAlias, TypedDict
@@ -21,6 +21,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from dashboard.calls.call_columns import COLUMNS, DEFAULT_COLUMNS, TableCall, TableColumn, choose_columns
+from dashboard.calls.call_export import FORMS, ExportForm
 from dashboard.filters.language import Query, parse
 from dashboard.ingest.run_stats import OUTCOMES, outcome_letter
 from dashboard.models import Call, Project, Run
@@ -211,6 +212,10 @@ class CallTable:
         if self.matching > MOST_COUNTED:
             return f"{MOST_COUNTED:,}+ calls"
         return "1 call" if self.matching == 1 else f"{self.matching:,} calls"
+
+    @property
+    def export_forms(self) -> Mapping[str, ExportForm]:
+        return FORMS
 
     @property
     def is_empty_project(self) -> bool:

@@ -380,6 +380,17 @@ def _load_evidence(calls: Sequence[Call]) -> dict[UUID, CallEvidence]:
     return {call.pk: build_evidence(call, tuple(observations[call.pk]), tuple(receipts[call.pk]), {}) for call in calls}
 
 
+def iterate_evidence(ids: Sequence[UUID]) -> Iterator[CallEvidence]:
+    """The evidence of calls with their runs, in the order of `ids` without deleted ones, a few calls in memory."""
+    rows = Call.objects.with_run_and_source().select_related("projection")
+    for start in range(0, len(ids), CALLS_AT_ONCE):
+        portion = ids[start : start + CALLS_AT_ONCE]
+        stored = rows.in_bulk(portion)
+        for group in _split_by_evidence([stored[key] for key in portion if key in stored]):
+            loaded = _load_evidence(group)
+            yield from (loaded.pop(call.pk) for call in group)
+
+
 def _choose_envelope(evidence: CallEvidence) -> _Envelope:
     stored = evidence.projection
     if stored is not None:

@@ -147,6 +147,10 @@ class CallQuerySet(models.QuerySet["Call"]):
         """Calls whose columns do not follow from their evidence yet."""
         return self.filter(derivation="")
 
+    def newest_first(self) -> CallQuerySet:
+        """In an order that both databases have; calls without a time are last."""
+        return self.order_by(F("started_at").desc(nulls_last=True), "-id")
+
     def with_run_and_source(self) -> CallQuerySet:
         """Joins both, without the documents of the run and the reader's state of the source, which may be large."""
         return self.select_related("run", "source").defer("run__plan", "run__document", "source__state", "source__seen")

@@ -7,21 +7,25 @@ import re
 from typing import cast
 from uuid import UUID
 
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
-from dashboard.accounts import OperatorRequest
+from dashboard.accounts import OperatorRequest, require_operator
+from dashboard.audit import record_request
 from dashboard.calls.call_detail import load_call_page
+from dashboard.calls.call_export import FORMS, CannotExport, export_calls
 from dashboard.calls.call_table import CallTableParams, load_call_table
 from dashboard.calls.call_variants import load_variant_strip
 from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
 from dashboard.calls.stages import export_call, export_receipt
 from dashboard.evidence.call_evidence import SURFACES, load_evidence
-from dashboard.models import Call
+from dashboard.filters.language import MAX_CHARACTERS, parse
+from dashboard.models import AuditEntry, Call
 from dashboard.runs.receipt_presence import load_presence
 from dashboard.text.images import find_image
-from dashboard.text.params import Params
+from dashboard.text.masks import current_masks
+from dashboard.text.params import Params, UnusableAddress
 from dashboard.text.responses import sandboxed
 from dashboard.text.text_markup import NEXT_CHARS
 from dashboard.views.site import render_page
@@ -36,6 +40,28 @@ def index(request: OperatorRequest) -> HttpResponse:
     if request.htmx and params.seen == page.digest:
         return HttpResponse(status=NOTHING_NEW)
     return render_page(request, "calls/list.html", {"page": page}, partial="rows")
+
+
+@require_POST
+def export(request: OperatorRequest) -> HttpResponseBase:
+    """The calls of a filter as a file, masked; `stored` is for operators. The audit log has both."""
+    params, masks = Params(request.POST), current_masks()
+    form = params.choice("form", tuple(FORMS), default="csv")
+    is_stored = params.flag("stored")
+    if is_stored:
+        require_operator(request, "Only operators of the project export what is masked.")
+    query = parse(params.text("q", longest=MAX_CHARACTERS + 1), over="calls")
+    if query.problems:
+        raise UnusableAddress(query.problems[0])
+    try:
+        pieces = export_calls(query.calls_in(request.project), form, masks=None if is_stored else masks)
+    except CannotExport as refusal:
+        raise UnusableAddress(str(refusal)) from None
+    how = "as stored" if is_stored else "masked"
+    record_request(request, AuditEntry.Action.EXPORT, f"calls as {form}, {how}: {query or 'all'}")
+    response = StreamingHttpResponse(pieces, content_type=FORMS[form].content_type)
+    response.is_masked = True  # type: ignore[attr-defined]
+    return sandboxed(response, file_name=f"calls.{form}")
 
 
 @require_safe

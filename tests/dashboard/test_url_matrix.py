@@ -81,6 +81,7 @@ TABLE: Mapping[str, Row] = {
     "run-variants": Row(page(302)),  # leads to run-replay, which looks
     "run-delete": Row(action(200), action(302)),
     "call-list": Row(page()),
+    "call-export": Row(NOT_READ, page()),
     "call-detail": Row(thing()),
     "call-half": Row(thing()),
     "call-raw": Row(thing()),
