@@ -12,13 +12,45 @@ def main() -> None:
     from django.core.management import execute_from_command_line
     from django.db import Error
 
+    arguments = _name_the_command(sys.argv)
     try:
-        execute_from_command_line(sys.argv)
+        if len(arguments) > 1 and not {"-h", "--help"} & set(arguments):
+            _make_the_tables_of_an_empty_store(arguments[1])
+        execute_from_command_line(arguments)
     except (Error, OSError) as error:
-        if "migrate" not in sys.argv:
+        if "migrate" not in arguments:
             _explain_pending_migrations(error)
         _end_for_outage(error)
         raise
+
+
+def _name_the_command(arguments: list[str]) -> list[str]:
+    """`counterfoil PATH …` is `import_and_serve PATH …`. A command's name is the command: `./demo` is the folder."""
+    import django
+    from django.core.management import get_commands
+
+    program, *rest = arguments
+    if not rest or not (os.path.exists(rest[0]) or os.sep in rest[0]):
+        return arguments
+    django.setup()
+    return arguments if rest[0] in get_commands() else [program, "import_and_serve", *rest]
+
+
+def _make_the_tables_of_an_empty_store(command: str) -> None:
+    """Before a command of ours; in an outage the command itself says what is wrong."""
+    import django
+    from django.core.management import call_command, get_commands
+    from django.db import Error, connection
+
+    django.setup()
+    if get_commands().get(command) != "dashboard":
+        return
+    try:
+        is_empty = not connection.introspection.table_names()
+    except Error:
+        return
+    if is_empty:
+        call_command("migrate", verbosity=0)
 
 
 def _explain_pending_migrations(error: Exception) -> None:

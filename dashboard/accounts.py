@@ -26,6 +26,8 @@ from dashboard.models import Membership, Project, SignInFailure, SignInLink
 from dashboard.models.projects import LINK_LIFETIME
 
 DEFAULT_PROJECT = "default"
+DEMO_PROJECT = "demo"  # has the bundled recordings alone
+OPERATOR = "operator"  # whom `demo` and `counterfoil PATH` sign in
 # Failures within FAILURE_MEMORY after which a client waits: for one account, for all accounts, and failures of an
 # account from everywhere, after which only known devices may try it.
 MAX_FAILURES, MAX_CLIENT_FAILURES, MAX_ACCOUNT_FAILURES = 10, 50, 100

@@ -87,6 +87,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "dashboard.middleware.CompressionMiddleware",
     "csp.middleware.CSPMiddleware",
     "dashboard.middleware.HeadersMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from typing import Any, TextIO
+from urllib.parse import quote
 
 from django.contrib.auth.models import User
 from django.core.management.base import CommandParser, OutputWrapper
 
 from dashboard.accounts import create_link
+from dashboard.server import Server
+from dashboard.worker import WorkerSupervisor
 from envelopes.text.untrusted_json import visible
 
 BASE_URL = "http://127.0.0.1:8000"
@@ -25,12 +28,20 @@ def add_link_arguments(parser: CommandParser) -> None:
 
 
 def print_new_link(
-    out: OutputWrapper | TextIO, user: User, facts: dict[str, Any], *, base_url: str, as_json: bool
+    out: OutputWrapper | TextIO, user: User, facts: dict[str, Any], *, base_url: str, as_json: bool, to: str = ""
 ) -> None:
-    """Creates a sign-in link and prints it; `facts` join it in the JSON document."""
+    """Creates a sign-in link that leads to the page `to` and prints it; `facts` join it in the JSON document."""
     path, expires_at = create_link(user)
-    link = base_url.rstrip("/") + path
+    link = base_url.rstrip("/") + path + (f"?next={quote(to)}" if to else "")
     if as_json:
         out.write(json.dumps(facts | {"link": link, "expires_at": expires_at.isoformat()}) + "\n")
         return
     out.write(f"One-time sign-in link, until {expires_at:%Y-%m-%d %H:%M} UTC:\n{link}\n")
+
+
+def serve_until_stopped(out: OutputWrapper | TextIO, addrport: str) -> None:
+    """Serves one person's machine: one web process, one for the background work."""
+    out.write("Serving until Ctrl-C.\n")
+    out.flush()
+    WorkerSupervisor(1).start()
+    Server(addrport, workers=1).run()

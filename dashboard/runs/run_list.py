@@ -19,6 +19,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from dashboard.accounts import DEMO_PROJECT
 from dashboard.filters import queryset
 from dashboard.filters.language import Query, parse
 from dashboard.filters.syntax import And, Or
@@ -239,6 +240,28 @@ class RunListPage:
     @property
     def is_empty_project(self) -> bool:
         return not self.rows and not self.query and not self.params.after
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCut:
+    """The call of the demo that a newcomer looks at first: `seen` of `lines` lines reached the model."""
+
+    tool: str
+    lines: str
+    seen: str
+    url: str
+
+
+def find_first_cut(project: Project, query: Query) -> FirstCut | None:
+    """The largest cut of the demo's recordings; None elsewhere and with a filter."""
+    if project.slug != DEMO_PROJECT or query:
+        return None
+    cut = project.calls.filter(is_cut=True, seen_lines__gt=0)
+    call = cut.order_by(F("seen_lines") - F("output_lines"), "id").only("tool", "output_lines", "seen_lines").first()
+    if call is None:
+        return None
+    lines, seen = format_count(call.output_lines), format_count(call.seen_lines)
+    return FirstCut(call.tool, lines, seen, call.get_absolute_url())
 
 
 def build_run_list(project: Project, params: RunListParams) -> RunListPage:

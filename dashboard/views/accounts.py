@@ -79,7 +79,7 @@ def _destination(request: HttpRequest) -> str:
 def sign_in_by_link(request: HttpRequest, token: str) -> HttpResponse:
     user = use_link(token) if request.method == "POST" else None
     if user is not None:
-        return _sign_in(request, user, "run-list", "with a one-time link")
+        return _sign_in(request, user, _destination(request), "with a one-time link")
     error = explain_refusal(token)
     return render(request, "accounts/sign_in_link.html", {"error": error}, status=410 if error else 200)
 

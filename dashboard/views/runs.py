@@ -25,7 +25,7 @@ from dashboard.runs.run_filters import (
     load_facet_groups,
     load_saved_views,
 )
-from dashboard.runs.run_list import RunListParams, build_run_list
+from dashboard.runs.run_list import RunListParams, build_run_list, find_first_cut
 from dashboard.text.params import Params
 from dashboard.views.site import render_page
 
@@ -50,7 +50,8 @@ def index(request: OperatorRequest) -> HttpResponse:
         return HttpResponse(status=NOTHING_NEW)
     box = build_view_box(views, text=params.text, sort=params.sort, view=request.GET.get("view", ""))
     facets = [] if request.htmx else load_facet_groups(request.project, page.query, params.filter_url)
-    context = {"page": page, "facets": facets, "peek": peek, "views": box}
+    cut = None if request.htmx else find_first_cut(request.project, page.query)
+    context = {"page": page, "facets": facets, "peek": peek, "views": box, "cut": cut}
     return render_page(request, "runs/list.html", context, partial="rows")
 
 
@@ -69,6 +70,7 @@ def save_view(request: OperatorRequest) -> HttpResponse:
             "page": page,
             "facets": load_facet_groups(request.project, page.query, params.filter_url),
             "peek": None,
+            "cut": None,
             "views": build_view_box(views, text=params.text, sort=params.sort, view="", refused=refused),
         }
         return render(request, "runs/list.html", context, status=UNPROCESSABLE)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from uuid import UUID
@@ -19,7 +22,7 @@ from django.test import Client, RequestFactory, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver
 from pytest_django import Settings
 
-from dashboard.middleware import OneLineFormatter, TurnsMiddleware
+from dashboard.middleware import CompressionMiddleware, OneLineFormatter, TurnsMiddleware
 from tests.cases import each
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_call, create_problem, create_project, create_run, create_user
@@ -280,20 +283,61 @@ def test_check_deploy_finds_nothing_with_https() -> None:
 
 @pytest.mark.extended
 @pytest.mark.rendering
-def test_a_command_on_a_store_without_tables_names_the_command_that_makes_them(tmp_path: Path) -> None:
+def test_a_command_makes_the_tables_of_an_empty_store_and_names_the_one_that_updates_an_older_one(
+    tmp_path: Path,
+) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
-    done = subprocess.run(
-        [sys.executable, "manage.py", "signin_link", "alice"],
-        cwd=CHECKOUT,
-        env=environment | {"COUNTERFOIL_DATA": str(tmp_path)},
-        capture_output=True,
-        text=True,
+
+    def signin_link() -> tuple[int, list[str]]:
+        done = subprocess.run(
+            [sys.executable, "manage.py", "signin_link", "alice"],
+            cwd=CHECKOUT,
+            env=environment | {"COUNTERFOIL_DATA": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == ""
+        return done.returncode, done.stderr.splitlines()
+
+    assert signin_link() == (1, ["CommandError: There is no user 'alice'. `create_user alice` creates one."])
+    with closing(sqlite3.connect(tmp_path / "counterfoil.db")) as store:
+        store.executescript("DROP TABLE dashboard_signinlink; DELETE FROM django_migrations WHERE app = 'dashboard'")
+        store.executescript("DROP TABLE auth_user")
+    assert signin_link() == (
+        1,
+        [
+            "CommandError: no such table: auth_user",
+            "The store has pending migrations. Run: python manage.py migrate",
+        ],
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines() == [
-        "CommandError: no such table: auth_user",
-        "The store has pending migrations. Run: python manage.py migrate",
-    ]
+
+
+@pytest.mark.parametrize("is_attachment", [False, True])
+def test_a_page_is_compressed_and_a_download_is_not(rf: RequestFactory, *, is_attachment: bool) -> None:
+    headers = {"Content-Disposition": "attachment; filename=x"} if is_attachment else {}
+
+    def answer(_request: HttpRequest) -> HttpResponse:
+        return HttpResponse(b"a line\n" * 1_000, headers=headers)
+
+    response = CompressionMiddleware(answer)(rf.get("/", HTTP_ACCEPT_ENCODING="gzip"))
+    assert response.has_header("Content-Encoding") != is_attachment
+    assert (len(response.content) < 700) != is_attachment
+
+
+@pytest.mark.django_db
+def test_a_first_visit_transfers_less_than_100_kilobytes(client: Client) -> None:
+    client.force_login(create_user("alice", project=create_project()))
+    page = client.get("/runs/", HTTP_ACCEPT_ENCODING="gzip")
+    head = parse_page(gzip.decompress(page.content).decode())
+    assets = {
+        *(str(link["href"]) for link in head.select("link[href]")),
+        *(str(script["src"]) for script in head.select("script[src]")),
+        *(str(icon["href"]).partition("#")[0] for icon in head.select("use[href]")),
+    }
+    answers = [client.get(asset, HTTP_ACCEPT_ENCODING="gzip") for asset in sorted(assets)]
+    assert len(answers) > 10
+    sizes = [len(page.content), *(len(b"".join(answer)) for answer in answers)]
+    assert sum(sizes) < 100_000, sizes
 
 
 def test_pages_wait_for_their_turn_and_health_and_forms_do_not(settings: Settings, rf: RequestFactory) -> None:

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard.accounts import create_member, get_or_create_project
+from dashboard.accounts import DEMO_PROJECT, create_member, get_or_create_project
 from dashboard.management.console import add_link_arguments, print_new_link
 from dashboard.models import Membership, Project
 
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         parser.add_argument("--role", choices=Membership.Role.values, default=Membership.Role.OPERATOR.value)
-        parser.add_argument("--project", metavar="SLUG", help="the first project unless given")
+        parser.add_argument("--project", metavar="SLUG", help="the first project but the demo's, unless given")
         add_link_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -39,7 +39,7 @@ class Command(BaseCommand):
 
 def _find_project(slug: str | None) -> Project:
     if slug is None:
-        return Project.objects.order_by("id").first() or get_or_create_project()
+        return Project.objects.exclude(slug=DEMO_PROJECT).order_by("id").first() or get_or_create_project()
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:

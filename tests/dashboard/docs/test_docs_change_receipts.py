@@ -42,7 +42,7 @@ def printed(command: str) -> dict[str, Any]:
 @pytest.fixture
 def bundled() -> Project:
     # The first of a store, as for who reads the page: the names of artifacts, and so some tokens, follow from its key.
-    project = Project.objects.create(pk=1, slug="default", name="Default")
+    project = Project.objects.create(pk=1, slug="demo", name="Demo")
     import_paths(project, [CHECKOUT / "dashboard" / "samples"])
     author = create_user("ada", project=project)
     for source in TEMPLATES:

@@ -1,0 +1,80 @@
+"""The first commands of a newcomer: the demo with its own project, and one command from a folder to a page."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from dashboard.__main__ import _name_the_command
+from dashboard.models import Call, Project
+from tests.cases import each
+from tests.conftest import CHECKOUT
+from tests.dashboard.page_text import parse_page
+from tests.dashboard.sessions import SESSION, short_session, write
+
+pytestmark = pytest.mark.django_db
+
+
+def sign_in(client: Client, printed: str) -> str:
+    """Follows the printed link as a browser does; where it leads to."""
+    (link,) = re.findall(r"http://127.0.0.1:8000(/sign-in/\S+)", printed)
+    return client.post(link)["Location"]
+
+
+@pytest.mark.extended
+def test_the_demo_has_a_project_of_its_own_and_opens_with_a_call_that_was_cut(client: Client, tmp_path: Path) -> None:
+    printed = StringIO()
+    call_command("demo", "--no-serve", stdout=printed)
+    assert "9 runs with 210 calls are in the store." in printed.getvalue()
+    assert {project.slug: project.calls.count() for project in Project.objects.all()} == {"demo": 210, "default": 0}
+
+    page = parse_page(client.get(sign_in(client, printed.getvalue())))
+    assert "In this run Bash returned 4,007 lines, and the model saw 79 of them." in page.text
+    call = parse_page(client.get(page.by_role("link", "See which")["href"]))
+    assert "the model got lines 1–79 of 4,007" in call.text
+    assert not parse_page(client.get("/runs/?q=tool:Bash")).has(".first-cut")
+
+    call_command("import_runs", str(write(tmp_path / f"{SESSION}.jsonl", short_session())), stdout=StringIO())
+    assert {project.slug: project.calls.count() for project in Project.objects.all()} == {"demo": 210, "default": 3}
+    assert not parse_page(client.get("/runs/?project=default")).has(".first-cut")
+
+
+def test_one_command_imports_a_folder_and_prints_the_link_to_its_runs(client: Client, tmp_path: Path) -> None:
+    write(tmp_path / f"{SESSION}.jsonl", short_session())
+    printed = StringIO()
+    call_command("import_and_serve", str(tmp_path), "--no-serve", stdout=printed)
+    assert Call.objects.count() == 3
+    address = sign_in(client, printed.getvalue())
+    assert address == "/runs/?project=default"
+    assert len(parse_page(client.get(address)).select("tbody tr")) == 1
+    with pytest.raises(CommandError, match="nothing was imported"):
+        call_command("import_and_serve", str(CHECKOUT / "templates" / "runs"), "--no-serve", stdout=StringIO())
+
+
+@each(
+    ("arguments", "command"),
+    [
+        (["counterfoil"], ["counterfoil"]),
+        (["counterfoil", "templates"], ["counterfoil", "import_and_serve", "templates"]),
+        (["counterfoil", "./nothing"], ["counterfoil", "import_and_serve", "./nothing"]),
+        (["counterfoil", "nothing"], ["counterfoil", "nothing"]),
+        (["counterfoil", "demo", "--no-serve"], ["counterfoil", "demo", "--no-serve"]),
+    ],
+)
+def test_a_path_in_the_place_of_a_command_is_imported_and_served(
+    arguments: list[str], command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(CHECKOUT)
+    assert _name_the_command(arguments) == command
+
+
+def test_a_folder_with_the_name_of_a_command_needs_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert _name_the_command(["counterfoil", "demo"]) == ["counterfoil", "demo"]
+    assert _name_the_command(["counterfoil", "./demo"]) == ["counterfoil", "import_and_serve", "./demo"]
