@@ -107,19 +107,19 @@ class Conditions:
                 return ~self.on_run(node.node, row)
             case Or():
                 return _join(node, [self.on_run(child, row) for child in node.nodes])
-        one_call = [child for child in node.nodes if _asks_for_call(child)]
+        one_call = [child for child in node.nodes if asks_for_call(child)]
         if len(one_call) < 2:
             return _join(node, [self.on_run(child, row) for child in node.nodes])
         facets = [facet for child in one_call if isinstance(child, Term) and (facet := self.facet(child))]
         conditions = [_has_facet(row, *facet) for facet in facets]
         conditions += [self.on_run(child, row) for child in node.nodes if child not in one_call]
         shared = And(tuple(one_call))
-        met = _has_call(row, self._on_one_call(shared, MEMBER))
+        met = _has_call(row, self.on_one_call(shared, MEMBER))
         if not any(isinstance(child, Term) for child in one_call):  # a run without calls may meet every `or`
-            met |= self._on_one_call(shared, row, has_call=False)
+            met |= self.on_one_call(shared, row, has_call=False)
         return _join(node, [*conditions, met])
 
-    def _on_one_call(self, node: Node, row: Row, *, has_call: bool = True) -> Q:
+    def on_one_call(self, node: Node, row: Row, *, has_call: bool = True) -> Q:
         """A condition on a call that a run lists, in a filter over runs; or on the run alone, for no call at all."""
         match node:
             case Term():
@@ -131,7 +131,7 @@ class Conditions:
         parts = [
             self.on_run(child, row)
             if isinstance(node, And) and isinstance(child, And)
-            else self._on_one_call(child, row, has_call=has_call)
+            else self.on_one_call(child, row, has_call=has_call)
             for child in node.nodes
         ]
         return _join(node, parts)
@@ -169,7 +169,7 @@ class Conditions:
                 return Q(**{f"{row.run}title__icontains": text})
             case "text", text:
                 return Q(**{f"{row.run}title__icontains": text}) | Q(**{f"{row.run}external_id__icontains": text})
-        return self._bounded(term, row.run + RUN_COLUMNS.get(term.kind, "sort_at"))
+        return self.bounded(term, row.run + RUN_COLUMNS.get(term.kind, "sort_at"))
 
     def _call_term(self, term: Term, row: Row) -> Q:
         kind, value = term.kind, term.value
@@ -188,9 +188,11 @@ class Conditions:
         column = row.call + COLUMNS.get(kind, kind)
         if KEYS[kind].is_name:
             return Q(**{f"{column}__in": self._names_of(term)})
-        return Q(**{column: value}) if KEYS[kind].words else self._bounded(term, column)
+        if kind == "took":
+            return _compare(_hidden(column), self._bounds(term)) & Q(**{f"{column}__isnull": False})
+        return Q(**{column: value}) if KEYS[kind].words else self.bounded(term, column)
 
-    def _bounded(self, term: Term, column: str) -> Q:
+    def bounded(self, term: Term, column: str) -> Q:
         return Q(**{f"{column}__{lookup}": bound for lookup, bound in self._bounds(term).items()})
 
     def _bounds(self, term: Term) -> dict[str, Any]:
@@ -203,7 +205,7 @@ def _join(node: And | Or, conditions: list[Q]) -> Q:
     return reduce(or_ if isinstance(node, Or) else and_, conditions, Q())
 
 
-def _asks_for_call(node: Node) -> bool:
+def asks_for_call(node: Node) -> bool:
     """True for a term about calls, and for an `or` with one: what stands beside it may ask for the same call."""
     match node:
         case Term():
@@ -216,7 +218,7 @@ def _asks_for_call(node: Node) -> bool:
 def _contains_call_term(node: Node) -> bool:
     match node:
         case Term():
-            return _asks_for_call(node)
+            return asks_for_call(node)
         case Not():
             return False
     return any(map(_contains_call_term, node.nodes))
@@ -246,12 +248,21 @@ def _probed(probe: Exists) -> Q:
 def _on_receipt(row: Row, column: str, bounds: dict[str, Any]) -> Q:
     """A condition on the receipt that a call has in a run: a copied call may have another one there than in its own."""
     if row is not MEMBER:
-        return Q(**{f"{row.call}{column}__{lookup}": bound for lookup, bound in bounds.items()})
+        return _compare(_hidden(f"{row.call}{column}"), bounds)
     receipts = RecordedReceipt.objects.filter(call=OuterRef("call"), run=OuterRef("run"))
     newest = receipts.order_by(Case(When(superseded_line__isnull=True, then=0), default=1), "-seq")
     in_run = Coalesce(Subquery(newest.values(column)[:1]), F(f"call__{column}"))
     value = Case(When(call__run=F("run"), then=F(f"call__{column}")), default=in_run)
+    return _compare(value, bounds)
+
+
+def _compare(value: Expression, bounds: dict[str, Any]) -> Q:
     return reduce(and_, (Q(LOOKUPS[lookup](value, bound)) for lookup, bound in bounds.items()))
+
+
+def _hidden(column: str) -> Expression:
+    """The column without its index: SQLite would rather sort all that the index has than walk a list in its order."""
+    return Coalesce(F(column), F(column))
 
 
 def _is_uncertain(row: Row) -> Q:

@@ -154,7 +154,7 @@ def _separate_calls(tree: And | Or) -> And | Or:
     if isinstance(tree, Or):
         return Or(nodes)
     terms = [node for node in nodes if isinstance(node, Term) and describe_subject(node, "runs") == "call"]
-    if not any(_exclude_each_other(first, second, "calls") for first, second in combinations(terms, 2)):
+    if not any(exclude_each_other(first, second, "calls") for first, second in combinations(terms, 2)):
         return And(nodes)
     return And(tuple(And((node,)) if node in terms else node for node in nodes))
 
@@ -172,11 +172,12 @@ def _contradictions(node: Node, over: Over) -> Iterator[str]:
             if _are_same(term, opposite):
                 yield f"“{_shorten(term)}” and “-{_shorten(opposite)}” cannot both hold."
     for first, second in combinations(demanded, 2):
-        if _exclude_each_other(first, second, over):
+        if exclude_each_other(first, second, over):
             yield f"“{_shorten(first)}” and “{_shorten(second)}” cannot both hold."
 
 
-def _exclude_each_other(first: Term, second: Term, over: Over) -> bool:
+def exclude_each_other(first: Term, second: Term, over: Over) -> bool:
+    """True for terms that no one run or call can meet together."""
     if first.kind != second.kind or first.kind == TEXT or _are_same(first, second):
         return False
     if first.is_pattern or second.is_pattern:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
@@ -21,6 +22,7 @@ from dashboard.models.runs import CallQuerySet, RunQuerySet, derive_id
 # walking the list's own index. Either way the work is bounded, whatever the query planner believes.
 FEW_RUNS = 400
 COMMON_SECONDS = 600  # how long a term that more runs have is taken as common
+INDEXED_COLUMNS = {"tokens": "tokens", "took": "duration_ms"}  # of calls, by key
 TRIGRAM = 3  # characters
 TEXT_SCAN = "SELECT run_id FROM dashboard_runtext WHERE project_id = %s AND text LIKE %s ESCAPE '\\' LIMIT %s"
 TRIGRAM_SEARCH = """
@@ -96,12 +98,15 @@ def candidate_ids(
 def _rare_ids(project: Project, term: Term, over: Over, conditions: Conditions, few: int) -> frozenset[UUID] | None:
     """Ids of the runs with a rare facet or text; None for a common one, which is not counted again for a while."""
     facet = conditions.facet(term)
-    if facet is None and (term.kind, over) != (TEXT, "runs"):
+    if facet is None and term.kind not in INDEXED_COLUMNS and (term.kind, over) != (TEXT, "runs"):
         return None
-    key = f"common-term:{derive_id(project.pk, term.kind, *(facet[1] if facet else [term.value])).hex}"
+    key = f"common-term:{few}:{derive_id(project.pk, term.kind, *(facet[1] if facet else [term.value])).hex}"
     if cache.get(key):
         return None
-    if facet is None:
+    ids: Sequence[UUID] | None
+    if term.kind in INDEXED_COLUMNS:
+        ids = _find_runs_of_calls(project, term, conditions, few + 1)
+    elif facet is None:
         ids = find_text(project.pk, term.value, few + 1)
     else:
         facets = RunFacet.objects.filter(project=project, kind=facet[0], value__in=facet[1])
@@ -109,9 +114,20 @@ def _rare_ids(project: Project, term: Term, over: Over, conditions: Conditions, 
     if ids is not None and len(ids) > few:
         cache.set(key, "common", COMMON_SECONDS)
         return None
-    if over == "calls" and not ids:
+    if facet and over == "calls" and not ids:
         return None  # facets are counted after the calls were stored
     return None if ids is None else frozenset(ids)
+
+
+def _find_runs_of_calls(project: Project, term: Term, conditions: Conditions, limit: int) -> list[UUID]:
+    """Runs that may have such a call, from its index; at least `limit` ids, repeated ones too, where there are more.
+
+    A copied call may have another receipt in the run of its copy.
+    """
+    has_call = conditions.bounded(term, f"call__{INDEXED_COLUMNS[term.kind]}")
+    members = RunCall.objects.filter(has_call, call__project=project)
+    copies = RunCall.objects.filter(inherited=True, run__project=project)
+    return [run for rows in (members, copies) for run in rows.values_list("run_id", flat=True)[:limit]]
 
 
 def find_text(project_id: int, text: str, limit: int) -> list[UUID] | None:

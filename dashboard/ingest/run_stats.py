@@ -136,7 +136,7 @@ def _load_stats(runs: Sequence[Run]) -> dict[UUID, RunStats]:
     by_id = {run.pk: run for run in runs}
     stats = {}
     for key, of_run in groupby(rows.iterator(2_000), key=itemgetter(0)):
-        calls = (_as_in_run(columns, copies.get((key, call))) for _, call, *columns in of_run)
+        calls = (as_in_run(columns, copies.get((key, call))) for _, call, *columns in of_run)
         drops = list(find_unexplained(by_id[key])) if key in with_usage else []
         stats[key] = compute_stats(by_id[key], calls, drops)
     for run in runs:
@@ -152,7 +152,7 @@ def _load_stats(runs: Sequence[Run]) -> dict[UUID, RunStats]:
     return stats
 
 
-def _as_in_run(columns: list[Any], receipt: RecordedReceipt | None) -> tuple[Any, ...]:
+def as_in_run(columns: list[Any], receipt: RecordedReceipt | None) -> tuple[Any, ...]:
     """The columns of a call, those of its receipt as this run has it; None where they are the call's own."""
     if receipt is not None:
         for index, name in zip(RECEIPT_COLUMNS, RECEIPT_VALUES.values(), strict=True):
@@ -258,18 +258,23 @@ def _count_facets(run: Run, kinds: Sequence[tuple[CallKind, int]]) -> Counter[tu
     facets = Counter({(kind, value): 1 for kind, value in run_facets if value})
     facets["state", "child" if run.parent_id else "top"] = 1
     for call, count in kinds:
-        states = {
-            "failed": call.has_failed,
-            "cut": call.is_cut,
-            "unanswered": call.status == Call.Status.UNKNOWN,
-            "retried": call.attempt > 1,
-            "halves": halves_disagree(call),
-            "disagree": call.is_disagreeing,
-        }
-        words = (("risk", call.risk), ("reason", call.reason), ("author", call.author), ("error", call.error_kind))
-        facets["outcome", call.outcome] += count
-        facets["tool", column_text(call.tool, 200)] += count
-        facets["family", call.family] += count
-        facets.update({(kind, value): count for kind, value in words if value})
-        facets.update({("state", state): count for state, holds in states.items() if holds})
+        facets.update(dict.fromkeys(call_facets(call), count))
     return facets
+
+
+def call_facets(call: CallKind) -> list[tuple[str, str]]:
+    """The facets that a run has by such a call."""
+    states = {
+        "failed": call.has_failed,
+        "cut": call.is_cut,
+        "unanswered": call.status == Call.Status.UNKNOWN,
+        "retried": call.attempt > 1,
+        "halves": halves_disagree(call),
+        "disagree": call.is_disagreeing,
+    }
+    words = (("risk", call.risk), ("reason", call.reason), ("author", call.author), ("error", call.error_kind))
+    return [
+        *(("outcome", call.outcome), ("tool", column_text(call.tool, 200)), ("family", call.family)),
+        *((kind, value) for kind, value in words if value),
+        *(("state", state) for state, holds in states.items() if holds),
+    ]

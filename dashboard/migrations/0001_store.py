@@ -763,6 +763,10 @@ class Migration(migrations.Migration):
             model_name='runcall',
             index=models.Index(fields=['run', 'ordinal'], name='dashboard_r_run_id_8c0811_idx'),
         ),
+        migrations.AddIndex(
+            model_name='runcall',
+            index=models.Index(condition=models.Q(('inherited', True)), fields=['run'], name='inherited_calls'),
+        ),
         migrations.AddConstraint(
             model_name='runcall',
             constraint=models.UniqueConstraint(fields=('run', 'call'), name='one_run_call'),

@@ -302,7 +302,10 @@ class RunCall(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "call"], name="one_run_call")]
-        indexes = [models.Index(fields=["run", "ordinal"])]
+        indexes = [
+            models.Index(fields=["run", "ordinal"]),
+            models.Index(fields=["run"], condition=Q(inherited=True), name="inherited_calls"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.call_id} in {self.run_id}"

@@ -1,31 +1,23 @@
 """Narrows the list of runs by its facets and the saved views, each a filter and a sort under a name.
 
-Facets are every value that occurs, with the number of runs that have it. Counts are over all runs of the project,
-whatever the filter is, and are cached until a facet is added or a minute has passed: grouping the facets of 20,000
-runs on every visit would cost more than the page.
+Facets are every value that occurs in the runs of the filter, with the number of runs that a click on it lists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
 
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.db import IntegrityError, transaction
-from django.db.models import Count
 
 from dashboard.filters.language import MAX_CHARACTERS, Query, parse
-from dashboard.filters.syntax import Term
-from dashboard.models import Project, RunFacet, SavedView
+from dashboard.models import Project, SavedView
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor
+from dashboard.runs.facet_counts import MAX_VALUES, facet_term, load_facet_counts
 from dashboard.text.formatting import column_text, format_count
 from dashboard.text.text_markup import printable
-
-MAX_VALUES = 12  # of one kind; the rest can be typed
-CACHE_SECONDS = 60
 
 GROUPS = {
     "state": "State",
@@ -37,6 +29,8 @@ GROUPS = {
     "agent": "Agent",
     "source": "Source",
     "model": "Model",
+    "branch": "Branch",
+    "error": "Error",
     "remark": "Changed on import",
 }
 STATE_LABELS = {
@@ -54,16 +48,6 @@ SHOWN_AS_STATES = frozenset(("outcome", value) for value in ("succeeded", "faile
 LABELS = {("outcome", outcome.value): outcome.word for outcome in Outcome}
 LABELS |= {("author", author.value): author.label for author in ReceiptAuthor}
 LABELS["context", "uncertain"] = "dropped unexplained"
-# The term of a state in the search bar, where there is a shorter one.
-STATE_TERMS = {
-    "failed": Term("status", "failed"),
-    "cut": Term("cut", "yes"),
-    "unanswered": Term("status", "unanswered"),
-    "child": Term("child", "yes"),
-}
-
-# By kind: the values that most runs have, each with its count, and the number of values left out.
-FacetCounts: TypeAlias = dict[str, tuple[list[tuple[str, int]], int]]
 MAX_NAME_CHARACTERS = 60
 MAX_VIEWS = 100  # of a project: the page lists all of them
 
@@ -85,48 +69,26 @@ class FacetGroup:
 
 
 def load_facet_groups(project: Project, query: Query, filter_url: Callable[[str], str]) -> list[FacetGroup]:
-    """`filter_url` makes an address from a filter's text."""
-    counts = _cached_counts(project)
+    """`filter_url` makes an address from a filter's text. Beside a filter with a problem no number is shown."""
+    counts = load_facet_counts(project, Query() if query.problems else query)
+    by_kind: dict[str, list[tuple[str, int]]] = {}
+    for (kind, value), number in sorted(counts.numbers.items(), key=lambda row: (-row[1], row[0])):
+        if (kind != "state" or value in STATE_LABELS) and (kind, value) not in SHOWN_AS_STATES:
+            by_kind.setdefault(kind, []).append((value, number))
     groups = []
     for kind, label in GROUPS.items():
+        rows = by_kind.get(kind, [])
         values = []
-        rows, left_out = counts.get(kind, ((), 0))
-        for value, number in rows:
-            term = STATE_TERMS.get(value, Term(kind, value)) if kind == "state" else Term(kind, value)
+        for value, number in rows[:MAX_VALUES]:
+            term = facet_term(kind, value)
             value_label = STATE_LABELS[value] if kind == "state" else printable(LABELS.get((kind, value), value))
+            shown = "" if query.problems else format_count(number) + "+" * (not counts.is_whole)
             url = filter_url(query.toggled(term.kind, term.value))
-            values.append(FacetValue(value_label, format_count(number), url, term in query))
+            values.append(FacetValue(value_label, shown, url, term in query))
         if values:
             is_open = kind in ("state", "tool") or any(value.is_current for value in values)
-            groups.append(FacetGroup(label, values, left_out, is_open))
+            groups.append(FacetGroup(label, values, len(rows[MAX_VALUES:]), is_open))
     return groups
-
-
-def clear_facet_counts(project: Project) -> None:
-    cache.delete(_cache_key(project))
-
-
-def _cached_counts(project: Project) -> FacetCounts:
-    newest = RunFacet.objects.order_by("-pk").values_list("pk", flat=True).first()
-    cached = cache.get(_cache_key(project))
-    if cached is not None and cached[0] == newest:
-        return cast(FacetCounts, cached[1])
-    counts = _count_facets(project)
-    cache.set(_cache_key(project), (newest, counts), CACHE_SECONDS)
-    return counts
-
-
-def _count_facets(project: Project) -> FacetCounts:
-    rows = RunFacet.objects.filter(project=project).values_list("kind", "value").annotate(runs=Count("pk"))
-    counts: dict[str, list[tuple[str, int]]] = {}
-    for kind, value, number in sorted(rows, key=lambda row: (-row[2], row[1])):
-        if (kind != "state" or value in STATE_LABELS) and (kind, value) not in SHOWN_AS_STATES:
-            counts.setdefault(kind, []).append((value, number))
-    return {kind: (values[:MAX_VALUES], len(values[MAX_VALUES:])) for kind, values in counts.items()}
-
-
-def _cache_key(project: Project) -> str:
-    return f"run-facets:{project.pk}"
 
 
 class ViewRefused(ValueError):

@@ -14,13 +14,13 @@ from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.audit import record_request
 from dashboard.ingest.write import delete_run
 from dashboard.models import AuditEntry, Run
+from dashboard.runs.facet_counts import clear_facet_counts
 from dashboard.runs.model_history import load_history, load_message_page, raw_message
 from dashboard.runs.replay import ReplayedReceipts, load_replay_page, load_switch
 from dashboard.runs.run_detail import RunDetailParams, is_unchanged, load_peek, load_run_page
 from dashboard.runs.run_filters import (
     ViewRefused,
     build_view_box,
-    clear_facet_counts,
     create_saved_view,
     load_facet_groups,
     load_saved_views,
