@@ -10,6 +10,7 @@ A pattern is never in a message, a log or the audit log: it may be the secret it
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ from django.http.response import HttpResponseBase
 
 from dashboard.models import Event, Message, Observation, Project, ProjectRule, Run, load_slices
 from dashboard.models.sources import SLICE_FIELDS, SourceSlice
+from dashboard.text.clean_text import MaskSpan
 from dashboard.text.mask_markup import mask_response
-from dashboard.text.masking import CONTEXT, NOT_SEARCHED, MaskSpan, RuleSet
+from dashboard.text.masking import CONTEXT, NOT_SEARCHED, RuleSet, with_all_letters
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
 from dashboard.text.masks import BUILT_IN, COMPILED, Masks, current_masks, masking
 from envelopes.text.deadline import Deadline
@@ -38,7 +40,8 @@ KEYS_CHARACTERS, PATTERN_CHARACTERS = 1_000, 500  # as the columns have them
 LARGEST_PATTERN = 1_000  # instructions of the compiled expression
 BUILT_IN_NAMES = frozenset(rule.name for rule in RULES)
 NAME = re.compile(r"[a-z][a-z0-9-]{1,39}")
-KEY = re.compile(r"[a-z0-9][a-z0-9_.-]{0,58}[a-z0-9]")
+KEY_CHARACTERS = range(2, 61)
+KEY_SIGNS = "_.-"
 EXAMPLES = 5
 AROUND = 48  # characters on each side of an example
 EXAMPLE_SECONDS = 0.1
@@ -153,7 +156,7 @@ class RuleDraft:
         if bool(self.keys.strip()) == bool(self.pattern):
             raise RuleRefused("Give either names of keys or a pattern.", "keys")
         keys = list(dict.fromkeys(self.keys.lower().replace(",", " ").split()))
-        if any(not KEY.fullmatch(key) for key in keys):
+        if not all(map(_is_key, keys)):
             reason = "The name of a key has 2 to 60 letters, digits, _ . and -, and begins and ends with no sign."
             raise RuleRefused(reason, "keys")
         if len(keys) > MOST_KEYS or len(" ".join(keys)) > KEYS_CHARACTERS:
@@ -163,14 +166,22 @@ class RuleDraft:
         return ProjectRule(project=project, name=name, keys=" ".join(keys), pattern=self.pattern)
 
 
+def _is_key(name: str) -> bool:
+    """Letters of every script are letters; in some of them the vowels are marks."""
+    letters = [letter for letter in name if letter not in KEY_SIGNS]
+    is_word = all(letter.isalnum() or unicodedata.category(letter).startswith("M") for letter in letters)
+    return is_word and len(name) in KEY_CHARACTERS and name.strip(KEY_SIGNS) == name
+
+
 def _check_pattern(pattern: str) -> None:
     if len(pattern) > PATTERN_CHARACTERS:
         reason = f"The pattern has {len(pattern):,} characters; at most {PATTERN_CHARACTERS} are stored."
         raise RuleRefused(reason, "pattern")
-    if not (pattern.isascii() and pattern.isprintable()):
-        raise RuleRefused("A pattern has ASCII characters alone; [^ -~] stands for any other letter.", "pattern")
+    if not pattern.isprintable():
+        reason = r"A pattern has characters that can be seen alone; write \x{200b} for the character U+200B."
+        raise RuleRefused(reason, "pattern")
     try:
-        expression = compile_pattern(pattern, is_regex=True).expression
+        expression = compile_pattern(with_all_letters(pattern), is_regex=True).expression
     except BadPattern as error:
         raise RuleRefused(f"The pattern cannot be used: {error}.", "pattern") from None
     if expression.programsize > LARGEST_PATTERN:

@@ -92,7 +92,7 @@ class _LineFiles:
         if name not in self._files:
             self._files[name] = (self._folder / name).open("xb")
         if self._masks:
-            raw = self._masks.mask(raw.decode("latin-1")).encode("latin-1")
+            raw = self._masks.mask_bytes(raw)
         self._files[name].write(raw + b"\n")
         self.counts[name] += 1
 

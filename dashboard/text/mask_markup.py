@@ -63,13 +63,12 @@ def mask_response(request: HttpRequest, response: HttpResponseBase, masks: Masks
     if kind == "text/html":
         _mask_page_response(request, response, masks)
         return
-    # One character a byte: whatever the encoding, no other byte changes.
-    text, hidden = response.content.decode("latin-1"), masks.hidden
-    masked = masks.mask(text)
+    content, hidden = response.content, masks.hidden
+    masked = masks.mask_bytes(content)
     if masks.hidden > hidden and kind == "application/json":  # with its end hidden it is none
-        response.status_code, masked = 503, json.dumps({"error": HIDDEN})
-    if masked is not text:
-        response.content = masked.encode("latin-1")
+        response.status_code, masked = 503, json.dumps({"error": HIDDEN}).encode()
+    if masked is not content:
+        response.content = masked
 
 
 def _mask_page_response(request: HttpRequest, response: HttpResponse, masks: Masks) -> None:
@@ -89,7 +88,7 @@ def _mask_page_response(request: HttpRequest, response: HttpResponse, masks: Mas
 def _mask_pieces(pieces: Iterable[bytes], masks: Masks) -> Iterator[bytes]:
     for piece in pieces:  # a line, or several
         masks.renew()
-        yield masks.mask(piece.decode("latin-1")).encode("latin-1")
+        yield masks.mask_bytes(piece)
 
 
 def mask_page(content: bytes, masks: Masks) -> bytes:

@@ -15,14 +15,20 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from time import thread_time
-from typing import Any, NamedTuple
 
-import re2
-
+from dashboard.text.clean_text import (
+    ESCAPE_SIGN,
+    NOISE_SIGNS,
+    CleanText,
+    EncodedText,
+    MaskSpan,
+    compile_bytes,
+    has_noise,
+)
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
 from envelopes.text.credentials import SecretShape
 from envelopes.text.patterns import Pattern, compile_pattern
@@ -35,121 +41,55 @@ PLACES = 500  # where a rule may begin, between two looks at the clock
 NOT_SEARCHED = "time limit"  # in place of a rule
 
 
-class MaskSpan(NamedTuple):
-    """Characters [start, end) of a text, and the name of the rule that masks them."""
-
-    start: int
-    end: int
-    rule: str
-
-
-# What runs through a text without being of it: colour codes (also written as escapes), escaped letters and slashes,
-# NUL (of UTF-16), and letters without a shape.
-COLOUR_CODE = r"\x1b\[[0-9;:?]{0,40}[A-Za-z]"
-_NOISE = re.compile(
-    rf"{COLOUR_CODE}|\u241b\[[0-9;:?]{{0,40}}[A-Za-z]|\\{{1,8}}(?:u001[bB]|x1[bB]|033|e)\[[0-9;:?]{{0,40}}[A-Za-z]"
-    r"|\\{1,8}u00(?P<code>[2-7][0-9a-fA-F])|\\{1,8}(?P<slash>/)|[\0\u00ad\u200b-\u200f\u2060\ufeff]"
-)
-# Signs of it in UTF-8; each piece of noise begins with one.
-_NOISE_SIGNS = r"\x1b|\x00|\\(?:u00|x1|033|e\[|/)|\xc2\xad|\xe2(?:\x80[\x8b-\x8f]|\x81\xa0|\x90\x9b)|\xef\xbb\xbf"
-
-
-def _compile_bytes(pattern: str) -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.longest_match = True  # of two keys that begin alike the longer one
-    return re2.compile(pattern.encode(), options)
-
-
-_noise_gate = _compile_bytes(_NOISE_SIGNS)
-
-
-def has_noise(text: str) -> bool:
-    return _noise_gate.search(text.encode("utf-8", "surrogatepass")) is not None
-
-
-class _Unit(NamedTuple):
-    """Characters of the clean text from `clean` on are those of the original from `start` on; an escape is one."""
-
-    clean: int
-    start: int
-    escape_end: int = 0
-
-
-class CleanText:
-    """The text without noise, and the way back to the positions of the original."""
-
-    def __init__(self, text: str) -> None:
-        self._units: list[_Unit] = []
-        pieces: list[str] = []
-        size = offset = 0
-        for match in _NOISE.finditer(text):
-            if match.start() > offset:
-                self._units.append(_Unit(size, offset))
-                pieces.append(text[offset : match.start()])
-                size += match.start() - offset
-            character = chr(int(match["code"], 16)) if match["code"] else match["slash"] or ""
-            if character:
-                self._units.append(_Unit(size, match.start(), match.end()))
-                pieces.append(character)
-                size += 1
-            offset = match.end()
-        self._units.append(_Unit(size, offset))
-        self._starts = [unit.clean for unit in self._units]
-        self.text = "".join([*pieces, text[offset:]])
-
-    def original(self, span: MaskSpan) -> MaskSpan:
-        first, last = self._unit(span.start), self._unit(span.end - 1)
-        start = first.start if first.escape_end else first.start + span.start - first.clean
-        return MaskSpan(start, last.escape_end or last.start + span.end - last.clean, span.rule)
-
-    def _unit(self, position: int) -> _Unit:
-        return self._units[bisect_right(self._starts, position) - 1]
-
-
 # What follows the name of a key that has a value, see `_SEPARATOR`: a sign, an item `value`, an option's space, a tag.
 _VALUE_SIGNS = (
-    r"""WORDS[\w-]*(?:\\*["'`]\]?)?[ \t]*[:=]""",
-    r"""WORDS[\w-]*\\*["'`],?[ \t\n]*\\*["']value""",
-    r"""-[\w-]*WORDS[\w-]*(?:\\*["'],)?[ \t\n]""",
-    r"WORDS[\w-]*>",
+    r"""WORDS[TAIL]*(?:\\*["'`]\]?)?[ \t]*[:=]""",
+    r"""WORDS[TAIL]*\\*["'`],?[ \t\n]*\\*["']value""",
+    r"""-[TAIL]*WORDS[TAIL]*(?:\\*["'],)?[ \t\n]""",
+    r"WORDS[TAIL]*>",
 )
+_BYTES_OF_NAME, _LETTERS_OF_NAME = r"\w\x80-\xff-", r"\w\x{80}-\x{10ffff}-"
 
 
 class _Gate:
-    """Rules by keys and shapes behind one pass of RE2, which finds every place where one of them may begin."""
+    """Rules by keys and shapes behind one pass of RE2, which finds every place where one of them may begin.
 
-    def __init__(self, rules: Sequence[MaskingRule]) -> None:
-        self.keys = [(rule, re.compile(rule.words)) for rule in rules if isinstance(rule, KeyRule)]
+    Those of a project know all letters, in UTF-8; for the others, each that is not ASCII is a byte of no meaning.
+    """
+
+    def __init__(self, rules: Sequence[MaskingRule], signs: Sequence[str] = (), *, is_utf8: bool = False) -> None:
+        """`signs` are expressions of what has to be looked at besides."""
+        self.keys = [(rule, re.compile(rule.words, re.IGNORECASE)) for rule in rules if isinstance(rule, KeyRule)]
         shapes = [rule for rule in rules if isinstance(rule, SecretShape)]
         self._shapes = [(rule, re.compile(rule.begins), re.compile(rule.pattern)) for rule in shapes]
         words = [f"(?i:{'|'.join(rule.words for rule, _ in self.keys)})"] if self.keys else []
         places = [*words, *(rule.begins for rule in shapes)]
-        self._places = _compile_bytes("|".join(places)) if places else None
-        self.signs = [*(sign.replace("WORDS", word) for sign in _VALUE_SIGNS for word in words)]
-        self.signs += [rule.needs or rule.begins for rule in shapes]
+        self._places = compile_bytes("|".join(places), is_utf8=is_utf8) if places else None
+        tail = _LETTERS_OF_NAME if is_utf8 else _BYTES_OF_NAME
+        values = [sign.replace("WORDS", word).replace("TAIL", tail) for sign in _VALUE_SIGNS for word in words]
+        all_signs = [*signs, *values, *(rule.needs or rule.begins for rule in shapes)]
+        self.signs = compile_bytes("|".join(all_signs), is_utf8=is_utf8) if all_signs else None
         self._rules_by_piece = lru_cache(1_000)(self._rules_for)
 
-    def find(self, text: str, data: bytes, until: float) -> Iterator[MaskSpan]:
-        """`data` has a byte for each character of the text."""
+    def find(self, text: str, encoded: EncodedText, until: float) -> Iterator[MaskSpan]:
         reached = 0
-        for number, place in enumerate(self._places.finditer(data) if self._places else ()):
-            position = place.start()
+        for number, place in enumerate(self._places.finditer(encoded.data) if self._places else ()):
+            position = encoded.position(place.start())
             if number % PLACES == PLACES - 1 and thread_time() >= until:
                 yield MaskSpan(max(position, reached), len(text), NOT_SEARCHED)
                 return
             if position < reached:  # inside of what is masked already
                 continue
             key, shape = self._rules_by_piece(place.group())
-            span = _find_value(text, position, place.end(), key) if key else None
+            span = _find_value(text, position, encoded.position(place.end()), key) if key else None
             span = _find_shape(text, position, *shape) if shape else span
             if span and not _MASK.match(text, span.start, span.end):
                 yield span
                 reached = span.end
 
     def _rules_for(self, piece: bytes) -> tuple[KeyRule | None, tuple[SecretShape, re.Pattern[str]] | None]:
-        text = piece.decode("latin-1")
-        key = next((rule for rule, words in self.keys if words.fullmatch(text.lower())), None)
+        text = piece.decode()
+        key = next((rule for rule, words in self.keys if words.fullmatch(text)), None)
         shapes = ((rule, pattern) for rule, pieces, pattern in self._shapes if pieces.fullmatch(text))
         return key, next(shapes, None)
 
@@ -158,18 +98,25 @@ class RuleSet:
     """The rules that apply. Those of a project have a gate of their own, so that they hide no place from the others."""
 
     def __init__(self, rules: Sequence[MaskingRule] = RULES, own: Sequence[MaskingRule] = ()) -> None:
-        self._gates = [_Gate(group) for group in (rules, [rule for rule in own if not isinstance(rule, PatternRule)])]
-        signs = [_NOISE_SIGNS, *(sign for gate in self._gates for sign in gate.signs)]
-        self._signs = _compile_bytes("|".join(signs))
         self._patterns = [
-            (rule.name, compile_pattern(rule.pattern, is_regex=True)) for rule in own if isinstance(rule, PatternRule)
+            (rule.name, compile_pattern(with_all_letters(rule.pattern), is_regex=True))
+            for rule in own
+            if isinstance(rule, PatternRule)
         ]
+        keys = [rule for rule in own if isinstance(rule, KeyRule)]
+        self._has_letters = bool(self._patterns) or not all(rule.words.isascii() for rule in keys)
+        self._built_in = _Gate(rules, (NOISE_SIGNS, ESCAPE_SIGN) if self._has_letters else (NOISE_SIGNS,))
+        self._own = _Gate(keys, is_utf8=True)
+        self._signs = [gate.signs for gate in (self._built_in, self._own) if gate.signs is not None]
 
-    def may_mask(self, text: str) -> bool:
-        """False for most texts: it has no name of a key with a value, and no shape. One pass, without a time limit."""
-        return bool(self._patterns) or self._signs.search(text.encode("utf-8", "surrogatepass")) is not None
+    def may_mask(self, text: str, *, is_bytes: bool = False) -> bool:
+        """False for most texts: it has no name of a key with a value, and no shape. There is no time limit."""
+        if self._patterns:
+            return True
+        data = text.encode("latin-1" if is_bytes else "utf-8", "replace")
+        return any(signs.search(data) is not None for signs in self._signs)
 
-    def find(self, text: str, until: float = math.inf) -> list[MaskSpan]:
+    def find(self, text: str, until: float = math.inf, *, is_bytes: bool = False) -> list[MaskSpan]:
         """The spans in order; those that overlap are one, under the rule that begins first."""
         spans: list[MaskSpan] = []
         for start in range(0, len(text), PIECE):
@@ -178,7 +125,7 @@ class RuleSet:
                 break
             end, begin = start + PIECE, max(0, start - CONTEXT)
             part = text if len(text) <= PIECE else text[begin : end + CONTEXT]
-            for span in self._find(part, until):
+            for span in self._find(part, until, is_bytes=is_bytes):
                 first = begin + span.start
                 if span.rule == NOT_SEARCHED:
                     spans.append(MaskSpan(max(first, start), begin + span.end, NOT_SEARCHED))
@@ -188,29 +135,52 @@ class RuleSet:
 
     def secret_name(self, name: str) -> str:
         """The rule that masks the whole value under the key `name`; empty when none does."""
-        lower = name.lower()
-        for gate in self._gates:
+        for gate in (self._built_in, self._own):
             for rule, words in gate.keys:
-                for match in words.finditer(lower):
+                for match in words.finditer(name):
                     if _ends_name(name[match.end() - 1 : match.end()], name[match.end() :]):
                         return rule.name
         return ""
 
-    def _find(self, text: str, until: float) -> Iterator[MaskSpan]:
-        clean = CleanText(text) if has_noise(text) else None
-        text = clean.text if clean else text
-        data = text.encode("ascii", "replace")  # one byte a character, so that positions are the same
-        for gate in self._gates:
-            for span in gate.find(text, data, until):
-                yield clean.original(span) if clean else span
-        for name, pattern in self._patterns:
-            for span in _find_pattern(name, pattern, data, until):
-                yield clean.original(span) if clean else span
+    def _find(self, text: str, until: float, *, is_bytes: bool) -> Iterator[MaskSpan]:
+        has_letters, clean = self._has_letters, None
+        if has_noise(text, has_letters=has_letters, is_bytes=is_bytes):
+            clean = CleanText(text, has_letters=has_letters, is_bytes=is_bytes)
+            text = clean.text
+        encoded = EncodedText(text.encode("ascii", "replace"), is_same=True)
+        searches = [self._built_in.find(text, encoded, until)]
+        if self._own.keys or self._patterns:
+            if not text.isascii():
+                encoded = EncodedText(text.encode("latin-1" if is_bytes else "utf-8", "replace"), is_same=is_bytes)
+            searches.append(self._own.find(text, encoded, until))
+            searches += [_find_pattern(name, pattern, encoded, until) for name, pattern in self._patterns]
+        for span in chain.from_iterable(searches):
+            yield clean.original(span) if clean else span
 
 
-def _find_pattern(name: str, pattern: Pattern, data: bytes, until: float) -> Iterator[MaskSpan]:
+_PARTS = re.compile(r"\\Q.*?\\E|\\.|\[:\^?\w+:\]|\[\^?\]?|\]", re.DOTALL)
+
+
+def with_all_letters(pattern: str) -> str:
+    """The expression in which \\w stands for every character beyond ASCII too, inside and outside of brackets."""
+    is_inside = False
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal is_inside
+        part = match[0]
+        if part == r"\w":
+            letters = r"\w\x{80}-\x{10ffff}"
+            return letters if is_inside else f"[{letters}]"
+        if part[0] in "[]" and not part.startswith("[:"):
+            is_inside = not part.endswith("]") if is_inside else part[0] == "["
+        return part
+
+    return _PARTS.sub(replace, pattern)
+
+
+def _find_pattern(name: str, pattern: Pattern, encoded: EncodedText, until: float) -> Iterator[MaskSpan]:
     """The matches in stretches of lines, so that the clock is looked at; behind the time limit, one span to the end."""
-    start = 0
+    data, start = encoded.data, 0
     while start < len(data):
         end = start + pattern.stretch
         following = end
@@ -222,13 +192,13 @@ def _find_pattern(name: str, pattern: Pattern, data: bytes, until: float) -> Ite
                 following = end - LONGEST_MATCH
         for number, (first, last) in enumerate(pattern.spans(data, start, min(end, len(data)))):
             if first < last and (first < following or end >= len(data)):
-                yield MaskSpan(first, last, name)
+                yield MaskSpan(encoded.position(first), encoded.position(last), name)
             if number % PLACES == PLACES - 1 and thread_time() >= until:
                 following = last
                 break
         start = following
         if start < len(data) and thread_time() >= until:
-            yield MaskSpan(start, len(data), NOT_SEARCHED)
+            yield MaskSpan(encoded.position(start), encoded.position(len(data)), NOT_SEARCHED)
             return
 
 
@@ -266,7 +236,7 @@ def _find_shape(text: str, position: int, rule: SecretShape, pattern: re.Pattern
 
 
 _SEPARATOR = re.compile(
-    r"(?P<tail>[A-Za-z0-9_-]{0,30})"
+    r"(?P<tail>[\w\x80-\xff-]{0,60})"
     r"(?:(?P<close>\\{0,7}[\"'`]\]?|)[ \t]{0,8}(?P<sign>:=|=>|=|:)(?P<space>[ \t]{0,8})"
     r"|(?P<item>\\{0,7}[\"'`],?[ \t\n]{0,40}\\{0,7}[\"']value\\{0,7}[\"'][ \t]{0,4}:[ \t]{0,8})"
     r"|(?P<option>(?:\\{0,7}[\"'],)?[ \t\n]{1,20})|(?P<element>>))"
@@ -281,15 +251,15 @@ _INSIDE = {
 }
 _AFTER_STRING = re.compile(r"\s*(?:[,}\]]|\Z)")
 _QUOTE = re.compile(r"(?P<escapes>\\*)[\"'`]")
-_BARE = re.compile(rf"[^\s\"'`<>,;&|(){{}}\[\]\\]{{3,{LONGEST_VALUE}}}")
+_BARE = re.compile(rf"[^ \t\n\r\f\v\"'`<>,;&|(){{}}\[\]\\]{{3,{LONGEST_VALUE}}}")
 _BARE_OF_TWO = re.compile(_BARE.pattern.replace("{3,", "{2,"))
 _LINE = re.compile(rf"[^\r\n\"'`\\<>]{{3,{LONGEST_VALUE}}}")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey)[ \t]+", re.IGNORECASE)
-_OPTION_BEFORE = re.compile(r"(?:(?<![\w-])|(?<=\\[nrtbf]))--?[A-Za-z0-9_-]{0,40}\Z")
+_OPTION_BEFORE = re.compile(r"(?:(?<![\w-])|(?<=\\[nrtbf]))--?[\w\x80-\xff-]{0,40}\Z")
 # Words that are secret only as a name of their own: "auth" and "pass", DB_PASS.
 _SHORT_WORDS = ("pass", "auth")
 _SHORT_NAME_BEFORE = re.compile(r"[_\"'-]\Z")
-_NAME_ONLY = re.compile(r"[A-Za-z_][A-Za-z_:.-]*\Z")
+_NAME_ONLY = re.compile(r"[^\W\d](?:[^\W\d]|[:.-])*\Z")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _PATH = re.compile(r"[~.]{0,2}(?:/[a-z0-9_.-]+)+/?\Z|.*://")
 _REFERENCE = re.compile(r"\$|\{|<|%[({]|\*+\Z|\(|\[|\.\.\.|\u2026|#|process\.env|os\.environ")

@@ -24,8 +24,7 @@ class KeyRule(msgspec.Struct, frozen=True):
 class PatternRule(msgspec.Struct, frozen=True):
     """Masks the matches of an expression of RE2 that a project wrote itself; one that is empty masks nothing.
 
-    They lie within one line, and each character that is not ASCII counts as a question mark. Raises BadPattern where
-    it is used first.
+    They lie within one line; `\\w` stands for every character beyond ASCII too. Raises BadPattern at its first use.
     """
 
     name: str

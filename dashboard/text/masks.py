@@ -29,7 +29,8 @@ from typing import Any, BinaryIO
 
 from django.conf import settings
 
-from dashboard.text.masking import COLOUR_CODE, CONTEXT, NOT_SEARCHED, CleanText, MaskSpan, RuleSet, has_noise
+from dashboard.text.clean_text import COLOUR_CODE, CleanText, MaskSpan, has_noise
+from dashboard.text.masking import CONTEXT, NOT_SEARCHED, RuleSet
 
 BLOCK = 64 * 1024  # bytes of a stream that are masked at once
 LENGTH_CLASSES = ((8, "up to 8"), (16, "9 to 16"), (32, "17 to 32"), (64, "33 to 64"), (256, "65 to 256"))
@@ -64,11 +65,12 @@ class Masks:
         """Begins a new time budget."""
         self._remaining = self._seconds
 
-    def find(self, text: str) -> list[MaskSpan]:
-        if not self.rules.may_mask(text):
+    def find(self, text: str, *, is_bytes: bool = False) -> list[MaskSpan]:
+        """`is_bytes`: the text is bytes decoded as Latin-1, one character a byte."""
+        if not self.rules.may_mask(text, is_bytes=is_bytes):
             return []
         began = thread_time()
-        spans = self.rules.find(text, began + self._remaining)
+        spans = self.rules.find(text, began + self._remaining, is_bytes=is_bytes)
         if len(spans) > MOST_MASKS and self._remaining < math.inf:
             spans[MOST_MASKS:] = [MaskSpan(spans[MOST_MASKS].start, len(text), NOT_SEARCHED)]
         self._remaining -= thread_time() - began
@@ -77,6 +79,12 @@ class Masks:
     def mask(self, text: str) -> str:
         spans = self.find(text)
         return self.apply(text, spans) if spans else text
+
+    def mask_bytes(self, data: bytes) -> bytes:
+        """As many bytes, whatever their encoding: no other byte changes."""
+        text = data.decode("latin-1")
+        spans = self.find(text, is_bytes=True)
+        return self.apply(text, spans).encode("latin-1") if spans else data
 
     def apply(self, text: str, spans: list[MaskSpan]) -> str:
         self.hidden += sum(span.end - span.start for span in spans if span.rule == NOT_SEARCHED)
@@ -256,10 +264,9 @@ class MaskedStream(io.RawIOBase):
             start = number * BLOCK
             begin = max(0, start - CONTEXT)
             self._stream.seek(begin)
-            text = self._stream.read(start - begin + BLOCK + CONTEXT).decode("latin-1")
+            data = self._stream.read(start - begin + BLOCK + CONTEXT)
             self._masks.renew()  # a download takes as long as the reader needs; a page has a deadline of its own
-            masked = self._masks.mask(text)[start - begin : start - begin + BLOCK]
-            self._blocks[number] = masked.encode("latin-1")
+            self._blocks[number] = self._masks.mask_bytes(data)[start - begin : start - begin + BLOCK]
         return self._blocks[number]
 
     def close(self) -> None:

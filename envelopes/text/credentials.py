@@ -171,7 +171,8 @@ SHAPES = (
         "address-password",
         "the password in an address",
         "://",
-        r"://[^\s/:@'\"<>{}$\\]{0,64}:(?P<secret>[^\s/@'\"<>{}$\\*][^\s/@'\"<>\\]{0,127})@",
+        r"://[^ \t\n\r\f\v/:@'\"<>{}$\\]{0,64}:"
+        r"(?P<secret>[^ \t\n\r\f\v/@'\"<>{}$\\*][^ \t\n\r\f\v/@'\"<>\\]{0,127})@",
         needs=r"://[^\s/:@]*:[^\s/@]+@",
     ),
     SecretShape(  # at most one separator between groups

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+from itertools import accumulate
 from pathlib import Path
 from time import thread_time
 from typing import Any
@@ -18,7 +19,8 @@ from dashboard.ingest.importer import import_paths
 from dashboard.middleware import OneLineFormatter
 from dashboard.models import AuditEntry, Call, Project, Run
 from dashboard.project_rules import RuleDraft, RuleRefused, as_rule, load_rules, save_rule, switch_rule, try_rule
-from dashboard.text.masking import NOT_SEARCHED, PIECE, MaskSpan, RuleSet
+from dashboard.text.clean_text import MaskSpan
+from dashboard.text.masking import NOT_SEARCHED, PIECE, RuleSet, with_all_letters
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
 from dashboard.text.masks import HIDDEN, Masks, apply_masks
 from envelopes.text.deadline import NO_DEADLINE, Deadline
@@ -153,8 +155,9 @@ REFUSED = [
     ({"name": "signs", "keys": "a_b, x|y"}, "keys", "begins and ends with no sign"),
     ({"name": "many", "keys": " ".join(f"key{n}" for n in range(51))}, "keys", "at most 50 names"),
     ({"name": "long", "pattern": "a" * 501}, "pattern", "501 characters"),
-    ({"name": "letters", "pattern": "é+"}, "pattern", "ASCII"),
-    ({"name": "nul", "pattern": "a\0b"}, "pattern", "ASCII"),
+    ({"name": "unseen", "pattern": "a\u200bb"}, "pattern", "can be seen"),
+    ({"name": "nul", "pattern": "a\0b"}, "pattern", "can be seen"),
+    ({"name": "word", "keys": "ключ…"}, "keys", "begins and ends with no sign"),
     ({"name": "ahead", "pattern": "(?=a)b"}, "pattern", "tests the text around"),
     ({"name": "counts", "pattern": "((((a{9}){9}){9}){9}){9}"}, "pattern", "too"),
     ({"name": "large", "pattern": "[a-z]{900}[0-9]{900}"}, "pattern", "too large"),
@@ -182,6 +185,7 @@ def rule(**fields: str) -> MaskingRule:
     return as_rule(RuleDraft("own", **fields).build(Project()))
 
 
+ESCAPED = r'{"\u043f\u0430\u0440\u043e\u043b\u044c": "*000000*"}'
 # Keys or a pattern of a rule, a text, and the text masked by it and the built-in rules.
 OWN = [
     ({"keys": "employee_id"}, '{"employeeId": "x"}', '{"employeeId": "*"}'),
@@ -200,12 +204,42 @@ OWN = [
     ({"pattern": "(?i)^badge .+$"}, "a\nBadge 7\nb", "a\n*******\nb"),
     ({"pattern": "[a-z]{2}[0-9]"}, r'"\u0061b1 ab1"', r'"*000000* ***"'),
     ({"pattern": "hunter.+"}, "password=hunter2 now", "password=*000000****"),
+    # Letters of every script, in names, patterns and values:
+    ({"keys": "пароль"}, 'пароль: ключ1 "МойПароль": "x y" паролька=1', 'пароль: ***** "МойПароль": "***" паролька=1'),
+    ({"keys": "код_входа"}, "КодВхода=123 --код-входа 77", "КодВхода=*** --код-входа **"),
+    ({"keys": "पासवर्ड"}, '{"पासवर्ड": "गुप्त"}', '{"पासवर्ड": "*****"}'),
+    ({"keys": "пароль"}, r'{"\u043f\u0430\u0440\u043e\u043b\u044c": "\u0436 2"}', ESCAPED),
+    ({"pattern": "ПОЛ-[0-9]{3}"}, "é ПОЛ-123 ПОЛ-4 \x1b[1mПОЛ\x1b[0m-456", "é ******* ПОЛ-4 \x1b[1m***\x1b[0m****"),
+    ({"pattern": r"N-\w{2}[\w-]*"}, "x N-жук-é, N-a", "x *******, N-a"),
+    ({"pattern": r"(?i)straße \w+"}, "é STRAßE Ünü 5", "é *000000*** 5"),
+    ({"keys": "pa"}, "password_имя=hunter2 password=Секрет\u00a07", "password_имя=******* password=*000000*"),
 ]
 
 
 @each(("fields", "text", "masked"), OWN)
 def test_an_own_rule_masks(fields: dict[str, str], text: str, masked: str) -> None:
-    assert apply_masks(text, RuleSet(RULES, [rule(**fields)]).find(text), digest) == masked
+    """A text, and the same places of its bytes, as a download has them."""
+    rules = RuleSet(RULES, [rule(**fields)])
+    spans = rules.find(text)
+    assert apply_masks(text, spans, digest) == masked
+    assert rules.may_mask(text) or not spans
+    units = text.encode().decode("latin-1")
+    lengths = [0, *accumulate(len(letter.encode()) for letter in text)]
+    places = [(lengths[span.start], lengths[span.end]) for span in spans]
+    assert [(span.start, span.end) for span in rules.find(units, is_bytes=True)] == places
+
+
+@each(
+    ("pattern", "expected"),
+    [
+        (r"\w+", r"[\w\x{80}-\x{10ffff}]+"),
+        (r"[^\w-]\W", r"[^\w\x{80}-\x{10ffff}-]\W"),
+        (r"[][:digit:]\w[]\w\\w", r"[][:digit:]\w\x{80}-\x{10ffff}[][\w\x{80}-\x{10ffff}]\\w"),
+        (r"\Q\w\E\[\w", r"\Q\w\E\[[\w\x{80}-\x{10ffff}]"),
+    ],
+)
+def test_a_word_of_a_pattern_has_all_letters(pattern: str, expected: str) -> None:
+    assert with_all_letters(pattern) == expected
 
 
 def test_a_match_is_masked_wherever_it_is_in_a_long_text() -> None:
