@@ -1,8 +1,8 @@
-"""The masking rules of a project: the built-in ones that are switched on and its own, and how a rule is tried first.
+"""The masking rules of a project: the built-in ones that are switched on and its own.
 
     load_rules(project)          the rules as one RuleSet, compiled once in each process after a change
-    save_rule(project, draft)    raises RuleRefused
-    try_rule(project, rule)      the places that the rule masks in what the project has recorded
+    load_all_rules()             those of every project, by which the log of a process is masked
+    save_rule(project, draft)    raises RuleRefused; `rule_trials` tries a rule first
 
 A pattern is never in a message, a log or the audit log: it may be the secret itself.
 """
@@ -11,28 +11,22 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from time import thread_time
-from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import uuid4
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from dashboard.models import Event, Message, Observation, Project, ProjectRule, Run, load_slices
-from dashboard.models.sources import SLICE_FIELDS, SourceSlice
-from dashboard.text.clean_text import MaskSpan
+from dashboard.models import Project, ProjectRule
 from dashboard.text.mask_markup import mask_response
-from dashboard.text.masking import CONTEXT, NOT_SEARCHED, RuleSet, with_all_letters
+from dashboard.text.masking import RuleSet, with_all_letters
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
 from dashboard.text.masks import BUILT_IN, COMPILED, Masks, current_masks, masking
-from envelopes.text.deadline import Deadline
 from envelopes.text.patterns import BadPattern, compile_pattern
 
 MOST_RULES, MOST_KEYS = 50, 50
@@ -42,10 +36,6 @@ BUILT_IN_NAMES = frozenset(rule.name for rule in RULES)
 NAME = re.compile(r"[a-z][a-z0-9-]{1,39}")
 KEY_CHARACTERS = range(2, 61)
 KEY_SIGNS = "_.-"
-EXAMPLES = 5
-AROUND = 48  # characters on each side of an example
-EXAMPLE_SECONDS = 0.1
-LOADED_BYTES, LOADED_ROWS = 256 * 1024, 50  # of recorded texts at once
 
 
 class RuleRefused(ValueError):
@@ -68,6 +58,11 @@ def load_rules(project: Project) -> RuleSet:
         rules = RuleSet([rule for rule in RULES if rule.name not in off], own)
         COMPILED[project.pk] = project.masking_stamp, rules
     return rules
+
+
+def load_all_rules() -> None:
+    for project in Project.objects.exclude(masking_stamp=""):
+        load_rules(project)
 
 
 # Pages without recorded text, and that of the rules, which masks its examples itself and shows what somebody types.
@@ -229,136 +224,3 @@ def delete_rule(project: Project, name: str) -> bool:
 def _renew_stamp(project: Project) -> None:
     project.masking_stamp = uuid4().hex
     project.save(update_fields=["masking_stamp"])
-
-
-@dataclass(frozen=True)
-class MaskExample:
-    """A place with its surroundings, masked by every rule of the project and by the one that is tried."""
-
-    run: Run
-    title: str
-    call: UUID | None
-    where: str
-    before: str
-    mask: str
-    after: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class RuleTrial:
-    """The places of a rule in recorded texts; `masked_already` of the places are masked by the project's rules today.
-
-    Where the time was up, only the newest `searched` of `total` runs were read, the last of them in part.
-    """
-
-    rule: str
-    places: int
-    runs: int
-    masked_already: int
-    searched: int
-    total: int
-    is_whole: bool
-    examples: tuple[MaskExample, ...]
-
-
-@dataclass(frozen=True)
-class _RecordedText:
-    call: UUID | None
-    where: str
-    text: str
-
-
-def try_rule(project: Project, rule: MaskingRule, deadline: Deadline) -> RuleTrial:
-    """Searches the newest runs first, until the deadline: arguments, results, receipts, messages and events."""
-    tried = RuleSet([], [rule]) if isinstance(rule, PatternRule) else RuleSet([rule])
-    current = load_rules(project)
-    total, searched, places, runs, already = project.runs.count(), 0, 0, 0, 0
-    is_over = False
-    examples: list[MaskExample] = []
-    for run in project.runs.order_by("-sort_at", "-pk").only("title", "external_id").iterator(chunk_size=200):
-        in_run = 0
-        for recorded in _load_texts(run):
-            spans = tried.find(recorded.text, _until(deadline))
-            is_over = bool(spans and spans[-1].rule == NOT_SEARCHED) or deadline.is_over
-            spans = [span for span in spans if span.rule != NOT_SEARCHED]
-            if spans and not in_run and len(examples) < EXAMPLES:
-                examples.append(_draw_example(run, recorded, spans[0], [current, tried]))
-            if spans:
-                already += _count_covered(spans, current.find(recorded.text, _until(deadline)))
-            in_run += len(spans)
-            if is_over:
-                break
-        searched, places, runs = searched + 1, places + in_run, runs + bool(in_run)
-        if is_over:
-            break
-    return RuleTrial(
-        rule=rule.name,
-        places=places,
-        runs=runs,
-        masked_already=already,
-        searched=searched,
-        total=total,
-        is_whole=not is_over,
-        examples=tuple(examples),
-    )
-
-
-def _until(deadline: Deadline) -> float:
-    return thread_time() + deadline.remaining
-
-
-def _load_texts(run: Run) -> Iterator[_RecordedText]:
-    surfaces = (Observation.Surface.ARGS, Observation.Surface.RESULT, Observation.Surface.RECEIPT)
-    observations = Observation.objects.filter(call__run=run, surface__in=surfaces).order_by("pk")
-    for row in _load_rows(observations.only(*SLICE_FIELDS, "call_id", "surface")):
-        yield _RecordedText(row.call_id, row.surface, row.data.decode("utf-8", "replace"))
-    for message in _load_rows(Message.objects.filter(run=run).order_by("line").only(*SLICE_FIELDS, "role")):
-        yield _RecordedText(None, f"{message.role} message", message.data.decode("utf-8", "replace"))
-    for event in _load_rows(Event.objects.filter(run=run).order_by("line").only(*SLICE_FIELDS, "kind")):
-        yield _RecordedText(None, f"event {event.kind}", event.data.decode("utf-8", "replace"))
-
-
-Row = TypeVar("Row", bound=SourceSlice)
-
-
-def _load_rows(rows: QuerySet[Row]) -> Iterator[Row]:
-    """The rows with their bytes, of which few are loaded before the reader looks at the clock."""
-    waiting: list[Row] = []
-    for row in rows:
-        waiting.append(row)
-        if sum(row.size for row in waiting) >= LOADED_BYTES or len(waiting) >= LOADED_ROWS:
-            load_slices(waiting)
-            yield from waiting
-            waiting = []
-    load_slices(waiting)
-    yield from waiting
-
-
-def _count_covered(spans: list[MaskSpan], masked: list[MaskSpan]) -> int:
-    """How many of `spans` lie in one of `masked`; both are in order."""
-    starts = [span.start for span in masked]
-    count = 0
-    for span in spans:
-        index = bisect_right(starts, span.start) - 1
-        count += index >= 0 and masked[index].end >= span.end and masked[index].rule != NOT_SEARCHED
-    return count
-
-
-def _draw_example(run: Run, recorded: _RecordedText, span: MaskSpan, rules: list[RuleSet]) -> MaskExample:
-    """The place with its surroundings, of which nothing is shown that any of the rules masks."""
-    begin = max(0, span.start - CONTEXT)
-    text, title = recorded.text[begin : span.end + CONTEXT], run.title or run.external_id
-    for rule_set in rules:
-        masks = Masks(rule_set, EXAMPLE_SECONDS)
-        text, title = masks.mask(text), masks.mask(title)
-    start, end = span.start - begin, span.end - begin
-    mask = text[start:end]
-    return MaskExample(
-        run=run,
-        title=title,
-        call=recorded.call,
-        where=recorded.where,
-        before=text[max(0, start - AROUND) : start],
-        mask=mask if len(mask) <= AROUND else f"{mask[:AROUND]}…",
-        after=text[end : end + AROUND],
-    )

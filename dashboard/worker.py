@@ -44,6 +44,7 @@ from dashboard.faults import drop_connection, find_outage
 from dashboard.ingest.derivation import derive_next_waiting
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
 from dashboard.models.comparisons import ComparisonQuerySet
+from dashboard.project_rules import load_all_rules
 
 POLL_SECONDS = 2.0
 NICENESS = 10  # pages come first
@@ -95,6 +96,7 @@ def work_once(owner: str, comparison: Comparison | None = None) -> bool:
 
     False when there is nothing to do now.
     """
+    load_all_rules()
     if comparison is None and derive_next_waiting():
         return True
     if _summarise_baseline(owner, comparison):  # first: a page waits for it, and it takes seconds
@@ -111,6 +113,7 @@ def work_once(owner: str, comparison: Comparison | None = None) -> bool:
 
 def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
     """Works until no comparison, or not this one, needs anything; waits for batches of other processes."""
+    load_all_rules()
     while comparison is None and derive_next_waiting():
         pass
     while _open_comparisons(comparison).exists():

@@ -50,6 +50,7 @@ from dashboard.ingest.sources import (
     refuse_file,
 )
 from dashboard.models import Project, Source
+from dashboard.project_rules import load_rules
 from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourcePath
@@ -84,6 +85,7 @@ def import_paths(
     """
     files = list(find_recordings([Path(path) for path in paths]))
     report = ImportReport()
+    load_rules(project)  # by which the log of this process is masked
     size = sum(file_size(path) for path, _ in files)
     failures = 0
     with open_import_pool(size) as pool, open_deriver(project, pool) as deriver, ExitStack() as locks:

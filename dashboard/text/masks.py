@@ -81,7 +81,7 @@ class Masks:
         return self.apply(text, spans) if spans else text
 
     def mask_bytes(self, data: bytes) -> bytes:
-        """As many bytes, whatever their encoding: no other byte changes."""
+        """Masks bytes of any encoding: they stay as many, and no other byte changes."""
         text = data.decode("latin-1")
         spans = self.find(text, is_bytes=True)
         return self.apply(text, spans).encode("latin-1") if spans else data

@@ -15,15 +15,14 @@ from dashboard.models import AuditEntry
 from dashboard.project_rules import (
     RuleDraft,
     RuleRefused,
-    RuleTrial,
     as_rule,
     delete_rule,
     find_rule,
     list_rules,
     save_rule,
     switch_rule,
-    try_rule,
 )
+from dashboard.rule_trials import RuleTrial, try_rule
 from envelopes.text.deadline import current_deadline
 
 REFUSAL = "Only operators of the project open its masking rules."

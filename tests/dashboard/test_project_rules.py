@@ -17,12 +17,14 @@ from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.ingest.importer import import_paths
 from dashboard.middleware import OneLineFormatter
-from dashboard.models import AuditEntry, Call, Project, Run
-from dashboard.project_rules import RuleDraft, RuleRefused, as_rule, load_rules, save_rule, switch_rule, try_rule
+from dashboard.models import Artifact, AuditEntry, Call, Project, Run
+from dashboard.project_rules import RuleDraft, RuleRefused, as_rule, load_rules, save_rule, switch_rule
+from dashboard.rule_trials import try_rule
 from dashboard.text.clean_text import MaskSpan
 from dashboard.text.masking import NOT_SEARCHED, PIECE, RuleSet, with_all_letters
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
-from dashboard.text.masks import HIDDEN, Masks, apply_masks
+from dashboard.text.masks import COMPILED, HIDDEN, Masks, apply_masks
+from dashboard.worker import work_until_idle
 from envelopes.text.deadline import NO_DEADLINE, Deadline
 from tests.cases import each
 from tests.dashboard.factories import create_project
@@ -69,7 +71,7 @@ def shown_at(client: Client, run: Run, *secrets: str) -> dict[str, list[str]]:
 def test_a_rule_is_tried_on_recorded_data_and_then_masks_it_everywhere(
     store: Run, project: Project, client: Client, tmp_path: Path
 ) -> None:
-    for draft, places in ((PATTERN, 5), (KEYS, 4)):
+    for draft, places in ((PATTERN, 6), (KEYS, 6)):
         trial = parse_page(client.post("/masking/", draft)).select_one("[data-trial]")
         assert trial.texts("strong") == [str(places), "1"]
         assert "Read: all 1 run." in trial.text
@@ -212,6 +214,7 @@ OWN = [
     ({"pattern": "ПОЛ-[0-9]{3}"}, "é ПОЛ-123 ПОЛ-4 \x1b[1mПОЛ\x1b[0m-456", "é ******* ПОЛ-4 \x1b[1m***\x1b[0m****"),
     ({"pattern": r"N-\w{2}[\w-]*"}, "x N-жук-é, N-a", "x *******, N-a"),
     ({"pattern": r"(?i)straße \w+"}, "é STRAßE Ünü 5", "é *000000*** 5"),
+    ({"keys": "pa"}, "x://app:Секрет9@h/ pass\u200bword=hunter2", "x://app:*******@h/ pass\u200bword=*******"),
     ({"keys": "pa"}, "password_имя=hunter2 password=Секрет\u00a07", "password_имя=******* password=*000000*"),
 ]
 
@@ -327,10 +330,38 @@ def test_a_trial_stops_at_its_deadline_and_says_how_far_it_came(
 def test_a_trial_counts_what_is_masked_already(project: Project, store: Run, alice: Any) -> None:
     save_rule(project, RuleDraft(**PATTERN), alice)
     trial = try_rule(project, rule(pattern="EMP-[0-9]{3}|came"), NO_DEADLINE)
-    assert (trial.places, trial.masked_already) == (7, 5)
+    assert (trial.places, trial.masked_already) == (9, 6)
 
 
 def test_the_page_says_when_masking_is_off_for_the_server(store: Run, client: Client, settings: Settings) -> None:
     settings.MASK = False
     notice = parse_page(client.get("/masking/")).select_one("main .notice")
     assert "COUNTERFOIL_MASK=off" in notice.text
+
+
+def test_a_trial_reads_the_files_of_artifacts(project: Project, store: Run, client: Client) -> None:
+    """A place on the edge of two pieces counts once; a file that is gone is named."""
+    call = Call.objects.get()
+    text = "é" * (PIECE // 2 - 4) + f" имя {NUMBER} " + "x" * PIECE + f" {NUMBER}"
+    artifact = stored(call, text.encode(), path="/srv/log.txt")
+    before = try_rule(project, rule(pattern="имя EMP-[0-9]{6}|EMP-[0-9]{6}$"), NO_DEADLINE)
+    assert (before.places, before.runs, before.unread, before.is_whole) == (2, 1, 0, True)
+    [example] = before.examples
+    assert (example.call, example.where) == (call.pk, "artifact /srv/log.txt")
+    assert example.before == "é" * 23 + " "
+    assert NUMBER not in example.mask + example.after
+    Artifact.objects.filter(pk=artifact.pk).update(sha256="0" * 64)
+    trial = parse_page(client.post("/masking/", {"name": "gone", "pattern": "имя"})).select_one("[data-trial]").text
+    assert "It matches nothing" in trial
+    assert "1 file of artifacts could not be read" in trial
+
+
+@pytest.mark.postgresql
+def test_the_log_of_a_background_process_is_masked_by_the_rules_of_every_project(project: Project, alice: Any) -> None:
+    save_rule(project, RuleDraft(**PATTERN), alice)
+    record = logging.LogRecord("dashboard", logging.ERROR, __file__, 1, "no %s", (NUMBER,), None)
+    for work in (lambda: work_until_idle("worker"), lambda: import_paths(project, [])):
+        COMPILED.clear()
+        assert NUMBER in OneLineFormatter("%(message)s").format(record)
+        work()
+        assert NUMBER not in OneLineFormatter("%(message)s").format(record)
