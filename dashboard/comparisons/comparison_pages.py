@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from dashboard.comparisons.aggregate import CHANGE_MEASURES, format_bucket
 from dashboard.comparisons.call_list import CHANGE_TITLES, ChangedCall, build_changed_calls, load_call_labels
-from dashboard.comparisons.measurements import Measure
+from dashboard.comparisons.measurements import Measure, unpack_ids
 from dashboard.comparisons.params import ColumnOrder, ComparisonParams, calls_href, request_summary
 from dashboard.comparisons.stored_comparison import count_done, is_work_leased
 from dashboard.comparisons.summary import ColumnSummary, Summary
@@ -239,6 +239,9 @@ def _again_href(comparison: Comparison, names: list[str]) -> str:
         "baseline": names[0],
         "variant": names[1:],
     }
+    if comparison.is_chosen:
+        packed = comparison.batches.order_by("number").values_list("calls", flat=True)
+        form["call"] = [key.hex for calls in packed for key in unpack_ids(bytes(calls))]
     return f"{reverse('comparison-new')}?{urlencode(form, doseq=True)}"
 
 

@@ -51,6 +51,7 @@ def export_summary(comparison: Comparison) -> dict[str, Any]:
         "comparison": str(comparison.pk),
         "name": comparison.name,
         "query": comparison.query,
+        "chosen_calls": comparison.is_chosen,
         "family": comparison.family,
         "sample": comparison.sample,
         "seed": comparison.seed,

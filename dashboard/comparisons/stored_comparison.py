@@ -42,6 +42,7 @@ from envelopes.schema.receipt import Variant
 
 SUGGESTED = ("receipt",)
 MOST_CALLS = 1_000_000
+MOST_CHOSEN = 200
 LARGEST_SEED = 2**31
 BATCH_SIZE = 200  # calls
 NAME_CHARACTERS = 200
@@ -54,7 +55,7 @@ class CannotCompare(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which calls are compared: a filter, one family or all (empty), and all of them or a sample.
+    """Which calls are compared: a filter or `chosen` ones, one family or all (empty), and all of them or a sample.
 
     A sample is drawn from answered calls. Without one, unanswered calls are left out when they are measured, and
     counted, so that the numbers of a comparison add up to what the filter finds.
@@ -64,6 +65,7 @@ class Selection:
     family: str = ""
     sample: int | None = None
     seed: int = 0
+    chosen: tuple[UUID, ...] = ()
 
     @property
     def filter(self) -> Query:
@@ -75,10 +77,13 @@ class Selection:
             problems.append(f"There is no family “{self.family}”.")
         if self.sample is not None and self.sample <= 0:
             problems.append("A sample needs at least one call.")
+        if len(self.chosen) > MOST_CHOSEN:
+            problems.append(f"At most {MOST_CHOSEN} calls can be chosen one by one; select more by a filter.")
         return tuple(problems)
 
     def calls(self, project: Project) -> CallQuerySet:
         calls = self.filter.calls_in(project)
+        calls = calls.filter(pk__in=self.chosen) if self.chosen else calls
         return calls.filter(family=self.family) if self.family else calls
 
     def load_ids(self, project: Project) -> list[UUID]:
@@ -141,6 +146,7 @@ def load_form(project: Project, query: QueryDict) -> ComparisonForm:
         family=query.get("family", ""),
         sample=params.integer("sample", default=None, most=MOST_CALLS),
         seed=params.integer("seed", default=0, most=LARGEST_SEED),
+        chosen=params.uuids("call", query.getlist("call")),
     )
     problems = (*params.problems, *selection.problems())
     chosen = query.getlist("variant")
@@ -212,6 +218,7 @@ def start_comparison(
             family=selection.family,
             sample=selection.sample,
             seed=selection.seed,
+            is_chosen=bool(selection.chosen),
             created_by=user,
             call_count=len(ids),
         )

@@ -160,6 +160,7 @@ class Migration(migrations.Migration):
                 ('family', models.CharField(default='', max_length=32)),
                 ('sample', models.IntegerField(null=True)),
                 ('seed', models.BigIntegerField(default=0)),
+                ('is_chosen', models.BooleanField(default=False)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('finished', 'Finished'), ('cancelled', 'Cancelled'), ('failed', 'Failed')], default='queued', max_length=9)),
                 ('problem', models.CharField(default='', max_length=500)),

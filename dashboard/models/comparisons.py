@@ -67,6 +67,7 @@ class Comparison(models.Model):
     family = models.CharField(max_length=32, default="")  # empty: every family
     sample = models.IntegerField(null=True)  # this many calls at random; None: all that match
     seed = models.BigIntegerField(default=0)  # for the sample, the intervals and the order of reviews
+    is_chosen = models.BooleanField(default=False)  # of calls that were chosen one by one
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 

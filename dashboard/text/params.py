@@ -12,7 +12,7 @@ is listed in `params.problems`, for pages that show it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar, overload
 from urllib.parse import urlencode
 from uuid import UUID
@@ -121,6 +121,16 @@ class Params:
             value = None
         self._remember(name, "" if value is None else str(value), "")
         return value
+
+    def uuids(self, name: str, values: Sequence[str]) -> tuple[UUID, ...]:
+        """The ids of a parameter that is repeated, each once; other values are reported."""
+        ids: dict[UUID, None] = {}
+        for value in values:
+            try:
+                ids[UUID(value)] = None
+            except ValueError:
+                self._report(name, value, "an id")
+        return tuple(ids)
 
     def url(self, **changes: object) -> str:
         """The address with every parameter that was read, and `changes`; defaults and None are left out."""

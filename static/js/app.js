@@ -56,6 +56,13 @@ function walk(step) {
   return Boolean(link);
 }
 
+/* Checks or unchecks the box of the [data-item] that has the focus. */
+function choose() {
+  const box = document.activeElement?.closest("[data-list] [data-item]")?.querySelector("input[type=checkbox]");
+  box?.click();
+  return Boolean(box);
+}
+
 /* data-hotkey on an element with data-key: "focus" focuses it, "click" follows or presses it. */
 function useHotkey(key) {
   for (const element of document.querySelectorAll("[data-hotkey][data-key]")) {
@@ -81,6 +88,7 @@ document.addEventListener("keydown", (event) => {
   else if (useHotkey(event.key)) isDone = true;
   else if (event.key === "j") isDone = walk(1);
   else if (event.key === "k") isDone = walk(-1);
+  else if (event.key === "x") isDone = choose();
   else isDone = false;
   if (isDone) event.preventDefault();
 });

@@ -99,7 +99,7 @@ def test_the_same_calls_and_variants_give_the_same_numbers(project: Project, cal
 @pytest.mark.parametrize(
     ("selection", "variants", "sentence"),
     [
-        ({"query": "nonsense:1"}, ["receipt", "markdown"], "“nonsense:” is not a filter"),
+        ({"query": "nonsense:1"}, ["receipt", "markdown"], "“nonsense:” at character 1 is not a filter"),
         ({"query": "tool:Nobody"}, ["receipt", "markdown"], "No call matches"),
         ({"family": "cooking"}, ["receipt", "markdown"], "no family “cooking”"),
         ({"sample": 0}, ["receipt", "markdown"], "at least one call"),
