@@ -216,6 +216,7 @@ def test_the_command_writes_what_the_page_exports(client: Client, project: Proje
     ]
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("calls")
 def test_the_command_writes_chosen_columns_to_its_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     run_command("--columns", "receipt_characters, tool,tool", "--query", "outcome:unanswered", "--csv", "-")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import urlencode
-from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -17,7 +15,7 @@ from dashboard.comparisons.stored_comparison import Selection, count_done, load_
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
 from dashboard.worker import work_once, work_until_idle
-from tests.dashboard.factories import create_call, create_project, create_run, create_user
+from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import answers, asks, user, write
@@ -60,35 +58,6 @@ def test_the_form_says_how_many_calls_match_before_anything_starts(operator_clie
     assert [token.tag for token in tokens] == ["button"], "or counting would put it into the address"
     assert "“nonsense:” at character 1 is not a filter" in matching("?query=nonsense:1")
     assert "sample=many is not a whole number" in matching("?sample=many")
-
-
-@pytest.mark.postgresql
-def test_chosen_calls_are_compared_and_again_chosen(operator_client: Client, calls: list[Call]) -> None:
-    chosen = [calls[2].pk, calls[0].pk]
-    form = load(operator_client, f"/comparisons/new/?{urlencode({'call': [key.hex for key in chosen]}, doseq=True)}")
-    assert form.by_id("matching").text == "2 calls match."
-    assert [box["value"] for box in form.select("input[type=hidden][name=call]")] == [key.hex for key in chosen]
-    assert not form.has("#query")
-    fields = {"baseline": "recorded", "variant": ["receipt"], "call": [str(key) for key in chosen]}
-    address = operator_client.post("/comparisons/new/", fields).url
-    work_until_idle("worker", Comparison.objects.get())
-    page = load(operator_client, address)
-    assert page.select(".comparison-facts dd")[0].text == "2, chosen one by one"
-    rows = [row for batch in load_results(Comparison.objects.get()) for row in batch]
-    assert {row.key for row in rows} == set(chosen)
-    again = load(operator_client, page.select_one("[data-key=n]")["href"])
-    assert {box["value"] for box in again.select("input[type=hidden][name=call]")} == {key.hex for key in chosen}
-
-
-def test_calls_that_cannot_be_chosen_are_reported(operator_client: Client, calls: list[Call]) -> None:
-    def matching(*keys: object) -> str:
-        address = urlencode({"call": keys}, doseq=True)
-        return load(operator_client, f"/comparisons/new/?{address}").by_id("matching").text
-
-    elsewhere = create_call(create_run(create_project("elsewhere")))
-    assert matching(calls[0].pk, elsewhere.pk) == "1 call matches."
-    assert "call=nonsense is not an id" in matching("nonsense", calls[0].pk)
-    assert "At most 200 calls can be chosen" in matching(*(UUID(int=number) for number in range(201)))
 
 
 @pytest.mark.postgresql
