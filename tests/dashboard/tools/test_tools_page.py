@@ -15,7 +15,7 @@ from envelopes.families.registry import builtin, tools
 from envelopes.transports import TRANSPORTS
 from envelopes.variants import variants_for
 from tests.cases import extended_except
-from tests.dashboard.factories import create_project, create_run, create_user
+from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import Page, parse_page
 
 TOOL = "WebFetch"
@@ -66,17 +66,39 @@ def test_recorded_use_counts_calls_and_runs_of_this_project_alone(reader: Client
         assert load(reader, address).by_role("link", "7 calls in 2 runs")["href"] == f"/runs/?q=tool%3A{TOOL}"
 
 
+@pytest.mark.postgresql
+def test_the_tools_that_agents_called_are_listed_with_what_came_of_their_calls(
+    reader: Client, project: Project
+) -> None:
+    run, other = create_run(project), create_run(create_project("other"))
+    for outcome, is_cut in (("succeeded", False), ("succeeded", True), ("failed", False), ("timed_out", True)):
+        create_call(run, tool="Bash", family="command", outcome=outcome, is_cut=is_cut, tokens=1_000)
+    create_call(run, tool='mcp__x "y"', family="external", outcome="refused", tokens=7)
+    create_call(other, tool="Bash", family="command", outcome="failed")
+    page = load(reader, "/tools/")
+    rows = [[cell.text for cell in row.select("th, td")] for row in page.select(".called-table tbody tr")]
+    assert rows == [
+        ["Bash", "command", "4", "2", "", "2", "≈4,000"],
+        ['mcp__x "y"', "external", "1", "", "1", "", "≈7"],
+    ]
+    for row, numbers in zip(page.select(".called-table tbody tr"), ([4, 2, 2], [1, 1]), strict=True):
+        links = [str(link["href"]) for link in row.select("a")]
+        assert [len(load(reader, link).select("table tbody tr")) for link in links] == numbers
+    assert not page.by_role("group", "23 built-in tools").has("[open]")
+
+
 def test_the_queries_are_the_same_however_much_is_recorded(
     reader: Client, project: Project, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     load(reader, "/tools/")
-    for address in ("/tools/", f"/tools/{TOOL}/"):
-        with django_assert_num_queries(4):  # session, user, memberships, facets
+    queries = {"/tools/": 5, f"/tools/{TOOL}/": 4}  # session, user, memberships, facets; and calls
+    for address in queries:
+        with django_assert_num_queries(queries[address]):
             load(reader, address)
     for number in range(20):
         create_run(project, facets={"tool": [TOOL, "Bash", f"mcp__x__{number}"]})
-    for address in ("/tools/", f"/tools/{TOOL}/"):
-        with django_assert_num_queries(4):
+    for address in queries:
+        with django_assert_num_queries(queries[address]):
             load(reader, address)
 
 
@@ -142,12 +164,16 @@ def test_what_does_not_exist_is_not_found(reader: Client, address: str) -> None:
     assert b"<script>" not in response.content  # of the address: looks at bytes, as a browser gets them
 
 
-def test_names_from_recordings_do_not_reach_the_pages(reader: Client, project: Project) -> None:
-    create_run(project, facets={"tool": [HOSTILE, TOOL]})
+def test_names_from_recordings_are_text(reader: Client, project: Project) -> None:
+    create_call(create_run(project, facets={"tool": [HOSTILE, TOOL]}), tool=HOSTILE)
     for address in ("/tools/", f"/tools/{TOOL}/"):
         page = load(reader, address)
-        assert "alert(1)" not in page.markup
+        assert "<script>alert(1)" not in page.markup
+        assert not page.has("b[hx-post]")
         assert page.by_role("link", "1 call in 1 run")
+    name = load(reader, "/tools/").select_one(".called-table th a")
+    assert name.text.startswith("<script>alert(1)</script><b hx-post=")
+    assert len(load(reader, name["href"]).select("table tbody tr")) == 1
 
 
 def test_a_stranger_sees_no_tools(client: Client, project: Project) -> None:
