@@ -9,6 +9,7 @@ COUNTERFOIL_ARTIFACT_QUOTA  bytes of files that a project may store, each conten
 COUNTERFOIL_ARTIFACT_QUOTAS  the same for single projects: SLUG=BYTES,SLUG=BYTES; 0 for no limit
 SECRET_KEY             generated on first start and stored in the data folder, mode 0600
 ALLOWED_HOSTS          comma-separated; default: this machine only
+COUNTERFOIL_SEARCH_CHARACTERS  characters of each half of a call that a search looks at; default: 65536
 COUNTERFOIL_UPLOAD_LIMIT  largest upload on the import page, in bytes; default: 256 MB
 COUNTERFOIL_UPLOAD_QUOTA  bytes that the uploads of all people may take at once; default: four times the limit
 COUNTERFOIL_LOCK_SECONDS  that a command waits for a lock that another process has in the database; default: 20
@@ -69,6 +70,8 @@ MASK_SECONDS = 0.5  # of processor time, in which an answer is searched for secr
 # Pages that a process works on at a time, that wait for their turn, and how long: fewer than its threads (server.py).
 ANSWERS_AT_ONCE, ANSWERS_WAITING, ANSWER_WAIT_SECONDS = 4, 8, 10.0
 ARTIFACT_QUOTAS_BYTES = env.dict("COUNTERFOIL_ARTIFACT_QUOTAS", cast={"value": int}, default={})
+# Characters of each half of a call that a search looks at. More than this and PostgreSQL refuses the words of one call.
+SEARCH_CHARACTERS = min(env.int("COUNTERFOIL_SEARCH_CHARACTERS", default=65_536), 250_000)
 DEBUG = env.bool("COUNTERFOIL_DEBUG", default=False)
 MASK = env.bool("COUNTERFOIL_MASK", default=True)
 SECRET_KEY = env.str("SECRET_KEY", default="") or _secret_key(DATA)

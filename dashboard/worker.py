@@ -45,6 +45,7 @@ from dashboard.ingest.derivation import derive_next_waiting
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
 from dashboard.models.comparisons import ComparisonQuerySet
 from dashboard.project_rules import load_all_rules
+from dashboard.search.index import index_next_waiting
 
 POLL_SECONDS = 2.0
 NICENESS = 10  # pages come first
@@ -97,7 +98,7 @@ def work_once(owner: str, comparison: Comparison | None = None) -> bool:
     False when there is nothing to do now.
     """
     load_all_rules()
-    if comparison is None and derive_next_waiting():
+    if comparison is None and (derive_next_waiting() or index_next_waiting()):
         return True
     if _summarise_baseline(owner, comparison):  # first: a page waits for it, and it takes seconds
         return True
@@ -114,7 +115,7 @@ def work_once(owner: str, comparison: Comparison | None = None) -> bool:
 def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
     """Works until no comparison, or not this one, needs anything; waits for batches of other processes."""
     load_all_rules()
-    while comparison is None and derive_next_waiting():
+    while comparison is None and (derive_next_waiting() or index_next_waiting()):
         pass
     while _open_comparisons(comparison).exists():
         if not work_once(owner, comparison):

@@ -48,6 +48,7 @@ from dashboard.models import (
     load_slices,
 )
 from dashboard.pool import open_pool
+from dashboard.search.index import index_waiting
 from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
 from envelopes.families.registry import all_families
 from envelopes.text.tokens import TokenCount, count_all, current_encoding
@@ -419,3 +420,4 @@ def open_deriver(project: Project, pool: ProcessPoolExecutor | None) -> Iterator
         deriver.finish()
         if is_leader:
             derive_waiting(project)
+            index_waiting(project)

@@ -60,6 +60,7 @@ from dashboard.models import (
     Source,
 )
 from dashboard.models.runs import derive_id, run_id
+from dashboard.search.index import reset_index
 from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, Format
@@ -287,7 +288,7 @@ class _BatchWrite:
         for rows in all_rows:
             rows.call.receipt_count = sum(receipt.run_id == rows.call.run_id for receipt in rows.receipts)
             rows.call.evidence_version += 1
-            rows.call.derivation = ""
+            rows.call.derivation, rows.call.search_id = "", None
         new_calls = [rows.call for rows in all_rows if rows.is_new]
         observations = [row for rows in all_rows for row in rows.new_observations]
         receipts = [row for rows in all_rows for row in rows.new_receipts]
@@ -341,6 +342,7 @@ class _BatchWrite:
                 "line": message.place,
                 "tokens": 0,
                 "delivery": message.delivery,
+                "search_id": None,
                 **part.locator.columns(message.content, message.line),
             }
             for part in self.parts
@@ -422,6 +424,7 @@ def delete_run(run: Run) -> None:
         texts = Observation.objects.filter(receipts__run=run).exclude(call__run=run)
         calls_by_text = dict(texts.values_list("pk", "call_id"))
         run.delete()
+        reset_index()
         unsent = Observation.objects.filter(pk__in=calls_by_text, receipts=None)
         CanonicalProjection.objects.filter(call__in=set(calls_by_text.values()), observation__in=unsent).delete()
         unsent.delete()

@@ -7,6 +7,8 @@ reads the runs one by one.
 
 A later migration that has SQLite write `dashboard_run` anew drops the triggers with the old table and must run
 `index_text` again; tests/dashboard/filters/test_trigram.py fails otherwise.
+
+The words of payloads have an index of their own (`dashboard.models.search`).
 """
 
 from __future__ import annotations
@@ -82,6 +84,26 @@ def _execute(editor: Any, statements: dict[str, tuple[str, ...]]) -> None:
             cursor.execute(statement)
 
 
+SEARCH = {
+    "sqlite": (
+        "CREATE VIRTUAL TABLE dashboard_searchtext USING fts5("
+        """receipt, canonical, args, message, content='', tokenize="ascii tokenchars '_'")""",
+    ),
+    "postgresql": (
+        "CREATE TABLE dashboard_searchtext (id bigserial PRIMARY KEY, words tsvector NOT NULL)",
+        "CREATE INDEX dashboard_searchtext_words ON dashboard_searchtext USING gin (words)",
+    ),
+}
+
+
+def add_search(_apps: Any, editor: Any) -> None:
+    _execute(editor, SEARCH)
+
+
+def remove_search(_apps: Any, editor: Any) -> None:
+    _execute(editor, dict.fromkeys(SEARCH, ("DROP TABLE dashboard_searchtext",)))
+
+
 class Migration(migrations.Migration):
 
     initial = True
@@ -139,6 +161,7 @@ class Migration(migrations.Migration):
                 ('revision', models.BigIntegerField(default=0)),
                 ('evidence_version', models.IntegerField(default=0)),
                 ('derivation', models.CharField(default='', max_length=40)),
+                ('search_id', models.BigIntegerField(null=True)),
             ],
         ),
         migrations.CreateModel(
@@ -530,6 +553,7 @@ class Migration(migrations.Migration):
                 ('line', models.BigIntegerField()),
                 ('tokens', models.BigIntegerField(default=0)),
                 ('delivery', models.CharField(choices=[('sent', 'Sent'), ('queued', 'Queued'), ('withheld', 'Withheld'), ('unclear', 'Unclear')], default='sent', max_length=8)),
+                ('search_id', models.BigIntegerField(null=True)),
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='dashboard.run')),
                 ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='dashboard.source')),
             ],
@@ -797,6 +821,14 @@ class Migration(migrations.Migration):
             index=models.Index(fields=['run', 'line'], name='dashboard_m_run_id_069eb9_idx'),
         ),
         migrations.AddIndex(
+            model_name='message',
+            index=models.Index(condition=models.Q(('search_id', None)), fields=['run'], name='unsearchable_messages'),
+        ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(fields=['search_id'], name='messages_by_entry'),
+        ),
+        migrations.AddIndex(
             model_name='event',
             index=models.Index(fields=['run', 'line'], name='dashboard_e_run_id_beee66_idx'),
         ),
@@ -814,7 +846,15 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='call',
-            index=models.Index(fields=['project', '-started_at', '-id', 'tool', 'family', 'outcome', 'status', 'exit_status', 'source_error', 'risk', 'reason', 'author', 'attempt', 'is_cut', 'is_waiting', 'is_disagreeing', 'duration_ms', 'tokens', 'unseen_lines'], name='calls_by_time'),
+            index=models.Index(condition=models.Q(('search_id', None)), fields=['project'], name='unsearchable_calls'),
+        ),
+        migrations.AddIndex(
+            model_name='call',
+            index=models.Index(fields=['search_id'], name='calls_by_entry'),
+        ),
+        migrations.AddIndex(
+            model_name='call',
+            index=models.Index(fields=['project', '-started_at', '-id', 'tool', 'family', 'outcome', 'status', 'exit_status', 'source_error', 'risk', 'reason', 'author', 'attempt', 'is_cut', 'is_waiting', 'is_disagreeing', 'duration_ms', 'tokens', 'unseen_lines', 'search_id'], name='calls_by_time'),
         ),
         migrations.AddIndex(
             model_name='call',
@@ -844,5 +884,6 @@ class Migration(migrations.Migration):
             model_name='verdict',
             constraint=models.UniqueConstraint(fields=('review', 'call', 'reviewer'), name='one_verdict'),
         ),
+        migrations.RunPython(add_search, remove_search),
         migrations.RunPython(index_text, forget_text),
     ]

@@ -151,6 +151,10 @@ class CallQuerySet(models.QuerySet["Call"]):
         """In an order that both databases have; calls without a time are last."""
         return self.order_by(F("started_at").desc(nulls_last=True), "-id")
 
+    def unsearchable(self) -> CallQuerySet:
+        """Calls whose payloads no search finds yet."""
+        return self.filter(search_id=None)
+
     def with_run_and_source(self) -> CallQuerySet:
         """Joins both, without the documents of the run and the reader's state of the source, which may be large."""
         return self.select_related("run", "source").defer("run__plan", "run__document", "source__state", "source__seen")
@@ -160,6 +164,7 @@ class CallQuerySet(models.QuerySet["Call"]):
 FILTERED_COLUMNS = (
     *("tool", "family", "outcome", "status", "exit_status", "source_error", "risk", "reason", "author", "attempt"),
     *("is_cut", "is_waiting", "is_disagreeing", "duration_ms", "tokens", "unseen_lines"),
+    "search_id",
 )
 
 
@@ -228,6 +233,8 @@ class Call(models.Model):
     evidence_version = models.IntegerField(default=0)  # incremented with every change of the evidence
     derivation = models.CharField(max_length=40, default="")  # versions of what derived the columns; empty: nothing yet
 
+    search_id = models.BigIntegerField(null=True)  # its entry in the index of payloads, `models.search`
+
     objects = CallQuerySet.as_manager()
 
     # Set by `in_run_with_ordinals`.
@@ -239,6 +246,8 @@ class Call(models.Model):
         indexes = [
             models.Index(fields=["run", "line"]),
             models.Index(fields=["project"], condition=Q(derivation=""), name="underived_calls"),
+            models.Index(fields=["project"], condition=Q(search_id=None), name="unsearchable_calls"),
+            models.Index(fields=["search_id"], name="calls_by_entry"),
             # All calls, newest first; with the columns of filters, so that a rare value is found without the wide rows.
             models.Index(fields=["project", "-started_at", "-id", *FILTERED_COLUMNS], name="calls_by_time"),
             models.Index(fields=["project", "-duration_ms", "-id"], name="calls_by_duration"),
@@ -330,9 +339,14 @@ class Message(SourceSlice):
     line = models.BigIntegerField()
     tokens = models.BigIntegerField(default=0)
     delivery = models.CharField(max_length=8, choices=Delivery.choices, default=Delivery.SENT)
+    search_id = models.BigIntegerField(null=True)  # its entry in the index of payloads, `models.search`
 
     class Meta:
-        indexes = [models.Index(fields=["run", "line"])]
+        indexes = [
+            models.Index(fields=["run", "line"]),
+            models.Index(fields=["run"], condition=Q(search_id=None), name="unsearchable_messages"),
+            models.Index(fields=["search_id"], name="messages_by_entry"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.role} at line {self.line}"

@@ -24,7 +24,7 @@ from dashboard.models import (
     load_slices,
 )
 
-SKIPPED = {"id", "revision", "evidence_version", "created_at", "sort_at", "source", "observation"}
+SKIPPED = {"id", "revision", "evidence_version", "search_id", "created_at", "sort_at", "source", "observation"}
 MODELS = (
     *(Run, Call, RunCall, Observation, RecordedReceipt, ReceiptSupersession, CanonicalProjection),
     *(Message, Event, RequestUsage, Artifact),

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from dashboard.ingest.derivation import CALLS_AT_ONCE, compute_calls, count_changed, current_derivation, store_derived
 from dashboard.management.console import terminal_text
 from dashboard.models import Call, Project, Run
+from dashboard.search.index import index_waiting, reset_index
 
 
 class Command(BaseCommand):
@@ -23,10 +24,14 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--project", metavar="SLUG", help="all projects unless given")
         parser.add_argument("--run", metavar="RUN", help="the id of one run, whose calls are all derived again")
+        parser.add_argument("--search", action="store_true", help="build the index of the search in payloads anew")
         parser.add_argument("--dry-run", action="store_true", help="only count the calls that would change")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        if options["search"]:
+            self._index(as_json=options["as_json"])
+            return
         calls = Call.objects.order_by("project", "pk")
         if options["run"]:
             calls = calls.filter(run=_find_run(options["run"]))
@@ -49,6 +54,12 @@ class Command(BaseCommand):
             return
         verb = "would be derived" if options["dry_run"] else "were derived"
         self.stdout.write(f"{derived:,} calls {verb} again; {changed:,} of them differ from what was stored.")
+
+    def _index(self, *, as_json: bool) -> None:
+        reset_index()
+        indexed = sum(map(index_waiting, Project.objects.order_by("pk")))
+        sentence = f"The payloads of {indexed:,} calls and messages were indexed."
+        self.stdout.write(json.dumps({"indexed": indexed}) if as_json else sentence)
 
 
 def _find_run(text: str) -> Run:

@@ -29,7 +29,7 @@ from tests.dashboard.recorded_calls import receipt_record
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
 pytestmark = pytest.mark.django_db
-IGNORED = {"id", "revision", "created_at", "evidence_version", "source_id"}
+IGNORED = {"id", "revision", "created_at", "evidence_version", "search_id", "source_id"}
 
 
 @pytest.fixture

@@ -1,0 +1,107 @@
+"""The index over the words of payloads: a row for each call, with a column for each half, and for each message.
+
+SQLite: a full-text table without content, whose entries cannot be deleted one by one; PostgreSQL: a row of lexemes.
+`Call.search_id` and `Message.search_id` name the entry of the current evidence, and are empty until there is one: an
+older entry is no longer named by anything. What an index finds is a candidate, which `dashboard.search` looks for in
+the text itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from django.db import connection
+from django.db.models.expressions import RawSQL
+
+from envelopes.text.words import Phrase, index_word
+
+HALVES = ("receipt", "canonical", "args")
+ANY = "any"
+KINDS = (*HALVES, ANY)
+COLUMNS = (*HALVES, "message")
+BETWEEN_TEXTS = "¶"  # as a word between two texts of one half, so that no words in a row are of both
+TABLE = "dashboard_searchtext"
+MATCHING = {
+    "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s",  # noqa: S608 - a constant
+    "postgresql": f"SELECT id FROM {TABLE} WHERE words @@ %s::tsquery",  # noqa: S608 - a constant
+}
+
+
+def is_exact(phrase: Phrase) -> bool:
+    """True where the index alone tells which texts contain the phrase, as far as they are indexed."""
+    return not phrase.parts and (connection.vendor == "sqlite" or len(phrase.words) == 1)
+
+
+def matching_ids(half: str, phrase: Phrase) -> RawSQL:
+    """The entries that may contain the phrase in this half, or in any."""
+    write = _sqlite_query if connection.vendor == "sqlite" else _postgresql_query
+    return RawSQL(MATCHING[connection.vendor], [write(half, phrase)])  # noqa: S611 - the words are a parameter
+
+
+def count_matching(half: str, phrase: Phrase, most: int) -> int:
+    """How many entries these are, up to `most`."""
+    write = _sqlite_query if connection.vendor == "sqlite" else _postgresql_query
+    with connection.cursor() as cursor:
+        statement = f"SELECT count(*) FROM ({MATCHING[connection.vendor]} LIMIT %s) AS few"  # noqa: S608 - constants
+        cursor.execute(statement, [write(half, phrase), most])
+        return int(cursor.fetchone()[0])
+
+
+def _sqlite_query(half: str, phrase: Phrase) -> str:
+    words = '"' + " ".join(map(index_word, phrase.words)) + '"' + "*" * phrase.is_prefix
+    return words if half == ANY else f"{half} : {words}"
+
+
+def _postgresql_query(half: str, phrase: Phrase) -> str:
+    columns = COLUMNS if half == ANY else (half,)
+    last = len(phrase.words) - 1
+    return " | ".join(
+        " & ".join(
+            f"'{column[0]}{index_word(word)}'" + ":*" * (phrase.is_prefix and index == last)
+            for index, word in enumerate(phrase.words)
+        )
+        for column in columns
+    )
+
+
+def insert_entries(entries: Sequence[Sequence[Sequence[Sequence[str]]]]) -> list[int]:
+    """Adds entries, each with the words of the texts of each of COLUMNS; returns their ids."""
+    if not entries:
+        return []
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(f"SELECT max(rowid) FROM {TABLE}")  # noqa: S608 - a constant
+            first = (cursor.fetchone()[0] or 0) + 1
+            ids = list(range(first, first + len(entries)))
+            separator = f" {BETWEEN_TEXTS} "
+            rows = [
+                (key, *(separator.join(map(" ".join, texts)) for texts in entry))
+                for key, entry in zip(ids, entries, strict=True)
+            ]
+            names = ", ".join(("rowid", *COLUMNS))
+            cursor.executemany(f"INSERT INTO {TABLE} ({names}) VALUES (%s, %s, %s, %s, %s)", rows)  # noqa: S608
+            return ids
+        cursor.execute(
+            f"SELECT nextval('{TABLE}_id_seq') FROM generate_series(1, %s)",  # noqa: S608 - a constant
+            [len(entries)],
+        )
+        ids = [row[0] for row in cursor.fetchall()]
+        cursor.executemany(
+            f"INSERT INTO {TABLE} (id, words) VALUES (%s, array_to_tsvector(%s::text[]))",  # noqa: S608 - a constant
+            [(key, sorted(set(_lexemes(entry)))) for key, entry in zip(ids, entries, strict=True)],
+        )
+        return ids
+
+
+def _lexemes(entry: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
+    for column, texts in zip(COLUMNS, entry, strict=True):
+        for words in texts:
+            yield from (column[0] + word for word in words)
+
+
+def delete_all_entries() -> None:
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute(f"INSERT INTO {TABLE} ({TABLE}) VALUES ('delete-all')")  # noqa: S608 - a constant
+        else:
+            cursor.execute(f"DELETE FROM {TABLE}")  # noqa: S608 - a constant

@@ -1,0 +1,129 @@
+"""The texts of calls and messages that a search looks at: decoded, never as escaped JSON.
+
+    receipt      the receipts that the call had in its own run, as the model got them, replaced ones too
+    canonical    the texts in the complete recorded result; in the envelope where no result was recorded
+    args         the texts in the arguments
+    message      a message of a run
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+
+from dashboard.models import Call, Message, Observation, RecordedReceipt, load_slices, receipts_in
+from dashboard.models.search import HALVES
+from envelopes.halves import parse_parts
+from envelopes.schema.result import JsonValue
+from envelopes.text.pointer import iterate_strings
+from envelopes.text.untrusted_json import Untrusted, parse_checked, parse_json
+from envelopes.text.words import index_word, split_words
+
+LONGEST_RUN = 1_024  # characters without a space: more are an encoded picture, or other data that nobody reads
+ENVELOPE_TEXTS = ("summary_text", "error", "result")
+
+
+class SearchText(NamedTuple):
+    """The texts of one half; `total` counts their characters, also of those that no search looks at."""
+
+    texts: tuple[str, ...]
+    total: int
+
+    @property
+    def searched(self) -> int:
+        return sum(map(len, self.texts))
+
+    @property
+    def is_partial(self) -> bool:
+        return self.searched < self.total
+
+
+NO_TEXT = SearchText((), 0)
+
+
+def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> dict[UUID, dict[str, SearchText]]:
+    """The texts of these halves by call. Raises DamagedEvidence."""
+    surfaces = {"result" if half == "canonical" else half for half in halves}
+    rows = list(Observation.objects.filter(call__in=keys, surface__in=surfaces).order_by("line", "id"))
+    load_slices(rows)
+    observations: dict[UUID, list[Observation]] = defaultdict(list)
+    for row in rows:
+        observations[row.call_id].append(row)
+    receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
+    if "receipt" in halves:
+        for receipt in RecordedReceipt.objects.filter(call__in=keys).order_by("seq"):
+            receipts[receipt.call_id].append(receipt)
+    calls = Call.objects.filter(pk__in=keys).only("run_id", "status")
+    read = {call.pk: _read_halves(call, observations[call.pk], receipts[call.pk]) for call in calls}
+    if "canonical" in halves:
+        _add_envelopes([call for call in calls if "canonical" not in read[call.pk]], read)
+    return {key: {half: texts.get(half, NO_TEXT) for half in halves} for key, texts in read.items()}
+
+
+def load_message_texts(messages: Sequence[Message]) -> dict[UUID, SearchText]:
+    load_slices(messages)
+    return {message.pk: _cut(_read_parts(message.data)) for message in messages}
+
+
+def _read_halves(
+    call: Call, observations: Sequence[Observation], receipts: Sequence[RecordedReceipt]
+) -> dict[str, SearchText]:
+    by_surface = {row.surface: row for row in observations if row.selected and row.surface != "receipt"}
+    texts = {}
+    if args := by_surface.get("args"):
+        texts["args"] = _cut(iterate_strings(_parse(args.data)))
+    if result := by_surface.get("result"):
+        texts["canonical"] = _cut(iterate_strings(_parse(result.data)))
+    sent = [receipt.observation_id for receipt in receipts_in(receipts, call.run_id)]
+    by_key = {row.pk: row for row in observations}
+    contents = [by_key[key].data for key in dict.fromkeys(sent) if key in by_key]
+    texts["receipt"] = _cut("".join(_read_parts(content)) for content in contents)
+    return texts
+
+
+def _add_envelopes(calls: Iterable[Call], read: dict[UUID, dict[str, SearchText]]) -> None:
+    """Reads the envelopes of calls without a recorded result; that of an unanswered call would claim one."""
+    keys = [call.pk for call in calls if call.status != Call.Status.UNKNOWN]
+    rows = Call.objects.filter(pk__in=keys, projection__isnull=False).select_related("projection__observation")
+    projections = [call.projection for call in rows]
+    load_slices(row.observation for row in projections if row.observation)
+    for row in projections:
+        envelope = _parse(row.data, is_own=True)
+        members = envelope if isinstance(envelope, dict) else {}
+        read[row.call_id]["canonical"] = _cut(iterate_strings([members.get(name) for name in ENVELOPE_TEXTS]))
+
+
+def _read_parts(content: bytes) -> list[str]:
+    return [part for part in parse_parts(_parse(content)) if isinstance(part, str)]
+
+
+def _parse(raw: bytes, *, is_own: bool = False) -> JsonValue:
+    try:
+        return parse_json(raw) if is_own else parse_checked(raw)
+    except Untrusted:
+        return None
+
+
+def _cut(texts: Iterable[str]) -> SearchText:
+    """The beginning of the texts, up to the limit of what is searched."""
+    room, total, kept = settings.SEARCH_CHARACTERS, 0, []
+    for text in texts:
+        total += len(text)
+        if room > 0 and text and not _is_encoded(text):
+            kept.append(text[:room])
+            room -= len(kept[-1])
+    return SearchText(tuple(kept), total)
+
+
+def _is_encoded(text: str) -> bool:
+    return len(text) > LONGEST_RUN and len(text[: LONGEST_RUN + 1].split(None, 1)) == 1 and not text[0].isspace()
+
+
+def searched_words(text: SearchText) -> Iterator[list[str]]:
+    """The words of each text as an index has them."""
+    for part in text.texts:
+        yield [index_word(word) for word in split_words(part)]

@@ -1,0 +1,99 @@
+"""The words of a text, and words in a row: the same for the documents of a search and for what is searched for.
+
+A word is a run of letters, digits and underscores of any script, without regard to case. Scripts that write no spaces
+have a word for each character, so that words in a row find any part of them. No database splits the words, so that
+all of them answer alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import accumulate
+
+import msgspec
+
+LONGEST = 64  # characters of a word in an index; a longer one has a hash in place of its rest
+KEPT = 32  # of those, as they are
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # kana and ideographs
+_LETTER = rf"[^\W{_UNSPACED}]"
+_WORD = re.compile(rf"[{_UNSPACED}]|{_LETTER}+")
+_ASCII_WORD = re.compile(r"[a-z0-9_]+")
+
+
+def split_words(text: str) -> list[str]:
+    """All words of a text in order, folded.
+
+    >>> split_words("Permission-denied: straße_1 漢字")
+    ['permission', 'denied', 'strasse_1', '漢', '字']
+    """
+    return _ASCII_WORD.findall(text.lower()) if text.isascii() else _WORD.findall(text.casefold())
+
+
+def index_word(word: str) -> str:
+    """The word as an index has it: two words have the same one only when they are equal."""
+    if len(word) <= LONGEST:
+        return word
+    return word[:KEPT] + hashlib.blake2b(word.encode(), digest_size=(LONGEST - KEPT) // 2).hexdigest()
+
+
+class Phrase(msgspec.Struct, frozen=True, dict=True):
+    """Words in a row; of the last one only the beginning where it `is_prefix`.
+
+    A phrase with `parts` is looked for in another way: these characters in one line and in this order, within words
+    too. Its `words` are empty, because no index of words finds it.
+    """
+
+    words: tuple[str, ...]
+    is_prefix: bool = False
+    parts: tuple[str, ...] = ()
+
+    def find(self, text: str) -> Iterator[tuple[int, int]]:
+        """The first and the last position of each occurrence in the text.
+
+        >>> list(parse_phrase("permission denied").find("x: Permission\\ndenied, permission_denied"))
+        [(3, 20)]
+        """
+        folded = text.lower() if text.isascii() else text.casefold()
+        matches = (match.span() for match in self._pattern.finditer(folded))
+        if len(folded) == len(text):
+            yield from matches
+            return
+        places = list(accumulate((len(character.casefold()) for character in text), initial=0))
+        original = {place: index for index, place in reversed(list(enumerate(places)))}
+        for start, end in matches:
+            before = max(place for place in original if place <= start)
+            behind = min(place for place in original if place >= end)
+            yield original[before], original[behind]
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        if self.parts:
+            return re.compile("[^\n]*?".join(map(re.escape, self.parts)))
+        pattern = ""
+        for index, word in enumerate(self.words):
+            is_unspaced = bool(re.match(f"[{_UNSPACED}]", word))
+            is_last = index == len(self.words) - 1
+            begin = "" if is_unspaced else rf"(?<!{_LETTER})"
+            end = "" if is_unspaced or (is_last and self.is_prefix) else rf"(?!{_LETTER})"
+            pattern += f"{begin}{re.escape(word)}{end}" + ("" if is_last else r"\W*")
+        return re.compile(pattern)
+
+
+def parse_phrase(text: str, *, is_pattern: bool = False) -> Phrase | None:
+    """The phrase that a person searches for; with `is_pattern` each `*` stands for any characters of a line.
+
+    None without anything to look for.
+
+    >>> parse_phrase("Permission denied").words, parse_phrase("permiss*", is_pattern=True).is_prefix
+    (('permission', 'denied'), True)
+    >>> parse_phrase("*sion*den*", is_pattern=True).parts
+    ('sion', 'den')
+    """
+    if is_pattern and ("*" in text.rstrip("*") or not re.search(r"\w\*+$", text)):
+        parts = tuple(part for part in text.casefold().split("*") if part)
+        return Phrase((), parts=parts) if parts else None
+    words = tuple(split_words(text))
+    return Phrase(words, is_pattern) if words else None
