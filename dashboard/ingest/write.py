@@ -1,8 +1,7 @@
 """The one write path: everything that a recording contains becomes rows here.
 
 The batches of several sources are one transaction: raw bytes, rows and refused lines together, acknowledged when the
-commit is durable (design.md section 5). Ids derive from identity, so a batch that is written twice changes nothing,
-and one that is killed half-way leaves nothing.
+commit is durable. Ids derive from identity, so a batch that is written twice changes nothing, and a killed one too.
 
     record(project, batches)    writes what readers yielded for some lines of some sources
     delete_run(run)             deletes a run with what only it refers to
@@ -90,8 +89,7 @@ def project_write_lock(project: Project) -> Iterator[None]:
 
 
 def record(project: Project, batches: Sequence[SourceBatch]) -> WrittenRows:
-    """Writes the evidence of batches, each of another source. What follows from it is derived afterwards, see
-    `derivation`.
+    """Writes the evidence of batches, each of another source. What follows from it is left to `derivation`.
 
     Raises sources.SourceMoved when a source is no longer where its batch starts; then nothing is written.
     """
@@ -411,8 +409,7 @@ class _BatchWrite:
 def delete_run(run: Run) -> None:
     """Deletes the run; a call that another run has too moves there.
 
-    Of its recordings only the bytes stay that rows of other runs refer to. Importing one of them again restores this
-    run.
+    Of its recordings only the bytes stay that rows of other runs refer to. Another import of one restores this run.
     """
     with project_write_lock(run.project):
         move_shared_calls(run)

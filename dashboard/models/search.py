@@ -8,19 +8,23 @@ the text itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from django.db import connection
 from django.db.models.expressions import RawSQL
 
-from envelopes.text.words import Phrase, index_word
+from envelopes.text.words import LONGEST, Phrase, index_word, split_words
 
 HALVES = ("receipt", "canonical", "args")
 ANY = "any"
 KINDS = (*HALVES, ANY)
 COLUMNS = (*HALVES, "message")
-BETWEEN_TEXTS = "¶"  # as a word between two texts of one half, so that no words in a row are of both
+BETWEEN_TEXTS = " ¶ "  # as a word between two texts of one half, so that no words in a row are of both
 TABLE = "dashboard_searchtext"
+Entry: TypeAlias = Sequence[Sequence[str]]  # the texts of each of COLUMNS
+_LONG_WORD = re.compile(f"[A-Za-z0-9_]{{{LONGEST + 1}}}")
 MATCHING = {
     "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s",  # noqa: S608 - a constant
     "postgresql": f"SELECT id FROM {TABLE} WHERE words @@ %s::tsquery",  # noqa: S608 - a constant
@@ -64,8 +68,8 @@ def _postgresql_query(half: str, phrase: Phrase) -> str:
     )
 
 
-def insert_entries(entries: Sequence[Sequence[Sequence[Sequence[str]]]]) -> list[int]:
-    """Adds entries, each with the words of the texts of each of COLUMNS; returns their ids."""
+def insert_entries(entries: Sequence[Entry]) -> list[int]:
+    """Adds entries; returns their ids."""
     if not entries:
         return []
     with connection.cursor() as cursor:
@@ -73,30 +77,37 @@ def insert_entries(entries: Sequence[Sequence[Sequence[Sequence[str]]]]) -> list
             cursor.execute(f"SELECT max(rowid) FROM {TABLE}")  # noqa: S608 - a constant
             first = (cursor.fetchone()[0] or 0) + 1
             ids = list(range(first, first + len(entries)))
-            separator = f" {BETWEEN_TEXTS} "
-            rows = [
-                (key, *(separator.join(map(" ".join, texts)) for texts in entry))
-                for key, entry in zip(ids, entries, strict=True)
+            rows: list[list[int | str]] = [
+                [key, *map(_join_texts, entry)] for key, entry in zip(ids, entries, strict=True)
             ]
             names = ", ".join(("rowid", *COLUMNS))
             cursor.executemany(f"INSERT INTO {TABLE} ({names}) VALUES (%s, %s, %s, %s, %s)", rows)  # noqa: S608
             return ids
-        cursor.execute(
-            f"SELECT nextval('{TABLE}_id_seq') FROM generate_series(1, %s)",  # noqa: S608 - a constant
-            [len(entries)],
-        )
+        numbers = f"SELECT nextval('{TABLE}_id_seq') FROM generate_series(1, %s)"  # noqa: S608 - a constant
+        cursor.execute(numbers, [len(entries)])
         ids = [row[0] for row in cursor.fetchall()]
         cursor.executemany(
-            f"INSERT INTO {TABLE} (id, words) VALUES (%s, array_to_tsvector(%s::text[]))",  # noqa: S608 - a constant
-            [(key, sorted(set(_lexemes(entry)))) for key, entry in zip(ids, entries, strict=True)],
+            f"INSERT INTO {TABLE} (id, words) VALUES (%s, array_to_tsvector(string_to_array(%s, ' ')))",  # noqa: S608
+            [(key, " ".join(_lexemes(entry))) for key, entry in zip(ids, entries, strict=True)],
         )
         return ids
 
 
-def _lexemes(entry: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
-    for column, texts in zip(COLUMNS, entry, strict=True):
-        for words in texts:
-            yield from (column[0] + word for word in words)
+def _join_texts(texts: Sequence[str]) -> str:
+    """The texts of a column, so that the table's tokenizer splits them into our words: ASCII it does as we do."""
+    return BETWEEN_TEXTS.join(
+        text if text.isascii() and not _LONG_WORD.search(text) else " ".join(map(index_word, split_words(text)))
+        for text in texts
+    )
+
+
+def _lexemes(entry: Entry) -> set[str]:
+    return {
+        column[0] + index_word(word)
+        for column, texts in zip(COLUMNS, entry, strict=True)
+        for text in texts
+        for word in set(split_words(text))
+    }
 
 
 def delete_all_entries() -> None:

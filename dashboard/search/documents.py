@@ -1,15 +1,15 @@
 """The texts of calls and messages that a search looks at: decoded, never as escaped JSON.
 
-    receipt      the receipts that the call had in its own run, as the model got them, replaced ones too
-    canonical    the texts in the complete recorded result; in the envelope where no result was recorded
-    args         the texts in the arguments
-    message      a message of a run
+receipt      the receipts that the call had in its own run, as the model got them, replaced ones too
+canonical    the texts in the complete recorded result; in the envelope where no result was recorded
+args         the texts in the arguments
+message      a message of a run
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,7 +21,6 @@ from envelopes.halves import parse_parts
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_strings
 from envelopes.text.untrusted_json import Untrusted, parse_checked, parse_json
-from envelopes.text.words import index_word, split_words
 
 LONGEST_RUN = 1_024  # characters without a space: more are an encoded picture, or other data that nobody reads
 ENVELOPE_TEXTS = ("summary_text", "error", "result")
@@ -121,9 +120,3 @@ def _cut(texts: Iterable[str]) -> SearchText:
 
 def _is_encoded(text: str) -> bool:
     return len(text) > LONGEST_RUN and len(text[: LONGEST_RUN + 1].split(None, 1)) == 1 and not text[0].isspace()
-
-
-def searched_words(text: SearchText) -> Iterator[list[str]]:
-    """The words of each text as an index has them."""
-    for part in text.texts:
-        yield [index_word(word) for word in split_words(part)]

@@ -14,14 +14,13 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from dashboard.models import Call, Message, Project
-from dashboard.models.search import HALVES, delete_all_entries, insert_entries
-from dashboard.search.documents import load_call_texts, load_message_texts, searched_words
+from dashboard.models.search import HALVES, Entry, delete_all_entries, insert_entries
+from dashboard.search.documents import load_call_texts, load_message_texts
 
 CALLS_AT_ONCE = 256
 MESSAGES_AT_ONCE = 512
 UPDATE_CALL = "UPDATE dashboard_call SET search_id = %s WHERE id = %s AND evidence_version = %s"
 UPDATE_MESSAGE = "UPDATE dashboard_message SET search_id = %s WHERE id = %s"
-NO_WORDS: tuple[()] = ()
 
 
 def index_waiting(project: Project) -> int:
@@ -56,18 +55,18 @@ def reset_index() -> None:
 def _index_calls(keys: Sequence[UUID]) -> None:
     versions = dict(Call.objects.filter(pk__in=keys).values_list("pk", "evidence_version"))
     texts = load_call_texts(list(versions))
-    entries = [[[*searched_words(texts[key][half])] for half in HALVES] + [[]] for key in versions]
+    entries = [[*(texts[key][half].texts for half in HALVES), ()] for key in versions]
     _store(UPDATE_CALL, entries, list(versions.items()))
 
 
 def _index_messages(keys: Sequence[UUID]) -> None:
     messages = list(Message.objects.filter(pk__in=keys))
     texts = load_message_texts(messages)
-    entries = [[[], [], [], [*searched_words(texts[message.pk])]] for message in messages]
+    entries = [[(), (), (), texts[message.pk].texts] for message in messages]
     _store(UPDATE_MESSAGE, entries, [(message.pk,) for message in messages])
 
 
-def _store(statement: str, entries: Sequence[Any], keys: Sequence[tuple[Any, ...]]) -> None:
+def _store(statement: str, entries: Sequence[Entry], keys: Sequence[tuple[Any, ...]]) -> None:
     """Adds the entries and names them in their rows, except where newer evidence came in."""
     convert: Callable[[UUID], Any] = (lambda key: key.bytes) if connection.vendor == "sqlite" else (lambda key: key)
     with transaction.atomic():

@@ -33,7 +33,7 @@ def session(folder: Path, name: str = SESSION, secret: str = "Zanzibar") -> Path
         answers(
             f"toolu_1{name}",
             f"permission denied\n{secret}",
-            {"stdout": f"permission denied\n{secret}\nsecond \"line\"", "stderr": ""},
+            {"stdout": f'permission denied\n{secret}\nsecond "line"', "stderr": ""},
             session=name,
         ),
         asks(f"toolu_2{name}", session=name),
