@@ -204,6 +204,7 @@ def test_a_name_that_no_call_has_is_answered_with_the_nearest_one(client: Client
     assert "WebFetch" in section.text
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project) -> None:
     run = create_run(project)
