@@ -72,6 +72,7 @@ TABLE: Mapping[str, Row] = {
     "sign-in-link": Row(OPEN, Answers(*[302] * 5)),
     "sign-out": Row(Answers(*[405] * 5), Answers(*[302] * 5)),
     "run-list": Row(page()),
+    "filter-completions": Row(page()),
     "import-new": Row(action(200, other=200), action(422, other=422)),
     "view-save": Row(NOT_READ, action(422, other=422)),
     "view-delete": Row(NOT_READ, action(302)),
