@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,18 @@ class Running:
 
 
 def note_statement(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
-    verb, tables = VERB.search(sql), sorted(set(TABLE.findall(sql)))
-    if verb is not None and tables and (asker := _asker()):
-        statement = f"{asker}: {verb[0]} {' '.join(tables)}{' in order' * ('ORDER BY' in sql)}"
+    if (outline := _outline(sql)) and (asker := _asker()):
+        statement = f"{asker}: {outline}"
         BY_ANY.add(statement)
         if Running.is_marked:
             BY_MARKED.add(statement)
     return execute(sql, *arguments)
+
+
+@lru_cache(maxsize=5_000)
+def _outline(sql: str) -> str:
+    verb, tables = VERB.search(sql), sorted(set(TABLE.findall(sql)))
+    return f"{verb[0]} {' '.join(tables)}{' in order' * ('ORDER BY' in sql)}" if verb is not None and tables else ""
 
 
 def _asker() -> str:
