@@ -52,6 +52,7 @@ urlpatterns = [
     path("filters/completions/", filters.completions, name="filter-completions"),
     path("calls/<uuid:pk>/", calls.detail, name="call-detail"),
     path("calls/<uuid:pk>/half/<str:half>/", calls.half, name="call-half"),
+    path("calls/<uuid:pk>/found/<str:half>/", calls.found, name="call-found"),
     path("calls/<uuid:pk>/raw/<str:surface>", calls.raw, name="call-raw"),
     path("calls/<uuid:pk>/variants/", calls.variants, name="call-variants"),
     path("artifacts/<uuid:pk>/", artifacts.detail, name="artifact-detail"),

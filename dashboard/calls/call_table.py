@@ -27,11 +27,14 @@ from dashboard.ingest.run_stats import OUTCOMES, outcome_letter
 from dashboard.models import Call, Project, Run
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import CallQuerySet
+from dashboard.search.match import PayloadSearch, RowHit
 from dashboard.text.formatting import column_time
 from dashboard.text.params import Params, parse_integer
 from dashboard.text.text_markup import printable
+from envelopes.text.deadline import current_deadline
 
 MOST_COUNTED = 1_000
+MOST_READ = 400  # calls whose texts are looked at together
 SORTS = {"newest": "started_at", "took": "duration_ms", "tokens": "tokens", "unseen": "unseen_lines"}
 NEWEST = "newest"
 NULLABLE = ("started_at", "duration_ms")
@@ -157,6 +160,7 @@ class TableRow(TypedDict):
     state: str
     start: str
     cells: Sequence[TableCell]
+    hit: RowHit | None
 
 
 class TableHead(NamedTuple):
@@ -181,11 +185,13 @@ class CallTable:
     rows: Sequence[TableRow]
     heads: Sequence[TableHead]
     presets: Sequence[CallPresetLink]
-    matching: int  # MOST_COUNTED + 1 for more than MOST_COUNTED
+    matching: int | None  # MOST_COUNTED + 1 for more than MOST_COUNTED; None where only their texts tell
     digest: str
     next_url: str
     previous_url: str
     poll_url: str
+    notes: Sequence[str]  # about a search in payloads: what it has not looked at
+    is_stopped: bool  # before all calls were looked at
 
     @property
     def first_url(self) -> str:
@@ -209,6 +215,8 @@ class CallTable:
 
     @property
     def count(self) -> str:
+        if self.matching is None:
+            return "1 call on this page" if len(self.rows) == 1 else f"{len(self.rows)} calls on this page"
         if self.matching > MOST_COUNTED:
             return f"{MOST_COUNTED:,}+ calls"
         return "1 call" if self.matching == 1 else f"{self.matching:,} calls"
@@ -223,9 +231,10 @@ class CallTable:
 
 
 def load_call_table(project: Project, params: CallTableParams) -> CallTable:
-    query = parse(params.q, over="calls")
-    calls, matching = _select_calls(query, project)
-    window = _load_window(calls, params, settings.ROWS_PER_PAGE)
+    query = parse(params.q, over="calls", reads_texts=True)
+    search = PayloadSearch(project, query)
+    calls, matching = _select_calls(query, project, is_counted=not search.is_undecided)
+    window = _load_window(calls, params, settings.ROWS_PER_PAGE, search)
     table_calls = _load_table_calls([key for _, key in window.edges])
     digest = _digest(table_calls)
     is_live = any(row.run.is_live for row in table_calls)
@@ -234,7 +243,7 @@ def load_call_table(project: Project, params: CallTableParams) -> CallTable:
         query=query,
         problems=(*query.problems, *params.problems),
         hints=[] if table_calls or params.edge else query.hints(project),
-        rows=[_build_row(row, params.columns) for row in table_calls],
+        rows=[_build_row(row, params.columns, search) for row in table_calls],
         heads=[
             TableHead(
                 column, params.first_page_url(sort=column.sort) if column.sort else "", column.sort == params.sort
@@ -247,41 +256,71 @@ def load_call_table(project: Project, params: CallTableParams) -> CallTable:
         ],
         matching=matching,
         digest=digest,
-        next_url=params.first_page_url(after=_format_cursor(window.edges[-1])) if window.has_after else "",
-        previous_url=params.first_page_url(before=_format_cursor(window.edges[0])) if window.has_before else "",
+        next_url=params.first_page_url(after=_format_cursor(window.after)) if window.after else "",
+        previous_url=params.first_page_url(before=_format_cursor(window.before)) if window.before else "",
+        notes=search.describe_progress() if search else (),
+        is_stopped=search.is_stopped,
         poll_url=params.url(seen=digest) if is_live else "",
     )
 
 
-def _select_calls(query: Query, project: Project) -> tuple[CallQuerySet, int]:
+def _select_calls(query: Query, project: Project, *, is_counted: bool) -> tuple[CallQuerySet, int | None]:
     """The matching calls, a few of them by their ids, and their number up to MOST_COUNTED + 1.
 
     The order leads SQLite to the index that has the columns of filters.
     """
     calls = query.calls_in(project)
+    if not is_counted:
+        return calls, None
     keys = list(calls.order_by("-started_at", "-id").values_list("pk", flat=True)[: MOST_COUNTED + 1])
     return (Call.objects.filter(pk__in=keys) if len(keys) <= MOST_COUNTED else calls), len(keys)
 
 
 class _Window(NamedTuple):
-    """The cursors of the calls of a page, in the order of the page."""
+    """The cursors of the calls of a page, in the order of the page, and where the pages beside it begin."""
 
     edges: Sequence[Cursor]
-    has_before: bool
-    has_after: bool
+    before: Cursor | None
+    after: Cursor | None
 
 
-def _load_window(calls: CallQuerySet, params: CallTableParams, size: int) -> _Window:
+def _load_window(calls: CallQuerySet, params: CallTableParams, size: int, search: PayloadSearch) -> _Window:
     """One call more than a page shows is read, to learn whether there are more."""
     column = SORTS[params.sort]
     if params.is_backward:
-        edges = _load_edges(calls, column, params.edge, size + 1, is_backward=True)
-        if len(edges) > size:
-            return _Window(edges[size - 1 :: -1], has_before=True, has_after=True)
+        edges, stop = _load_matching(calls, column, params.edge, size + 1, search, is_backward=True)
+        if len(edges) > size or stop:
+            shown = edges[:size][::-1]
+            return _Window(shown, stop if len(edges) <= size else shown[0], shown[-1] if shown else params.edge)
     # What is before the first page's end is the first page.
     start = None if params.is_backward else params.edge
-    edges = _load_edges(calls, column, start, size + 1, is_backward=False)
-    return _Window(edges[:size], has_before=bool(start and edges), has_after=len(edges) > size)
+    edges, stop = _load_matching(calls, column, start, size + 1, search, is_backward=False)
+    return _Window(
+        edges[:size],
+        edges[0] if start and edges else None,
+        edges[size - 1] if len(edges) > size else stop,
+    )
+
+
+def _load_matching(
+    calls: CallQuerySet, column: str, cursor: Cursor | None, size: int, search: PayloadSearch, *, is_backward: bool
+) -> tuple[list[Cursor], Cursor | None]:
+    """The same as `_load_edges`, of calls whose texts match; and how far it came when the time was over before that."""
+    if not search:
+        return _load_edges(calls, column, cursor, size, is_backward=is_backward), None
+    matching: list[Cursor] = []
+    portion = size
+    while True:
+        edges = _load_edges(calls, column, cursor, portion, is_backward=is_backward)
+        chosen = search.select_matching([key for _, key in edges])
+        matching += [edge for edge in edges if edge[1] in chosen]
+        if len(edges) < portion or len(matching) >= size:
+            return matching[:size], None
+        cursor = edges[-1]
+        if current_deadline().is_over:
+            search.is_stopped = True
+            return matching, cursor
+        portion = min(2 * portion, MOST_READ)
 
 
 def _load_edges(
@@ -333,7 +372,7 @@ def _load_table_calls(keys: Sequence[UUID]) -> list[TableCall]:
     return [TableCall(calls[key], runs[calls[key].run_id], now) for key in keys if key in calls]
 
 
-def _build_row(row: TableCall, columns: Sequence[TableColumn]) -> TableRow:
+def _build_row(row: TableCall, columns: Sequence[TableColumn], search: PayloadSearch) -> TableRow:
     call, run = row.call, row.run
     is_running = call.outcome == Outcome.UNANSWERED and run.is_live
     return TableRow(
@@ -348,6 +387,7 @@ def _build_row(row: TableCall, columns: Sequence[TableColumn]) -> TableRow:
             TableCell(name=column.name, label=column.label, text=column.text(row), kind=column.kind)
             for column in columns
         ],
+        hit=search.build_hit(call) if search else None,
     )
 
 

@@ -6,21 +6,27 @@ receipt of a call that it copied.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from functools import reduce
 from operator import and_, or_
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db.models import BooleanField, Case, Exists, Expression, F, OuterRef, Q, Subquery, Value, When
 from django.db.models.functions import Coalesce
-from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
+from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 from django.utils import timezone
 
-from dashboard.filters.keys import KEYS, describe_subject
+from dashboard.filters.keys import KEYS, describe_subject, phrase_of
 from dashboard.filters.names import Names
 from dashboard.filters.syntax import TEXT, And, Node, Not, Or, Term
-from dashboard.models import ReceiptFingerprint, RecordedReceipt, Remark, RequestUsage, RunCall, RunFacet
+from dashboard.models import Message, ReceiptFingerprint, RecordedReceipt, Remark, RequestUsage, RunCall, RunFacet
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import FAILED, HALVES_DISAGREE, IDLE_BEFORE_ASSUMED_ENDED, UNANSWERED
+from dashboard.models.search import ANY, count_matching, is_exact, matching_ids
+from envelopes.text.words import Phrase
+
+FEW_CALLS = 2_000  # that contain a term: up to this many are looked up one by one
 
 
 class Row(NamedTuple):
@@ -79,11 +85,17 @@ LOOKUPS: dict[str, type[Expression]] = {
 
 
 class Conditions:
-    """Builds the conditions for one project, all at one time of day."""
+    """Builds the conditions for one project, all at one time of day.
 
-    def __init__(self, project_id: int) -> None:
+    A term about payloads becomes what the index finds: with `exact`, the calls that contain it, the condition is met
+    by those alone; without, by every call that may contain it, and in a negation by none that may not.
+    """
+
+    def __init__(self, project_id: int, exact: Mapping[Term, Collection[UUID]] | None = None) -> None:
         self.names = Names(project_id)
         self._now = timezone.now()
+        self._exact = exact or {}
+        self._is_negated = False
 
     def on_call(self, node: Node, row: Row) -> Q:
         """A condition on each call, its run included. `row` is CALL or MEMBER."""
@@ -92,7 +104,7 @@ class Conditions:
                 is_about_run = describe_subject(node, "calls") == "run"
                 return self._run_term(node, row) if is_about_run else self._call_term(node, row)
             case Not():
-                return ~self.on_call(node.node, row)
+                return self._negate(self.on_call, node, row)
         return _join(node, [self.on_call(child, row) for child in node.nodes])
 
     def on_run(self, node: Node, row: Row = RUN) -> Q:
@@ -102,9 +114,10 @@ class Conditions:
                 if describe_subject(node, "runs") == "run":
                     return self._run_term(node, row)
                 facet = self.facet(node)
-                return _has_facet(row, *facet) if facet else _has_call(row, self._call_term(node, MEMBER))
+                condition = _has_facet(row, *facet) if facet else _has_call(row, self._call_term(node, MEMBER))
+                return condition | self._has_message(node, row) if node.kind == ANY else condition
             case Not():
-                return ~self.on_run(node.node, row)
+                return self._negate(self.on_run, node, row)
             case Or():
                 return _join(node, [self.on_run(child, row) for child in node.nodes])
         one_call = [child for child in node.nodes if asks_for_call(child)]
@@ -119,6 +132,13 @@ class Conditions:
             met |= self.on_one_call(shared, row, has_call=False)
         return _join(node, [*conditions, met])
 
+    def _negate(self, build: Callable[[Node, Row], Q], node: Not, row: Row) -> Q:
+        self._is_negated = not self._is_negated
+        try:
+            return ~build(node.node, row)
+        finally:
+            self._is_negated = not self._is_negated
+
     def on_one_call(self, node: Node, row: Row, *, has_call: bool = True) -> Q:
         """A condition on a call that a run lists, in a filter over runs; or on the run alone, for no call at all."""
         match node:
@@ -127,7 +147,7 @@ class Conditions:
                     return self._run_term(node, row)
                 return self._call_term(node, row) if has_call else Q(pk__in=[])
             case Not():
-                return ~self.on_run(node.node, row)
+                return self._negate(self.on_run, node, row)
         parts = [
             self.on_run(child, row)
             if isinstance(node, And) and isinstance(child, And)
@@ -173,6 +193,8 @@ class Conditions:
 
     def _call_term(self, term: Term, row: Row) -> Q:
         kind, value = term.kind, term.value
+        if phrase := phrase_of(term):
+            return self._payload_term(term, phrase, row)
         if condition := CALL_CONDITIONS.get((kind, value)):
             return _prefix(condition, row.call)
         if kind == TEXT:
@@ -191,6 +213,27 @@ class Conditions:
         if kind == "took":
             return _compare(_hidden(column), self._bounds(term)) & Q(**{f"{column}__isnull": False})
         return Q(**{column: value}) if KEYS[kind].words else self.bounded(term, column)
+
+    def _payload_term(self, term: Term, phrase: Phrase, row: Row) -> Q:
+        exact = self._exact.get(term)
+        if exact is not None:
+            return Q(**{f"{row.call}pk__in": exact})
+        if self._is_negated and not is_exact(phrase):
+            return Q(pk__in=[])
+        column = f"{row.call}search_id"
+        if phrase.parts:
+            return Q(**{f"{column}__isnull": False})
+        ids = matching_ids(term.kind, phrase)
+        if row is CALL and count_matching(term.kind, phrase, FEW_CALLS + 1) > FEW_CALLS:
+            return Q(In(_hidden(column), ids))  # many are not looked up one by one
+        return Q(**{f"{column}__in": ids})
+
+    def _has_message(self, term: Term, row: Row) -> Q:
+        phrase = phrase_of(term)
+        if phrase is None or not is_exact(phrase):
+            return Q(pk__in=[])
+        messages = Message.objects.filter(search_id__in=matching_ids(term.kind, phrase), run=OuterRef(row.run_id))
+        return _probed(Exists(messages))
 
     def bounded(self, term: Term, column: str) -> Q:
         return Q(**{f"{column}__{lookup}": bound for lookup, bound in self._bounds(term).items()})

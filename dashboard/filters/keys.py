@@ -16,6 +16,7 @@ from dashboard.models.runs import ReceiptAuthor
 from dashboard.text.formatting import DAY, EARLIEST, HOUR, LATEST, MAX_INTEGER, MINUTE, SECOND
 from envelopes.schema.outcome import DeniedReason
 from envelopes.schema.tool import RiskLevel
+from envelopes.text.words import Phrase, parse_phrase
 
 Over = Literal["runs", "calls"]
 Subject = Literal["run", "call", "row"]  # a row is what the list consists of
@@ -34,7 +35,10 @@ _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)", re.IGNOREC
 
 @dataclass(frozen=True)
 class Key:
-    """`words` are the only values; `read` makes bounds of the value; with neither, the value is a name or a text."""
+    """`words` are the only values; `read` makes bounds of the value; with neither, the value is a name or a text.
+
+    A text that `is_payload` is looked for in what a call contains, by words.
+    """
 
     subject: Subject
     help: str
@@ -42,6 +46,7 @@ class Key:
     read: Callable[[str], Bounds | None] | None = None
     example: str = ""
     is_name: bool = False
+    is_payload: bool = False
 
 
 def read_count(text: str) -> Bounds | None:
@@ -121,6 +126,10 @@ KEYS: dict[str, Key] = {
     "author": Key("call", "who wrote the receipt", tuple(ReceiptAuthor.values)),
     "context": Key("call", "tokens left the context unexplained", ("uncertain",)),
     "remark": Key("call", "changed on import", tuple(Remark.Kind.values)),
+    "receipt": Key("call", "words that the receipt contains, as the model got it", is_payload=True),
+    "canonical": Key("call", "words that the complete recorded result contains", is_payload=True),
+    "args": Key("call", "words that the arguments contain", is_payload=True),
+    "any": Key("call", "words in any half; on Runs in messages too", is_payload=True),
     "model": Key("run", "the model", is_name=True),
     "agent": Key("run", "the agent", is_name=True),
     "source": Key("run", "the format of the recording", is_name=True),
@@ -135,7 +144,6 @@ KEYS: dict[str, Key] = {
 }
 # Keys of the language that nothing answers yet, each with the reason.
 RESERVED = {
-    **dict.fromkeys(("receipt", "canonical", "args", "any"), "the text of payloads is not searchable yet"),
     **dict.fromkeys(("tag", "note"), "runs and calls have no tags and notes yet"),
 }
 
@@ -150,6 +158,12 @@ def describe_subject(term: Term, over: Over) -> Literal["run", "call"]:
     return ("run" if over == "runs" else "call") if subject == "row" else subject
 
 
+def phrase_of(term: Term) -> Phrase | None:
+    """The words that a term about payloads searches for; None for any other term, and for one without words."""
+    key = KEYS.get(term.kind)
+    return parse_phrase(term.value, is_pattern=term.is_pattern) if key and key.is_payload else None
+
+
 def check_term(term: Term) -> tuple[Term, str]:
     """The term with its value as the language writes it, and a sentence about what is wrong with it."""
     if term.kind == TEXT:
@@ -160,6 +174,9 @@ def check_term(term: Term) -> tuple[Term, str]:
     key = KEYS.get(term.kind)
     if key is None:
         return term, f"{name} is not a filter{_suggest(term.kind, KEYS, ':')} Text with a colon needs quotes."
+    if key.is_payload:
+        has_words = phrase_of(term) is not None
+        return term, "" if has_words else f"{name} needs a letter or a digit to search for."
     if not key.words and key.read is None:
         return Term(term.kind, term.value, term.is_pattern and key.is_name, term.at), ""
     value = term.value if key.read else term.value.lower()

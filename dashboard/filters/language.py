@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from dashboard.filters import queryset
-from dashboard.filters.keys import CALL_STATUSES, KEYS, Over, check_term, describe_subject
+from dashboard.filters.keys import CALL_STATUSES, KEYS, Over, check_term, describe_subject, phrase_of
 from dashboard.filters.names import Names
 from dashboard.filters.syntax import (
     TEXT,
@@ -35,6 +35,7 @@ from dashboard.filters.syntax import (
     Not,
     Or,
     Term,
+    describe_place,
     inner_nodes,
     iterate_terms,
     parse_tree,
@@ -42,6 +43,7 @@ from dashboard.filters.syntax import (
 )
 from dashboard.models import Call, Project, Run
 from dashboard.models.runs import CallQuerySet, RunQuerySet
+from dashboard.models.search import is_exact
 from dashboard.text.formatting import column_text
 
 MAX_CHARACTERS = 2_000
@@ -81,6 +83,11 @@ class Query:
         """All terms, those that are negated or behind an `or` too."""
         return tuple(iterate_terms(self.tree))
 
+    @property
+    def payload_terms(self) -> tuple[Term, ...]:
+        """The terms that search in payloads, each once."""
+        return tuple(dict.fromkeys(term for term in self.terms if phrase_of(term)))
+
     def runs(self, project: Project) -> RunQuerySet:
         """Matching runs, unordered. Runs of subagents are omitted without a term, or with `child:no`."""
         return Run.objects.none() if self.problems else queryset.select_runs(project, self.tree).runs
@@ -111,8 +118,12 @@ class Query:
         return str(And((*others, toggled)))
 
 
-def parse(text: str, *, over: Over = "runs") -> Query:
-    """Reads a filter. Never raises."""
+def parse(text: str, *, over: Over = "runs", reads_texts: bool = False) -> Query:
+    """Reads a filter. Never raises.
+
+    A caller that looks at the texts of what is selected (`search.match`) `reads_texts`; for others, what no index can
+    tell is a problem.
+    """
     if len(text) > MAX_CHARACTERS:
         problem = f"The filter has {len(text)} characters; at most {MAX_CHARACTERS} are read."
         return Query(problems=(problem,), over=over)
@@ -121,6 +132,7 @@ def parse(text: str, *, over: Over = "runs") -> Query:
     def check(term: Term) -> Term | None:
         clean = Term(term.kind, column_text(term.value, MAX_CHARACTERS), term.is_pattern, term.at)
         checked, problem = check_term(clean)
+        problem = problem or ("" if reads_texts else _explain_unindexed(checked))
         problems.extend([problem] if problem else [])
         return None if problem else checked
 
@@ -130,6 +142,16 @@ def parse(text: str, *, over: Over = "runs") -> Query:
         problems.append(f"The filter has {number} terms; at most {MAX_TERMS} are read.")
     tree = _separate_calls(tree) if over == "runs" else tree
     return Query(tree, (*problems, *_contradictions(tree, over)), over)
+
+
+def _explain_unindexed(term: Term) -> str:
+    phrase = phrase_of(term)
+    if phrase is None or is_exact(phrase):
+        return ""
+    name = f"“{_shorten(term)}” {describe_place(term.at)}"
+    if phrase.parts:
+        return f"{name} is looked for call by call, which only the Calls page does; whole words are found here too."
+    return f"{name} is looked for call by call, which only the Calls page does; single words are found here too."
 
 
 def _demanded_terms(tree: And | Or) -> Iterator[tuple[Node, Term]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
@@ -13,8 +13,8 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 
 from dashboard.filters.conditions import CALL, MEMBER, Conditions
-from dashboard.filters.keys import Over
-from dashboard.filters.syntax import TEXT, And, Node, Not, Or, Term
+from dashboard.filters.keys import Over, phrase_of
+from dashboard.filters.syntax import TEXT, And, Node, Not, Or, Term, iterate_terms
 from dashboard.models import Call, Project, Run, RunCall, RunFacet
 from dashboard.models.runs import CallQuerySet, RunQuerySet, derive_id
 
@@ -62,14 +62,22 @@ def includes_children(tree: And | Or) -> bool:
     return bool(tree.nodes)
 
 
-def select_calls(project: Project, tree: And | Or) -> CallQuerySet:
-    """Calls of a project that meet the filter, unordered. The few runs that can have them are looked up first."""
-    conditions = Conditions(project.pk)
+def select_calls(
+    project: Project, tree: And | Or, exact: Mapping[Term, Collection[UUID]] | None = None
+) -> CallQuerySet:
+    """Calls of a project that meet the filter, unordered. The few runs that can have them are looked up first.
+
+    With terms about payloads these are candidates among the calls that are searchable, unless `exact` has the calls
+    that contain each term.
+    """
+    conditions = Conditions(project.pk, exact)
     ids = candidate_ids(project, tree, "calls", conditions)
     if ids is None:
         calls = Call.objects.filter(project=project)
     else:
         calls = Call.objects.filter(Exact(Coalesce("project_id", "project_id"), project.pk), run__in=ids)
+    if any(map(phrase_of, iterate_terms(tree))):
+        calls = calls.filter(search_id__isnull=False)
     return calls.filter(conditions.on_call(tree, CALL))
 
 

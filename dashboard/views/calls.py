@@ -8,7 +8,7 @@ from typing import cast
 from uuid import UUID
 
 from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
@@ -23,6 +23,7 @@ from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.filters.language import MAX_CHARACTERS, parse
 from dashboard.models import AuditEntry, Call
 from dashboard.runs.receipt_presence import load_presence
+from dashboard.search.match import MOST_HITS, load_found
 from dashboard.text.images import find_image
 from dashboard.text.masks import current_masks
 from dashboard.text.params import Params, UnusableAddress
@@ -31,6 +32,7 @@ from dashboard.text.text_markup import NEXT_CHARS
 from dashboard.views.site import render_page
 
 NOTHING_NEW = 204
+NOUNS = {"receipt": "receipt", "canonical": "recorded result", "args": "arguments"}
 
 
 @require_safe
@@ -101,6 +103,18 @@ def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     evidence = load_evidence(call, request.GET, first=offset + NEXT_CHARS)
     chunk = build_half_chunk(evidence, cast(Half, half), offset, spaces="spaces" in request.GET)
     return render_page(request, "calls/half.html", {"call": call, "half": chunk}, partial="chunk")
+
+
+@require_safe
+def found(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
+    """The text of a half around one occurrence of `?find=`, the number `?hit=`."""
+    call = _get_call(request, pk)
+    find, number = request.GET.get("find", ""), Params(request.GET).integer("hit", default=1, most=MOST_HITS)
+    text = load_found(call, half, find, is_pattern="pattern" in request.GET, number=number)
+    if text is None:
+        raise Http404
+    context = {"call": call, "found": text, "find": find, "noun": NOUNS[half]}
+    return render(request, "calls/found.html", context)
 
 
 @require_safe

@@ -1,0 +1,207 @@
+"""Looks for the payload terms of a filter in the decoded texts: an index only yields candidates.
+
+A list asks for the calls of one page at a time. Which calls contain each term is found in their texts; the filter is
+asked again with these in place of the terms, so that negations and `or` hold for the texts as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.utils.safestring import SafeString
+
+from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidelity
+from dashboard.filters.keys import phrase_of
+from dashboard.filters.language import Query
+from dashboard.filters.queryset import select_calls
+from dashboard.filters.syntax import Node, Not, Term, inner_nodes
+from dashboard.models import Call, Project
+from dashboard.models.search import ANY, HALVES, is_exact
+from dashboard.search.documents import SearchText, load_call_texts
+from dashboard.text.masks import mask_around
+from dashboard.text.text_markup import highlight
+from envelopes.text.words import Phrase, parse_phrase
+
+BEFORE_HIT, LINE_CHARACTERS = 60, 240  # of the line of a hit that are shown
+MOST_HITS = 10_000
+LINES_BEFORE, CHARACTERS_BEFORE, CHARACTERS_SHOWN = 3, 600, 16_000
+LABELS = {"canonical": "in the recorded result", "args": "in the arguments"}
+CallTexts = dict[str, SearchText]
+
+
+@dataclass(frozen=True)
+class PayloadHit:
+    """The first occurrence of a term: in which half, the number of its text there, and the characters in that."""
+
+    half: str
+    term: Term
+    number: int
+    start: int
+    end: int
+    text: str
+
+    @property
+    def line(self) -> SafeString:
+        """The line of the hit with the match highlighted, masked like everything."""
+        line_start = self.text.rfind("\n", 0, self.start) + 1
+        line_end = self.text.find("\n", self.end)
+        start = max(line_start, self.start - BEFORE_HIT)
+        end = min(len(self.text) if line_end < 0 else line_end, start + LINE_CHARACTERS)
+        text = mask_around(self.text, start, max(end, self.end))
+        return highlight(text[start : max(end, self.end)], [(self.start - start, self.end - start)])
+
+    @property
+    def is_cut_before(self) -> bool:
+        return self.start - BEFORE_HIT > self.text.rfind("\n", 0, self.start) + 1
+
+
+class RowHit(NamedTuple):
+    """The part of a list's row about a search; `note` says of which half only a part was searched."""
+
+    url: str
+    label: str
+    hit: PayloadHit | None
+    note: str
+
+
+class PayloadSearch:
+    """The payload terms of a filter over calls; false without any."""
+
+    def __init__(self, project: Project, query: Query) -> None:
+        self._project = project
+        self._query = query
+        self._phrases: dict[Term, Phrase] = {
+            term: phrase for term in query.payload_terms if (phrase := phrase_of(term)) is not None
+        }
+        kinds = {term.kind for term in self._phrases}
+        self.halves = HALVES if ANY in kinds else tuple(half for half in HALVES if half in kinds)
+        self._demanded = tuple(_positive_terms(query.tree))
+        self._texts: dict[UUID, CallTexts] = {}  # of the calls that were looked at and match
+        self._looked = 0  # calls
+        self.is_stopped = False  # before a page was full, because the time was over
+
+    def __bool__(self) -> bool:
+        return bool(self._phrases)
+
+    @property
+    def is_undecided(self) -> bool:
+        """True where the index does not tell which calls contain a term: their number is not known."""
+        return not all(map(is_exact, self._phrases.values()))
+
+    def select_matching(self, keys: Sequence[UUID]) -> set[UUID]:
+        """Those of these calls that match by their texts."""
+        texts = load_call_texts(keys, self.halves)
+        self._looked += len(keys)
+        exact = {term: [key for key in texts if self._find(term, texts[key]) is not None] for term in self._phrases}
+        matching = select_calls(self._project, self._query.tree, exact).filter(pk__in=keys)
+        chosen = set(matching.values_list("pk", flat=True))
+        self._texts |= {key: texts[key] for key in chosen}
+        return chosen
+
+    def build_hit(self, call: Call) -> RowHit:
+        """The first occurrence of the first term that the call contains, and which halves were searched in part."""
+        texts = self._texts.get(call.pk, {})
+        hit = next((hit for term in self._demanded if (hit := self._find(term, texts))), None)
+        notes = [
+            f"{half}: searched the first {text.searched:,} of {text.total:,} characters"
+            for half, text in texts.items()
+            if text.is_partial
+        ]
+        if hit is None:
+            return RowHit("", "", None, "; ".join(notes))
+        label = receipt_fidelity(call.receipt_fidelity).badge if hit.half == "receipt" else LABELS[hit.half]
+        address = urlencode({"find": hit.term.value} | ({"pattern": "yes"} if hit.term.is_pattern else {}))
+        return RowHit(f"/calls/{call.pk}/found/{hit.half}/?{address}", label, hit, "; ".join(notes))
+
+    def describe_progress(self) -> list[str]:
+        """Sentences about calls that the list cannot have: not indexed yet, or not looked at."""
+        calls = Call.objects.filter(project=self._project)
+        waiting = calls.unsearchable().count()
+        notes = [f"{waiting:,} calls are not searchable yet." if waiting > 1 else "1 call is not searchable yet."]
+        notes = notes if waiting else []
+        if self.is_stopped:
+            notes.append(f"Looked at {self._looked:,} of {calls.count():,} calls; “Next” goes on.")
+        return notes
+
+    def _find(self, term: Term, texts: CallTexts) -> PayloadHit | None:
+        for half in HALVES if term.kind == ANY else (term.kind,):
+            for number, text in enumerate(texts[half].texts if half in texts else ()):
+                for start, end in self._phrases[term].find(text):
+                    return PayloadHit(half, term, number, start, end, text)
+        return None
+
+
+def _positive_terms(node: Node, *, is_negated: bool = False) -> Iterator[Term]:
+    if isinstance(node, Term):
+        if not is_negated and phrase_of(node):
+            yield node
+        return
+    for child in inner_nodes(node):
+        yield from _positive_terms(child, is_negated=is_negated != isinstance(node, Not))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundText:
+    """`number` is the occurrence in view, from 1, and 0 when nothing is found; `total` counts those in this half."""
+
+    half: str
+    fidelity: Fidelity | None
+    number: int
+    total: int
+    text_number: int  # of the texts of the half that the occurrence is in, from 1
+    start: int  # of what is shown, in characters of that text
+    end: int
+    characters: int
+    html: SafeString
+    searched: SearchText
+
+    @property
+    def previous(self) -> int:
+        return self.number - 1
+
+    @property
+    def following(self) -> int:
+        return self.number + 1 if self.number < self.total else 0
+
+    @property
+    def is_capped(self) -> bool:
+        return self.total == MOST_HITS
+
+
+def load_found(call: Call, half: str, value: str, *, is_pattern: bool, number: int) -> FoundText | None:
+    """The text around the occurrence of that number; None for a half that does not exist."""
+    phrase = parse_phrase(value, is_pattern=is_pattern)
+    if half not in HALVES:
+        return None
+    searched = load_call_texts([call.pk], [half])[call.pk][half]
+    places = (
+        (index, span) for index, text in enumerate(searched.texts) for span in (phrase.find(text) if phrase else ())
+    )
+    hits = list(islice(places, MOST_HITS))
+    number = max(1, min(number, len(hits))) if hits else 0
+    index, (first, _) = hits[number - 1] if hits else (0, (0, 0))
+    text = searched.texts[index] if searched.texts else ""
+    start = first
+    for _ in range(LINES_BEFORE):
+        start = max(0, text.rfind("\n", 0, max(0, start - 1)) + 1)
+    start = max(start, first - CHARACTERS_BEFORE)
+    end = min(len(text), start + CHARACTERS_SHOWN)
+    spans = [(a - start, min(b, end) - start) for at, (a, b) in hits if at == index and start <= a < end]
+    fidelity = receipt_fidelity(call.receipt_fidelity) if half == "receipt" else None
+    return FoundText(
+        half=half,
+        fidelity=result_fidelity(call.result_fidelity) if half == "canonical" else fidelity,
+        number=number,
+        total=len(hits),
+        text_number=index + 1,
+        start=start,
+        end=end,
+        characters=len(text),
+        html=highlight(mask_around(text, start, end)[start:end], spans),
+        searched=searched,
+    )

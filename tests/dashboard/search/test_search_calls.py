@@ -1,0 +1,155 @@
+"""The search by half on the Calls page: what it finds, says and shows; on both databases the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from django.test import Client
+from pytest_django import Settings
+
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Project
+from dashboard.search.index import index_waiting, reset_index
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.sessions import SESSION, answers, asks, write
+
+pytestmark = [pytest.mark.usefixtures("alice")]
+# Receipt, result and command of each call, by a name that is its argument's first word.
+CALLS = {
+    "both": ("Permission denied", "permission denied\nmore"),
+    "receipt": ("a permission denied error", "nothing"),
+    "apart": ("permission was denied", "denied permission"),
+    "escaped": ('say "denied"', 'C:\\new "line"\nnext <b>bold</b>'),
+    "unseen": ("cut here", "cut here\npermission denied below"),
+    "script": ("größe 漢字テスト", "STRASSE permission_denied"),
+}
+
+
+@pytest.fixture
+def calls(project: Project, tmp_path: Path) -> Project:
+    lines = []
+    for name, (receipt, result) in CALLS.items():
+        lines += [
+            asks(name, args={"command": f"{name} --flag"}),
+            answers(name, receipt, {"stdout": result, "stderr": "", "interrupted": False}),
+        ]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", lines)])
+    return project
+
+
+def load(client: Client, query: str) -> Page:
+    response = client.get(f"/calls/?q={quote(query)}")
+    assert response.status_code == 200
+    return parse_page(response)
+
+
+def names(page: Page) -> set[str]:
+    return {text.partition(" ")[0] for text in page.texts("tbody .c-asked")}
+
+
+FINDS = {
+    "receipt:permission": {"both", "receipt", "apart"},
+    'receipt:"permission denied"': {"both", "receipt"},
+    'receipt:"PERMISSION-denied"': {"both", "receipt"},
+    'receipt:"permission denied" -canonical:"permission denied"': {"receipt"},
+    'canonical:"permission denied" -receipt:"permission denied"': {"unseen"},
+    '-any:"permission denied"': {"apart", "escaped", "script"},
+    "receipt:permission receipt:was": {"apart"},
+    'receipt:was or canonical:"denied below"': {"apart", "unseen"},
+    "-(receipt:permission or canonical:permission)": {"escaped", "script"},
+    "canonical:permiss*": {"both", "apart", "unseen", "script"},
+    "canonical:*sion*den*": {"both", "unseen", "script"},
+    "-canonical:*sion*den* canonical:permission": {"apart"},
+    "args:flag": set(CALLS),
+    "args:unseen": {"unseen"},
+    'any:"unseen flag"': {"unseen"},
+    "receipt:flag": set(),
+    "canonical:new": {"escaped"},
+    "canonical:nline": set(),
+    'canonical:"line next"': {"escaped"},
+    "canonical:stdout": set(),
+    "canonical:straße": {"script"},
+    "receipt:GRÖSSE": {"script"},
+    "receipt:字テ": {"script"},
+    "receipt:字ス": set(),
+    "canonical:denied tool:Read": set(),
+    "canonical:denied tool:bash": {"both", "apart", "unseen"},
+}
+
+
+@pytest.mark.postgresql
+def test_a_term_finds_the_calls_whose_half_has_its_words(client: Client, calls: Project) -> None:
+    pages = {query: load(client, query) for query in FINDS}
+    assert {query: names(page) for query, page in pages.items()} == FINDS
+    assert not any(page.texts("[role=alert]") for page in pages.values())
+
+
+@pytest.mark.postgresql
+def test_a_row_shows_the_line_of_the_hit_and_leads_to_it(client: Client, calls: Project) -> None:
+    row = load(client, 'canonical:"denied below"')
+    assert row.texts(".row-hit mark") == ["denied below"]
+    assert row.texts(".row-hit code") == ["permission denied below"]
+    assert row.texts(".row-hit .badge") == ["in the recorded result"]
+    response = client.get(row.select(".row-hit a")[0]["href"])
+    page = parse_page(response)
+    assert (response.status_code, page.texts("mark")) == (200, ["denied below"])
+    assert "Occurrence 1 of 1; characters 0 to 32 of 32" in page.text
+    assert load(client, "receipt:was").texts(".row-hit .badge") == ["recorded as seen"]
+
+
+def test_markup_and_secrets_of_a_payload_are_text_and_masked(client: Client, project: Project, tmp_path: Path) -> None:
+    token = "ghp_" + "a1B2c3D4" * 5
+    text = f"<script>alert(1)</script> needle {token}"
+    lines = [asks("toolu_1"), answers("toolu_1", text, {"stdout": text, "stderr": ""})]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", list(lines))])
+    row = load(client, "receipt:needle")
+    page = parse_page(client.get(row.select(".row-hit a")[0]["href"]))
+    for shown in (row, page):
+        assert shown.texts("mark") == ["needle"]
+        assert token not in shown.text
+        assert "<script>alert(1)</script> needle" in shown.text
+
+
+@pytest.mark.postgresql
+def test_calls_that_are_not_indexed_yet_are_counted_and_never_listed(client: Client, calls: Project) -> None:
+    reset_index()
+    page = load(client, "-canonical:permission")
+    assert (names(page), "6 calls are not searchable yet." in page.text) == (set(), True)
+    index_waiting(calls)
+    page = load(client, "-canonical:permission")
+    assert (names(page), "not searchable" in page.text) == ({"receipt", "escaped", "script"}, False)
+
+
+def test_the_part_that_is_not_searched_is_told(client: Client, project: Project, tmp_path: Path) -> None:
+    text = "needle " + "straw " * 20_000 + "pin"
+    lines = [asks("toolu_1"), answers("toolu_1", text, {"stdout": text, "stderr": ""})]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", list(lines))])
+    assert not names(load(client, "receipt:pin"))
+    page = load(client, "receipt:needle -receipt:pin")
+    assert page.texts(".row-hit .muted") == ["receipt: searched the first 65,536 of 120,010 characters"]
+
+
+@pytest.mark.postgresql
+def test_a_search_that_runs_out_of_time_says_how_far_it_came_and_goes_on(
+    client: Client, calls: Project, settings: Settings
+) -> None:
+    settings.ANSWER_SECONDS, settings.ROWS_PER_PAGE = 0.0, 1
+    page = load(client, "canonical:*sion*den*")
+    looked, notes = set(names(page)), [page.text]
+    for _ in CALLS:
+        following = page.select("a[rel=next]")
+        if not following:
+            break
+        page = parse_page(client.get("/calls/" + following[0]["href"]))
+        looked |= names(page)
+        notes.append(page.text)
+    assert any("of 6 calls; “Next” goes on." in note for note in notes)
+    assert looked == {"both", "unseen", "script"}
+
+
+def test_other_pages_refuse_what_only_texts_can_tell(client: Client, calls: Project) -> None:
+    page = parse_page(client.get("/runs/?q=canonical:*sion*"))
+    assert "is looked for call by call, which only the Calls page does" in page.text
+    assert "needs a letter or a digit" in load(client, 'receipt:"--"').text
