@@ -179,9 +179,8 @@ def load_found(call: Call, half: str, value: str, *, is_pattern: bool, number: i
     if half not in HALVES:
         return None
     searched = load_call_texts([call.pk], [half])[call.pk][half]
-    places = (
-        (index, span) for index, text in enumerate(searched.texts) for span in (phrase.find(text) if phrase else ())
-    )
+    texts = enumerate(searched.texts if phrase else ())
+    places = ((index, span) for index, text in texts if phrase for span in phrase.find(text))
     hits = list(islice(places, MOST_HITS))
     number = max(1, min(number, len(hits))) if hits else 0
     index, (first, _) = hits[number - 1] if hits else (0, (0, 0))

@@ -65,6 +65,7 @@ PARAMETERS = {
     "audit-export": "",
     "audit-list": "",
     "call-detail": CALL,
+    "call-found": "find=word pattern=flag hit=number",
     "call-half": f"{EVIDENCE} offset=number",
     "call-reveal": f"{CALL} POST download=flag",
     "call-raw": f"{EVIDENCE} part=number",
