@@ -45,7 +45,8 @@ class ToolUse:
 
     @property
     def url(self) -> str:
-        return f"{reverse('run-list')}?{urlencode({'q': f'tool:{self.name} {self.terms}'.strip()})}"
+        query = f"{Term('tool', self.name)} {self.terms}".strip()
+        return f"{reverse('run-list')}?{urlencode({'q': query})}"
 
 
 Uses: TypeAlias = "Mapping[tuple[str, str], ToolUse]"  # by agent and tool name

@@ -102,6 +102,8 @@ SELECTED = [  # the filter, the runs, the calls
     ("-(agent:codex or tool:Read)", "empty", "abe"),
     ("child:no cut:yes", "Log login", "ad"),
     ("tool:nowhere", "", ""),
+    ("model:no*where", "", ""),
+    ("-model:no*where (tool:no*where or tool:Grep)", "quiet", "h"),
 ]
 
 
