@@ -153,6 +153,7 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
         "call-half": {"pk": call.pk, "half": "receipt"},
         "call-found": {"pk": call.pk, "half": "receipt"},
         "call-raw": {"pk": call.pk, "surface": "receipt"},
+        "call-export": {},
         "comparison-pair": {"pk": comparison.pk, "call": call.pk},
         "comparison-review": {"pk": comparison.pk, "ordinal": 1},
         "comparison-export": {"pk": comparison.pk, "what": "numbers"},
@@ -167,7 +168,7 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
 def _reverse(name: str, arguments: Mapping[str, Mapping[str, object]]) -> str:
     if name.endswith(("-list", "-index", "-new", "-save")) and name != "template-new":
         return reverse(name)
-    return reverse(name, kwargs=dict(arguments.get(name) or arguments.get(name.split("-")[0]) or {}))
+    return reverse(name, kwargs=dict(arguments.get(name, arguments.get(name.split("-")[0], {}))))
 
 
 def names() -> Iterator[str]:
