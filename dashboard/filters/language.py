@@ -43,8 +43,9 @@ from dashboard.filters.syntax import (
 )
 from dashboard.models import Call, Project, Run
 from dashboard.models.runs import CallQuerySet, RunQuerySet
-from dashboard.models.search import is_exact
+from dashboard.models.search import ANY, is_exact
 from dashboard.text.formatting import column_text
+from envelopes.text.words import split_words
 
 MAX_CHARACTERS = 2_000
 MAX_TERMS = 20
@@ -105,6 +106,12 @@ class Query:
     def hints(self, project: Project) -> list[str]:
         """A sentence for each name in the filter that occurs nowhere in the project, with the nearest that does."""
         return [] if self.problems else list(Names(project.pk).hints(iterate_terms(self.tree)))
+
+    def in_payloads(self) -> str:
+        """The filter's text with its words searched in payloads; empty without words."""
+        if not any(term.kind == TEXT and split_words(term.value) for term in self.terms):
+            return ""
+        return str(replace_terms(self.tree, lambda term: Term(ANY, term.value) if term.kind == TEXT else term))
 
     def toggled(self, kind: str, value: str) -> str:
         """The filter's text without that term when it has it, else with it and without its opposite."""

@@ -26,6 +26,7 @@ from dashboard.filters.syntax import And, Or
 from dashboard.models import Call, Project, Run, SavedView
 from dashboard.runs.overview import OutcomeStrip, build_strip
 from dashboard.runs.run_filters import find_view
+from dashboard.search.match import describe_unsearchable
 from dashboard.text.formatting import TOKENS_COUNTED_BY, column_time, format_age, format_count, format_duration
 from dashboard.text.params import parse_integer
 from dashboard.text.text_markup import printable
@@ -225,6 +226,8 @@ class RunListPage:
     without_children_url: str
     size: int
     waiting: int  # calls of the project that are not counted yet
+    unsearchable: str  # a sentence about calls that a search in payloads cannot find yet
+    payloads: str  # the filter with its words searched in payloads, empty without words
     hints: Sequence[str]  # of an empty list: names in the filter that occur nowhere
 
     @property
@@ -236,6 +239,10 @@ class RunListPage:
         more = "more follow" if self.next_url else "the list ends here"
         waiting = f" {describe_waiting(self.waiting)}" if self.waiting else ""
         return f"{runs}, {more}.{waiting}"
+
+    @property
+    def payloads_url(self) -> str:
+        return self.params.filter_url(self.payloads)
 
     @property
     def is_empty_project(self) -> bool:
@@ -304,6 +311,8 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
         size=size,
         waiting=Call.objects.waiting().filter(project=project).count(),
         hints=[] if rows or cursor else query.hints(project),
+        unsearchable=describe_unsearchable(project) if query.payload_terms else "",
+        payloads=query.in_payloads(),
     )
 
 

@@ -69,6 +69,14 @@ class RowHit(NamedTuple):
     note: str
 
 
+def describe_unsearchable(project: Project) -> str:
+    """A sentence about calls that no search in payloads finds yet; empty without any."""
+    waiting = Call.objects.unsearchable().filter(project=project).count()
+    if waiting == 1:
+        return "1 call is not searchable yet."
+    return f"{waiting:,} calls are not searchable yet." if waiting else ""
+
+
 class PayloadSearch:
     """The payload terms of a filter over calls; false without any."""
 
@@ -120,12 +128,10 @@ class PayloadSearch:
 
     def describe_progress(self) -> list[str]:
         """Sentences about calls that the list cannot have: not indexed yet, or not looked at."""
-        calls = Call.objects.filter(project=self._project)
-        waiting = calls.unsearchable().count()
-        notes = [f"{waiting:,} calls are not searchable yet." if waiting > 1 else "1 call is not searchable yet."]
-        notes = notes if waiting else []
+        notes = [note] if (note := describe_unsearchable(self._project)) else []
         if self.is_stopped:
-            notes.append(f"Looked at {self._looked:,} of {calls.count():,} calls; “Next” goes on.")
+            total = Call.objects.filter(project=self._project).count()
+            notes.append(f"Looked at {self._looked:,} of {total:,} calls; “Next” goes on.")
         return notes
 
     def _find(self, term: Term, texts: CallTexts) -> PayloadHit | None:
