@@ -58,6 +58,7 @@ CUT_VERSION = 2  # of lines, cuts and authors of receipts: raise it with the rul
 COUNTS_VERSION = 3  # of the other columns
 CALLS_AT_ONCE = 256
 BYTES_AT_ONCE = 4_000_000  # of their evidence
+CALLS_STORED_AT_ONCE = 1_024  # by an import
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
 STATED_COLUMNS = ("variant", "version", "policy", "canonical_sha256", "text_sha256")  # of a fingerprint
 MOST_PENDING = 8  # portions that the pool works on, so that their results do not fill the memory
@@ -235,7 +236,7 @@ def _store_notes(derived: Sequence[DerivedCall], known: set[UUID]) -> None:
     """Stores what a mapping could not read; an earlier note of a known call may no longer hold."""
     noted = {product.subject: product for product in derived if product.note or product.key in known}
     subjects = list(Observation.objects.filter(pk__in=[key for key in noted if key]).select_related("call"))
-    load_slices(subjects)
+    load_slices(subject for subject in subjects if noted[subject.pk].note)
     notes = [(subject.call.external_id, subject, noted[subject.pk].note) for subject in subjects]
     if notes:
         sources.store_notes(notes)
@@ -347,7 +348,7 @@ def compute_portion(packed: bytes, keys: Sequence[UUID]) -> list[DerivedCall]:
 class Deriver:
     """Derives the calls of an import: at once, or in a pool while the import reads on.
 
-    What is computed by then is stored together, because the counts of a run are read again each time.
+    Many calls are stored together, because the counts of a run are read again each time.
     """
 
     def __init__(self, project: Project, pool: ProcessPoolExecutor | None) -> None:
@@ -356,6 +357,7 @@ class Deriver:
         self._collected: dict[UUID, RecordedCall | None] = {}
         self._size = 0  # bytes of evidence in it
         self._pending: deque[tuple[list[UUID], Future[list[DerivedCall]]]] = deque()
+        self._computed: list[DerivedCall] = []  # not stored yet
 
     def submit(self, calls: Mapping[UUID, RecordedCall | None]) -> None:
         """Collects calls: the files of an audit folder report the same ones in turn, and each is derived once."""
@@ -386,15 +388,15 @@ class Deriver:
 
     def _store(self, *, most_pending: int) -> None:
         """Stores what is computed, and waits for more while too much is pending."""
-        derived: list[DerivedCall] = []
         while self._pending and (len(self._pending) > most_pending or self._pending[0][1].done()):
             keys, future = self._pending.popleft()
             try:
-                derived += future.result()
+                self._computed += future.result()
             except BrokenProcessPool:  # a process was killed, for its memory perhaps
                 self._pool = None
-                derived += compute_calls(keys)
-        if derived:
+                self._computed += compute_calls(keys)
+        if self._computed and (not most_pending or len(self._computed) >= CALLS_STORED_AT_ONCE):
+            derived, self._computed = self._computed, []
             store_derived(self._project, derived)
 
 
