@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from envelopes.schema.call import CallError, ExecutionEvent, ToolCall, ToolResult, check_data
+from envelopes.schema.conversion import convert_json
 from envelopes.schema.result import JsonValue, ToolError
 from envelopes.schema.settlement import (
     BY_NAME,
@@ -108,7 +109,7 @@ def encode(record: Record) -> dict[str, JsonValue]:
 def decode(document: JsonValue, kind: type[Kind]) -> Kind:
     """Reads a record. Raises Untrusted with the path in the document's own names."""
     try:
-        return msgspec.convert(_decode_fields(document, _SHAPES[kind], "$"), kind, strict=True)
+        return convert_json(_decode_fields(document, _SHAPES[kind], "$"), kind, strict=True)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
         raise Untrusted(_use_wire_names(reason), _use_wire_names(path.rstrip("`") or "$")) from None

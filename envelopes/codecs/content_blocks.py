@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from envelopes.schema.conversion import convert_json
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segment, TextPart, image_part
 from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
@@ -35,7 +36,7 @@ def decode(document: JsonValue) -> ReceiptBlocks:
         raise Untrusted("neither a text nor a list of blocks", "$.content")
     parts = tuple(_part(block, f"$.content[{index}]") for index, block in enumerate(blocks))
     try:
-        artifacts = msgspec.convert(document.get("artifacts") or [], tuple[ArtifactRef, ...])
+        artifacts = convert_json(document.get("artifacts") or [], tuple[ArtifactRef, ...])
     except msgspec.ValidationError as error:
         raise Untrusted(str(error).partition(" - at `")[0], "$.artifacts") from None
     return ReceiptBlocks(Receipt(parts), artifacts)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from envelopes.schema.conversion import convert_json
 from envelopes.schema.tool import RiskLevel
 from envelopes.text.untrusted_json import Untrusted
 
@@ -94,7 +95,7 @@ class ActionPlan(_Strict, frozen=True, kw_only=True):
 def read_plan(document: Any) -> ActionPlan:
     """Parses a plan. Raises Untrusted with a path: a wrong type, a repeated id or variable, an unknown dependency."""
     try:
-        plan = msgspec.convert(document, ActionPlan, strict=True)
+        plan = convert_json(document, ActionPlan, strict=True)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
         raise Untrusted(reason, path.rstrip("`") or "$") from None

@@ -21,6 +21,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from envelopes.schema.conversion import convert_json
+
 JsonValue: TypeAlias = None | bool | int | float | str | list[Any] | dict[str, Any]
 Status: TypeAlias = Literal["success", "error"]
 
@@ -109,7 +111,7 @@ class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_json(cls, document: JsonValue) -> CanonicalResult:
         """The inverse of `to_json`. Raises msgspec.ValidationError with a `$.path`, or InvalidOutput."""
-        canonical = msgspec.convert(document, cls)
+        canonical = convert_json(document, cls)
         _check_exclusive(canonical.status, canonical.result is not None, canonical.error is not None)
         return canonical
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from envelopes.schema.conversion import convert_json
 from envelopes.schema.result import ToolError
 
 Capability: TypeAlias = Literal["core_agent", "agent_creation", "local_environment", "web"]
@@ -133,7 +134,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
         """
         self._refuse_misplaced_fields(arguments)
         try:
-            parsed = msgspec.convert(arguments, self.input, strict=strict)
+            parsed = convert_json(arguments, self.input, strict=strict)
         except msgspec.ValidationError as error:
             raise InvalidToolInput(self._parse_error(str(error))) from None
         try:
@@ -163,7 +164,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
         members = set(data) if isinstance(data, dict) else set[str]()
         for struct in sorted(self.result, key=lambda struct: len(members - set(struct.__struct_encode_fields__))):
             try:
-                return msgspec.convert(data, struct, strict=True)
+                return convert_json(data, struct, strict=True)
             except msgspec.ValidationError as error:
                 reasons.append(str(error))
         raise InvalidToolOutput(f"{self.name}: {reasons[0]}")

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from envelopes.schema.conversion import convert_json
 from envelopes.schema.receipt import ImagePart, Receipt, image_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.settlement import native_is_error
@@ -48,7 +49,7 @@ def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body
 
 
 def decode(body: JsonValue) -> DecodedBody:
-    block = msgspec.convert(body, _ToolResult)
+    block = convert_json(body, _ToolResult)
     return DecodedBody(
         receipt=BLOCKS.receipt(block.content), provider_call_id=block.tool_use_id, is_error=block.is_error
     )

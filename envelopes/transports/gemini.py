@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from envelopes.schema.conversion import convert_json
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, TextPart, image_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.settlement import native_is_error
@@ -55,7 +56,7 @@ def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body
 
 def decode(body: JsonValue) -> DecodedBody:
     """Like the API, treats a response with neither `output` nor `error` as the output."""
-    answer = msgspec.convert(body, _Part).function_response
+    answer = convert_json(body, _Part).function_response
     is_error = "output" not in answer.response and "error" in answer.response
     output = answer.response.get("error" if is_error else "output", answer.response)
     text = output if isinstance(output, str) else dump_json(output).decode()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from envelopes.schema.conversion import convert_json
 from envelopes.schema.receipt import ImagePart, Receipt, image_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.settlement import native_is_error
@@ -40,7 +41,7 @@ def encode(receipt: Receipt, result: CanonicalResult, _call_ids: CallIds) -> Bod
 
 
 def decode(body: JsonValue) -> DecodedBody:
-    result = msgspec.convert(body, _CallToolResult)
+    result = convert_json(body, _CallToolResult)
     return DecodedBody(receipt=BLOCKS.receipt(result.content), is_error=result.is_error)
 
 

@@ -18,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from envelopes.schema.conversion import convert_json
 from envelopes.schema.receipt import ImagePart, Receipt, image_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.tool import ToolDefinition
@@ -62,7 +63,7 @@ def _encode_custom_output(receipt: Receipt, _result: CanonicalResult, call_ids: 
 
 def _decode_output(body: JsonValue) -> DecodedBody:
     """Reads either of the two items."""
-    item = msgspec.convert(body, _Output)
+    item = convert_json(body, _Output)
     return DecodedBody(receipt=ITEMS.receipt(item.output), provider_call_id=item.call_id)
 
 
@@ -89,7 +90,7 @@ def _encode_message(receipt: Receipt, _result: CanonicalResult, call_ids: CallId
 
 
 def _decode_message(body: JsonValue) -> DecodedBody:
-    message = msgspec.convert(body, _ToolMessage)
+    message = convert_json(body, _ToolMessage)
     return DecodedBody(receipt=PARTS.receipt(message.content), provider_call_id=message.tool_call_id)
 
 

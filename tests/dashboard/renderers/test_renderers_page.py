@@ -314,6 +314,8 @@ def test_a_pasted_envelope_has_an_address_of_its_own(client: Client, run: Run) -
         (json.dumps(envelope(surplus=1)), "$.surplus", "no such member"),
         (json.dumps(envelope(summary_text="x" * 201)), "$.summary_text", "longer than 200"),
         ("[" * 5_000, "$", "nested deeper"),
+        ('"\\ud800"', "$", "half of a character"),
+        (json.dumps(envelope(status="\ud800")), "$", "half of a character"),
         (json.dumps(envelope(result="x" * PASTE_BYTES)), "$", "at most 256,000 are accepted"),
     ],
 )

@@ -341,6 +341,12 @@ def test_an_input_error_is_raised_with_its_payload() -> None:
     assert raised.value.error.retryable is False
 
 
+def test_half_of_a_character_is_a_wrong_input_like_any_other() -> None:
+    for arguments in ("\ud800", {"\ud800": 1}, {"status": "\ud800"}):
+        with pytest.raises(InvalidToolInput):
+            builtin("ListWorkItems")[1].parse(arguments)
+
+
 def _called(path: Path) -> set[str]:
     return {
         node.func.id for node in ast.walk(tree(path)) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
