@@ -45,7 +45,7 @@ EVIDENCE = "args=id result=id receipt=id run=id spaces=flag"
 COLUMNS = "columns=word column=number measure=word by=word order=number"
 CALL_LIST = "tool=word family=word changed=word changes=number sizes=number listed=number at=cursor"
 FORM = "name=word title=word source=template characters=number note=word save=flag"
-COMPARISON = "baseline=word family=word name=word query=filter sample=number seed=number variant=word"
+COMPARISON = "baseline=word call=id family=word name=word query=filter sample=number seed=number variant=word"
 RUN_LIST = "q=filter sort=word view=number preset=word after=cursor seen=word"
 SEARCH = "q=pattern regex=flag any_case=flag encoding=word errors=flag"
 ARTIFACT = (
@@ -66,9 +66,11 @@ PARAMETERS = {
     "audit-export": "",
     "audit-list": "",
     "call-detail": CALL,
+    "call-export": "POST form=word q=filter stored=flag",
     "call-found": "find=word pattern=flag hit=number",
     "call-half": f"{EVIDENCE} offset=number",
     "call-reveal": f"{CALL} POST download=flag",
+    "call-list": "q=filter sort=word preset=word columns=word after=cursor before=cursor seen=word",
     "call-raw": f"{EVIDENCE} part=number",
     "call-variants": "right=word",
     "comparison-calls": f"{COLUMNS} {CALL_LIST} after=cursor",
@@ -81,6 +83,7 @@ PARAMETERS = {
     "comparison-verdicts": "",
     "docs-index": "",
     "docs-page": "",
+    "filter-completions": "q=filter at=number",
     "healthz": "",
     "home": "",
     "import-new": "POST paths=word files=word",
