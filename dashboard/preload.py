@@ -1,4 +1,4 @@
-"""Loads what the processes of a pool compute with, before the first of them is forked (see `pool`)."""
+"""Loads what the processes of a pool compute with (see `pool`)."""
 
 from __future__ import annotations
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
 
 from dashboard.ingest.reading import Opening, Piece, ReadAhead, choose_reader, read_pieces
 from dashboard.ingest.source_files import BATCH_LINES, HEAD_BYTES, find_recordings, head_sha256
+from dashboard.pool import open_pool
 from envelopes.recordings.base import SourcePath
 from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import SESSION, answers, asks, write
@@ -69,3 +72,22 @@ def test_a_file_that_nobody_can_read_is_left_to_the_import_which_says_why(
     if content is not None:
         second.write_bytes(content)
     assert read_ahead([first, second]) == {first: None, second: None}
+
+
+def processor_of_a_pool() -> int:
+    with open_pool("no database is opened") as pool:
+        return pool.submit(os.getpid).result()
+
+
+def own_processes() -> set[str]:
+    threads = Path("/proc/self/task").glob("*/children")
+    return {child for thread in threads for child in thread.read_text().split()}
+
+
+@pytest.mark.extended
+def test_a_request_leaves_no_process_of_its_pool() -> None:
+    resource_tracker.ensure_running()
+    before = own_processes()
+    with ThreadPoolExecutor(1) as requests:
+        assert requests.submit(processor_of_a_pool).result() != os.getpid()
+    assert own_processes() == before
