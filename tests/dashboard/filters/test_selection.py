@@ -6,8 +6,10 @@ import random
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from dashboard.filters import queryset
@@ -19,7 +21,8 @@ from dashboard.models import Call, Project, Run
 from dashboard.runs import facet_counts
 from dashboard.runs.run_filters import load_facet_groups
 from tests.dashboard.factories import START, create_call, create_project, create_run
-from tests.dashboard.sessions import SESSION, short_session, write
+from tests.dashboard.page_text import parse_page
+from tests.dashboard.sessions import SESSION, asks, short_session, write
 
 pytestmark = pytest.mark.postgresql
 
@@ -42,8 +45,7 @@ MARKS = {
 
 
 @pytest.fixture
-def store(db: None) -> Project:
-    project = create_project()
+def store(project: Project) -> Project:
     runs = [create_run(project, f"id-{title}", title=title, **columns) for title, columns, _ in RUNS]  # type: ignore[arg-type]
     for run, (_, _, calls) in zip(runs, RUNS, strict=True):
         for words in filter(None, calls.split("; ")):
@@ -218,13 +220,21 @@ def test_a_fork_is_selected_by_the_receipts_that_it_has(tmp_path: Path) -> None:
     project, fork, lines = create_project(), "0f5f6d8e-0000-4000-8000-000000000002", short_session()
     text = "<persisted-output>\nOutput too large (9KB). Full output saved to: /x\n\nPreview (first 2KB):\na\n..."
     part = {"kind": "tool-result", "toolUseId": "toolu_01", "replacement": text}
+    steps = [asks(f"toolu_1{number}", session=fork, step=f"msg_1{number}") for number in (1, 2)]
+    for step, tokens in zip(steps, (90_000, 9_000), strict=True):
+        step["message"]["usage"] = {"input_tokens": tokens}
     copied = [{**line, "sessionId": fork, "forkedFrom": {"sessionId": SESSION}} for line in map(dict, lines)]
     replaced = {"type": "content-replacement", "sessionId": fork, "replacements": [part]}
-    for name, content in ((SESSION, lines), (fork, [*copied, replaced])):
+    for name, content in ((SESSION, lines), (fork, [*copied, replaced, *steps])):
         import_paths(project, [write(tmp_path / f"{name}.jsonl", [*content])])
     assert [run.external_id for run in parse("tool:Bash cut:yes").runs(project)] == [fork]
     assert [run.external_id for run in parse("tool:Bash -cut:yes").runs(project)] == [SESSION]
     assert list(parse("tool:Bash cut:yes", over="calls").calls_in(project)) == []
+    for text in ("tool:Bash", "tool:Bash cut:yes", "cut:yes or context:uncertain"):
+        for group in load_facet_groups(project, parse(text), str):
+            for value in group.values:
+                listed = text if value.is_current else value.url
+                assert (text, listed, value.number) == (text, listed, str(parse(listed).runs(project).count()))
 
 
 def test_a_name_that_occurs_nowhere_is_named_with_the_nearest_that_does(store: Project) -> None:
@@ -248,3 +258,33 @@ def test_the_age_of_a_run_is_counted_from_now() -> None:
         create_call(run, f"call {days}", started_at=run.started_at)
     assert (run_titles(project, "age:<2d"), run_titles(project, "age:1d..4d")) == ("0", "3")
     assert call_ids(project, "age:>=3d") == "call 3"
+
+
+def test_every_page_with_a_filter_answers_with_what_matches(store: Project, operator_client: Client) -> None:
+    """Each kind of term in each page's own question to the database."""
+    run = store.runs.get(title="Log out")
+    call = run.own_calls.get(external_id="d")
+    pages = (
+        "/runs/?",
+        "/calls/?",
+        f"/runs/{run.pk}/?",
+        f"/calls/{call.pk}/?run={run.pk}&",
+        "/comparisons/new/?query=&",
+    )
+    others = [
+        "tool:Bash cut:yes",
+        "author:hook",
+        "context:uncertain",
+        "remark:clock",
+        "state:drifted",
+        "state:halves",
+        "child:yes",
+        "words",
+    ]
+    for text in [*(text for text, _, _ in SELECTED[::3]), *others]:
+        question = urlencode({"q": text, "query": text})
+        answers = [operator_client.get(page.replace("query=&", "") + question) for page in pages]
+        assert (text, [answer.status_code for answer in answers]) == (text, [200] * len(pages))
+        expected = parse(text, over="calls").calls_in(store).count()
+        listed = len(parse_page(answers[1]).select("tbody tr"))
+        assert (text, listed) == (text, expected)
