@@ -47,8 +47,9 @@ from dashboard.models import (
     RunCall,
     load_slices,
 )
+from dashboard.models.search import Entry
 from dashboard.pool import open_pool
-from dashboard.search.index import index_waiting
+from dashboard.search.index import index_entries, index_waiting
 from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
 from envelopes.families.registry import all_families
 from envelopes.text.tokens import TokenCount, count_all, current_encoding
@@ -75,6 +76,7 @@ class DerivedCall(NamedTuple):
     receipts: list[dict[str, Any]]  # the rows of RecordedReceipt whose columns follow
     fingerprints: list[dict[str, Any]]  # of those receipts that state the variant that wrote them
     remarks: list[dict[str, Any]]
+    entry: Entry  # of the index of payloads
     note: str
     subject: UUID | None  # the observation that the note is about
 
@@ -134,6 +136,7 @@ def _derived_call(recorded: RecordedCall, product: Derived, counts: Sequence[Tok
         ],
         fingerprints=list(_fingerprints(recorded, product)),
         remarks=product.remarks,
+        entry=product.entry,
         note=product.note,
         subject=product.subject.pk if product.subject else None,
     )
@@ -177,6 +180,7 @@ def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:
             for product in derived
         ]
         bulk_update_values(Call, columns)
+        index_entries({product.key: product.entry for product in derived})
         known = [product.key for product in derived if product.evidence_version > 1 or states[product.key][1]]
         artifacts = [artifact for product in derived for artifact in product.artifacts]
         if known:

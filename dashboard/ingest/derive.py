@@ -29,6 +29,8 @@ from dashboard.models import (
 from dashboard.models.fields import compress_beside
 from dashboard.models.outcomes import decide_outcome
 from dashboard.models.runs import ReceiptAuthor, derive_id
+from dashboard.models.search import Entry
+from dashboard.search.documents import build_entry
 from dashboard.text.formatting import column_int, column_text
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
@@ -86,6 +88,7 @@ class Derived:
     artifacts: list[Artifact] = field(default_factory=list)
     receipts: dict[UUID, DerivedReceipt] = field(default_factory=dict)  # by observation; the call's own one is first
     remarks: list[dict[str, Any]] = field(default_factory=list)
+    entry: Entry = ()  # its texts, for the index of payloads
     note: str = ""  # the part of the evidence that no mapping could read, and that is shown only as recorded
     subject: Observation | None = None  # the observation that the projection is of
 
@@ -133,6 +136,7 @@ def derive(recorded: RecordedCall) -> Derived:
     own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, ())
     settlement = recorded_members(observations.get("timing"))
     columns = _columns(call, halves, observations, own, settlement)
+    is_answered = columns["status"] != Call.Status.UNKNOWN
     odd = _unfit_values(columns, halves, recorded_members(observations.get("call")), settlement)
     return Derived(
         columns=columns,
@@ -140,9 +144,23 @@ def derive(recorded: RecordedCall) -> Derived:
         artifacts=[] if result is None else _artifacts(call, halves, result, sink),
         receipts=receipts,
         remarks=evidence_remarks(call, recorded.observations, observations, recorded_word(settlement, "status"), odd),
+        entry=build_entry(
+            halves.evidence.args,
+            halves.evidence.result,
+            _own_texts(recorded, receipts),
+            envelope=halves.projection.canonical.to_json() if result is None and is_answered else None,
+        ),
         note=halves.note,
         subject=subject,
     )
+
+
+def _own_texts(recorded: RecordedCall, receipts: dict[UUID, DerivedReceipt]) -> Iterator[str]:
+    """The texts of the receipts that the call had in its own run, in their order."""
+    own = receipts_in(recorded.receipts, recorded.call.run_id)
+    for key in dict.fromkeys(receipt.observation_id for receipt in own):
+        if key in receipts:
+            yield receipts[key].text
 
 
 def update_columns(evidence: CallEvidence, hooks: Sequence[HookOutput]) -> None:

@@ -9,14 +9,14 @@ message      a message of a run
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 
 from dashboard.models import Call, Message, Observation, RecordedReceipt, load_slices, receipts_in
-from dashboard.models.search import HALVES
+from dashboard.models.search import HALVES, Entry
 from envelopes.halves import parse_parts
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_strings
@@ -63,6 +63,12 @@ def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> d
     return {key: {half: texts.get(half, NO_TEXT) for half in halves} for key, texts in read.items()}
 
 
+def build_entry(args: JsonValue, result: JsonValue, receipts: Iterable[str], *, envelope: JsonValue = None) -> Entry:
+    """A call's texts for the index, from what was already read of its evidence; `envelope` where no result was."""
+    canonical = _envelope_texts(envelope) if envelope is not None else iterate_strings(result)
+    return [_cut(receipts).texts, _cut(canonical).texts, _cut(iterate_strings(args)).texts, ()]
+
+
 def load_message_texts(messages: Sequence[Message]) -> dict[UUID, SearchText]:
     load_slices(messages)
     return {message.pk: _cut(_read_parts(message.data)) for message in messages}
@@ -91,9 +97,12 @@ def _add_envelopes(calls: Iterable[Call], read: dict[UUID, dict[str, SearchText]
     projections = [call.projection for call in rows]
     load_slices(row.observation for row in projections if row.observation)
     for row in projections:
-        envelope = _parse(row.data, is_own=True)
-        members = envelope if isinstance(envelope, dict) else {}
-        read[row.call_id]["canonical"] = _cut(iterate_strings([members.get(name) for name in ENVELOPE_TEXTS]))
+        read[row.call_id]["canonical"] = _cut(_envelope_texts(_parse(row.data, is_own=True)))
+
+
+def _envelope_texts(envelope: JsonValue) -> Iterator[str]:
+    members = envelope if isinstance(envelope, dict) else {}
+    return iterate_strings([members.get(name) for name in ENVELOPE_TEXTS])
 
 
 def _read_parts(content: bytes) -> list[str]:

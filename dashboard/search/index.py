@@ -7,7 +7,7 @@ was deleted all of them go and the index is built anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +34,13 @@ def index_waiting(project: Project) -> int:
             index(keys[start : start + at_once])
         done += len(keys)
     return done
+
+
+def index_entries(entries: Mapping[UUID, Entry]) -> None:
+    """Indexes those of these calls that wait for it, in the transaction that derives them."""
+    waiting = Call.objects.unsearchable().filter(pk__in=list(entries)).values_list("pk", "evidence_version")
+    rows = list(waiting)
+    _store(UPDATE_CALL, [entries[key] for key, _ in rows], rows)
 
 
 def index_next_waiting() -> bool:

@@ -15,12 +15,12 @@ from pytest_django import Settings
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Message, Project, Run
-from dashboard.models.search import TABLE, matching_ids
+from dashboard.models.search import HALVES, TABLE, matching_ids
 from dashboard.search import index
 from dashboard.search.documents import load_call_texts
 from dashboard.search.index import index_next_waiting
-from envelopes.text.words import parse_phrase
-from tests.dashboard.sessions import SESSION, answers, asks, user, write
+from envelopes.text.words import Phrase, parse_phrase
+from tests.dashboard.sessions import SESSION, answers, asks, short_session, user, write
 
 pytestmark = pytest.mark.django_db
 OTHER = "0f5f6d8e-0000-4000-8000-00000000000b"
@@ -105,6 +105,24 @@ def test_new_evidence_is_indexed_anew_and_the_older_entry_finds_nothing(project:
     import_paths(project, [path])
     assert len(entries("receipt", "late")) == 1
     assert len(set(entries("args", "ls")) & set(before)) == 1
+
+
+def test_an_import_indexes_the_words_that_the_command_does(project: Project, tmp_path: Path) -> None:
+    lines = [*short_session(), asks("toolu_late"), answers("toolu_late", [{"type": "text", "text": "one"}], "none")]
+    replaced = answers("toolu_late", "two", "none")
+    import_paths(project, [session(tmp_path, OTHER), write(tmp_path / f"{SESSION}.jsonl", [*lines, replaced])])
+
+    def found() -> dict[tuple[str, str], set[str]]:
+        words = indexed_words() - {"¶"}
+        keys = [(half, word) for half in HALVES for word in words]
+        matching = [Call.objects.filter(search_id__in=matching_ids(half, Phrase((word,)))) for half, word in keys]
+        names = [set(calls.values_list("external_id", flat=True)) for calls in matching]
+        return {key: external for key, external in zip(keys, names, strict=True) if external}
+
+    imported = found()
+    call_command("rederive", "--search", stdout=StringIO())
+    assert found() == imported
+    assert len(imported) > 10
 
 
 def test_a_killed_process_leaves_calls_that_wait(
