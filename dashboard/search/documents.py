@@ -8,6 +8,7 @@ message      a message of a run
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -22,7 +23,8 @@ from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_strings
 from envelopes.text.untrusted_json import Untrusted, parse_checked, parse_json
 
-LONGEST_RUN = 1_024  # characters without a space: more are an encoded picture, or other data that nobody reads
+# The beginning of an encoded picture, or of other data that nobody reads. JSON without a space is no such data.
+ENCODED = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{1024}")
 ENVELOPE_TEXTS = ("summary_text", "error", "result")
 
 
@@ -121,11 +123,7 @@ def _cut(texts: Iterable[str]) -> SearchText:
     room, total, kept = settings.SEARCH_CHARACTERS, 0, []
     for text in texts:
         total += len(text)
-        if room > 0 and text and not _is_encoded(text):
+        if room > 0 and text and not ENCODED.match(text):
             kept.append(text[:room])
             room -= len(kept[-1])
     return SearchText(tuple(kept), total)
-
-
-def _is_encoded(text: str) -> bool:
-    return len(text) > LONGEST_RUN and len(text[: LONGEST_RUN + 1].split(None, 1)) == 1 and not text[0].isspace()

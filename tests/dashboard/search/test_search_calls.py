@@ -131,6 +131,19 @@ def test_the_part_that_is_not_searched_is_told(client: Client, project: Project,
     assert page.texts(".row-hit .muted") == ["receipt: searched the first 65,536 of 120,010 characters"]
 
 
+def test_json_without_a_space_is_searched_and_an_encoded_picture_is_not(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    dense = '{"name":"needle","values":[' + ",".join(map(str, range(900))) + "]}"
+    picture = "data:image/png;base64," + "QmFzZTY0" * 200
+    lines = []
+    for key, text in {"dense": dense, "picture": picture}.items():
+        lines += [asks(key, args={"command": f"{key} it"}), answers(key, text, {"stdout": text, "stderr": ""})]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", lines)])
+    assert names(load(client, "receipt:needle canonical:needle")) == {"dense"}
+    assert names(load(client, "receipt:base64")) == set()
+
+
 @pytest.mark.postgresql
 def test_a_search_that_runs_out_of_time_says_how_far_it_came_and_goes_on(
     client: Client, calls: Project, settings: Settings
