@@ -110,6 +110,11 @@ class RunPage:
     waiting: int  # calls that are not counted yet
 
     @property
+    def hints(self) -> list[str]:
+        """Names in the filter that occur nowhere in the project, where no call matches."""
+        return [] if self.matching else self.query.hints(self.run.project)
+
+    @property
     def has_lost_cursor(self) -> bool:
         """True when the cursor in the address cannot be read: the rows are the first ones then."""
         return bool(self.params.after) and parse_row_cursor(self.params.after) is None

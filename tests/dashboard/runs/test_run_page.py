@@ -272,6 +272,8 @@ def test_a_filter_that_cannot_be_read_says_so_and_finds_nothing(client: Client, 
     assert "“colour:” at character 1 is not a filter." in page.by_id("q-problems").text
     assert call_rows(page) == []
     assert page.by_text("No call of this run matches.")
+    create_run(run.project, facets={"tool": ["Bash"]})
+    assert "the nearest that does is “tool:Bash”." in load(client, run, "?q=tool:bsh").text
 
 
 @pytest.mark.usefixtures("alice")
