@@ -210,6 +210,11 @@ class CallTable:
         return ",".join(column.name for column in self.params.columns)
 
     @property
+    def width(self) -> int:
+        """Columns of the table, with that of the call."""
+        return len(self.heads) + 1
+
+    @property
     def has_own_columns(self) -> bool:
         return tuple(column.name for column in self.params.columns) != DEFAULT_COLUMNS
 
