@@ -45,7 +45,7 @@ def main() -> int:
 
     create_bench_user()
     get_or_create_project()
-    client = Client()
+    client = Client(headers={"host": "localhost"})
     from django.contrib.auth.models import User
 
     client.force_login(User.objects.get(username=USER))
