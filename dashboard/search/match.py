@@ -29,6 +29,7 @@ from envelopes.text.words import Phrase, parse_phrase
 
 BEFORE_HIT, LINE_CHARACTERS = 60, 240  # of the line of a hit that are shown
 MOST_HITS = 10_000
+MOST_WAITING = 10_000  # calls that are counted
 LINES_BEFORE, CHARACTERS_BEFORE, CHARACTERS_SHOWN = 3, 600, 16_000
 LABELS = {"canonical": "in the recorded result", "args": "in the arguments"}
 CallTexts = dict[str, SearchText]
@@ -71,10 +72,11 @@ class RowHit(NamedTuple):
 
 def describe_unsearchable(project: Project) -> str:
     """A sentence about calls that no search in payloads finds yet; empty without any."""
-    waiting = Call.objects.unsearchable().filter(project=project).count()
-    if waiting == 1:
-        return "1 call is not searchable yet."
-    return f"{waiting:,} calls are not searchable yet." if waiting else ""
+    waiting = Call.objects.unsearchable().filter(project=project).values("pk")[: MOST_WAITING + 1].count()
+    if waiting <= 1:
+        return "1 call is not searchable yet." if waiting else ""
+    number = f"{waiting:,}" if waiting <= MOST_WAITING else f"More than {MOST_WAITING:,}"
+    return f"{number} calls are not searchable yet."
 
 
 class PayloadSearch:
