@@ -31,8 +31,9 @@ TABLES = (
     *("receiptsupersession", "receiptfingerprint", "canonicalprojection", "artifact", "message", "event"),
     *("requestusage", "problem", "remark"),
 )
-# The moment of the import, and how often a row was written; of a run that recorded no time also what it is sorted by.
-UNEQUAL = {"created_at", "sort_at", "revision", "evidence_version", "inode"}
+# The moment of the import, how often a row was written, an entry of an index as it came; of a run without times also
+# what it is sorted by.
+UNEQUAL = {"created_at", "sort_at", "revision", "evidence_version", "inode", "search_id"}
 NUMBERED = {"source_runs", "sourceframe", "runcall", "runfacet", "problem"}  # by the database, as rows come
 
 
