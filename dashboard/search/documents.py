@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from django.conf import settings
 
 from dashboard.models import Call, Message, Observation, RecordedReceipt, load_slices, receipts_in
 from dashboard.models.search import HALVES, Entry
+from dashboard.models.sources import DamagedEvidence, SourceSlice
 from envelopes.halves import parse_parts
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_strings
@@ -47,10 +49,10 @@ NO_TEXT = SearchText((), 0)
 
 
 def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> dict[UUID, dict[str, SearchText]]:
-    """The texts of these halves by call. Raises DamagedEvidence."""
+    """The texts of these halves by call."""
     surfaces = {"result" if half == "canonical" else half for half in halves}
     rows = list(Observation.objects.filter(call__in=keys, surface__in=surfaces).order_by("line", "id"))
-    load_slices(rows)
+    _load_undamaged(rows)
     observations: dict[UUID, list[Observation]] = defaultdict(list)
     for row in rows:
         observations[row.call_id].append(row)
@@ -72,7 +74,7 @@ def build_entry(args: JsonValue, result: JsonValue, receipts: Iterable[str], *, 
 
 
 def load_message_texts(messages: Sequence[Message]) -> dict[UUID, SearchText]:
-    load_slices(messages)
+    _load_undamaged(messages)
     return {message.pk: _cut(_read_parts(message.data)) for message in messages}
 
 
@@ -97,14 +99,27 @@ def _add_envelopes(calls: Iterable[Call], read: dict[UUID, dict[str, SearchText]
     keys = [call.pk for call in calls if call.status != Call.Status.UNKNOWN]
     rows = Call.objects.filter(pk__in=keys, projection__isnull=False).select_related("projection__observation")
     projections = [call.projection for call in rows]
-    load_slices(row.observation for row in projections if row.observation)
+    _load_undamaged([row.observation for row in projections if row.observation])
     for row in projections:
-        read[row.call_id]["canonical"] = _cut(_envelope_texts(_parse(row.data, is_own=True)))
+        with suppress(DamagedEvidence):
+            read[row.call_id]["canonical"] = _cut(_envelope_texts(_parse(row.data, is_own=True)))
 
 
 def _envelope_texts(envelope: JsonValue) -> Iterator[str]:
     members = envelope if isinstance(envelope, dict) else {}
     return iterate_strings([members.get(name) for name in ENVELOPE_TEXTS])
+
+
+def _load_undamaged(rows: Sequence[SourceSlice]) -> None:
+    """Loads the bytes of these rows; a damaged one has no text, so that it keeps nobody from finding the others."""
+    try:
+        load_slices(rows)
+    except DamagedEvidence:
+        for row in rows:
+            try:
+                load_slices([row])
+            except DamagedEvidence:
+                vars(row)["data"] = b""
 
 
 def _read_parts(content: bytes) -> list[str]:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.test import Client
 from pytest_django import Settings
 
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
-from dashboard.models import Call, Message, Project, Run
+from dashboard.models import Call, Message, Project, Run, SourceFrame
 from dashboard.models.search import HALVES, TABLE, matching_ids
 from dashboard.search import index
 from dashboard.search.documents import load_call_texts
@@ -123,6 +124,21 @@ def test_an_import_indexes_the_words_that_the_command_does(project: Project, tmp
     call_command("rederive", "--search", stdout=StringIO())
     assert found() == imported
     assert len(imported) > 10
+
+
+@pytest.mark.postgresql
+def test_damaged_evidence_has_no_text_and_keeps_no_other_from_being_found(
+    project: Project, tmp_path: Path, operator_client: Client
+) -> None:
+    import_paths(project, [session(tmp_path), session(tmp_path, OTHER, "Timbuktu")])
+    index.reset_index()
+    SourceFrame.objects.filter(source__path__endswith=f"{SESSION}.jsonl").delete()
+    assert index_next_waiting()
+    assert not index_next_waiting()
+    assert "zanzibar" not in indexed_words()
+    assert len(entries("receipt", "timbuktu")) == 1
+    for query in ("receipt:timbuktu", "-receipt:nothing", "canonical:*buk*"):
+        assert operator_client.get("/calls/", {"q": query}).status_code == 200
 
 
 def test_a_killed_process_leaves_calls_that_wait(
