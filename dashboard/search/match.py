@@ -13,6 +13,8 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact
 from django.utils.safestring import SafeString
 
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidelity
@@ -72,7 +74,8 @@ class RowHit(NamedTuple):
 
 def describe_unsearchable(project: Project) -> str:
     """A sentence about calls that no search in payloads finds yet; empty without any."""
-    waiting = Call.objects.unsearchable().filter(project=project).values("pk")[: MOST_WAITING + 1].count()
+    of_project = Exact(Coalesce("project_id", "project_id"), project.pk)  # SQLite would walk all calls of the project
+    waiting = Call.objects.unsearchable().filter(of_project).values("pk")[: MOST_WAITING + 1].count()
     if waiting <= 1:
         return "1 call is not searchable yet." if waiting else ""
     number = f"{waiting:,}" if waiting <= MOST_WAITING else f"More than {MOST_WAITING:,}"
