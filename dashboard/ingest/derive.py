@@ -88,7 +88,7 @@ class Derived:
     artifacts: list[Artifact] = field(default_factory=list)
     receipts: dict[UUID, DerivedReceipt] = field(default_factory=dict)  # by observation; the call's own one is first
     remarks: list[dict[str, Any]] = field(default_factory=list)
-    entry: Entry = ()  # its texts, for the index of payloads
+    entry: Entry = ()  # of the index of payloads
     note: str = ""  # the part of the evidence that no mapping could read, and that is shown only as recorded
     subject: Observation | None = None  # the observation that the projection is of
 

@@ -23,7 +23,7 @@ KINDS = (*HALVES, ANY)
 COLUMNS = (*HALVES, "message")
 BETWEEN_TEXTS = " ¶ "  # as a word between two texts of one half, so that no words in a row are of both
 TABLE = "dashboard_searchtext"
-Entry: TypeAlias = Sequence[Sequence[str]]  # the texts of each of COLUMNS
+Entry: TypeAlias = Sequence[str]  # as `prepare_entry` makes it
 _LONG_WORD = re.compile(f"[A-Za-z0-9_]{{{LONGEST + 1}}}")
 MATCHING = {
     "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s",  # noqa: S608 - a constant
@@ -68,6 +68,11 @@ def _postgresql_query(half: str, phrase: Phrase) -> str:
     )
 
 
+def prepare_entry(texts: Sequence[Sequence[str]]) -> Entry:
+    """What the index stores of the texts of each of COLUMNS; most of the work, and it needs no database."""
+    return [*map(_join_texts, texts)] if connection.vendor == "sqlite" else [" ".join(_lexemes(texts))]
+
+
 def insert_entries(entries: Sequence[Entry]) -> list[int]:
     """Adds entries; returns their ids."""
     if not entries:
@@ -77,9 +82,7 @@ def insert_entries(entries: Sequence[Entry]) -> list[int]:
             cursor.execute(f"SELECT max(rowid) FROM {TABLE}")  # noqa: S608 - a constant
             first = (cursor.fetchone()[0] or 0) + 1
             ids = list(range(first, first + len(entries)))
-            rows: list[list[int | str]] = [
-                [key, *map(_join_texts, entry)] for key, entry in zip(ids, entries, strict=True)
-            ]
+            rows: list[list[int | str]] = [[key, *entry] for key, entry in zip(ids, entries, strict=True)]
             names = ", ".join(("rowid", *COLUMNS))
             cursor.executemany(f"INSERT INTO {TABLE} ({names}) VALUES (%s, %s, %s, %s, %s)", rows)  # noqa: S608
             return ids
@@ -88,7 +91,7 @@ def insert_entries(entries: Sequence[Entry]) -> list[int]:
         ids = [row[0] for row in cursor.fetchall()]
         cursor.executemany(
             f"INSERT INTO {TABLE} (id, words) VALUES (%s, array_to_tsvector(string_to_array(%s, ' ')))",  # noqa: S608
-            [(key, " ".join(_lexemes(entry))) for key, entry in zip(ids, entries, strict=True)],
+            [(key, *entry) for key, entry in zip(ids, entries, strict=True)],
         )
         return ids
 
@@ -101,11 +104,11 @@ def _join_texts(texts: Sequence[str]) -> str:
     )
 
 
-def _lexemes(entry: Entry) -> set[str]:
+def _lexemes(texts: Sequence[Sequence[str]]) -> set[str]:
     return {
         column[0] + index_word(word)
-        for column, texts in zip(COLUMNS, entry, strict=True)
-        for text in texts
+        for column, texts_of_column in zip(COLUMNS, texts, strict=True)
+        for text in texts_of_column
         for word in set(split_words(text))
     }
 

@@ -18,7 +18,7 @@ from uuid import UUID
 from django.conf import settings
 
 from dashboard.models import Call, Message, Observation, RecordedReceipt, load_slices, receipts_in
-from dashboard.models.search import HALVES, Entry
+from dashboard.models.search import HALVES, Entry, prepare_entry
 from dashboard.models.sources import DamagedEvidence, SourceSlice
 from envelopes.halves import parse_parts
 from envelopes.schema.result import JsonValue
@@ -68,9 +68,9 @@ def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> d
 
 
 def build_entry(args: JsonValue, result: JsonValue, receipts: Iterable[str], *, envelope: JsonValue = None) -> Entry:
-    """A call's texts for the index, from what was already read of its evidence; `envelope` where no result was."""
+    """A call's entry in the index, from what was already read of its evidence; `envelope` where no result was."""
     canonical = _envelope_texts(envelope) if envelope is not None else iterate_strings(result)
-    return [_cut(receipts).texts, _cut(canonical).texts, _cut(iterate_strings(args)).texts, ()]
+    return prepare_entry([_cut(receipts).texts, _cut(canonical).texts, _cut(iterate_strings(args)).texts, ()])
 
 
 def load_message_texts(messages: Sequence[Message]) -> dict[UUID, SearchText]:

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from dashboard.models import Call, Message, Project
-from dashboard.models.search import HALVES, Entry, delete_all_entries, insert_entries
+from dashboard.models.search import HALVES, Entry, delete_all_entries, insert_entries, prepare_entry
 from dashboard.search.documents import load_call_texts, load_message_texts
 
 CALLS_AT_ONCE = 256
@@ -62,14 +62,14 @@ def reset_index() -> None:
 def _index_calls(keys: Sequence[UUID]) -> None:
     versions = dict(Call.objects.filter(pk__in=keys).values_list("pk", "evidence_version"))
     texts = load_call_texts(list(versions))
-    entries = [[*(texts[key][half].texts for half in HALVES), ()] for key in versions]
+    entries = [prepare_entry([*(texts[key][half].texts for half in HALVES), ()]) for key in versions]
     _store(UPDATE_CALL, entries, list(versions.items()))
 
 
 def _index_messages(keys: Sequence[UUID]) -> None:
     messages = list(Message.objects.filter(pk__in=keys))
     texts = load_message_texts(messages)
-    entries = [[(), (), (), texts[message.pk].texts] for message in messages]
+    entries = [prepare_entry([(), (), (), texts[message.pk].texts]) for message in messages]
     _store(UPDATE_MESSAGE, entries, [(message.pk,) for message in messages])
 
 
