@@ -69,7 +69,7 @@ def _postgresql_query(half: str, phrase: Phrase) -> str:
 
 
 def prepare_entry(texts: Sequence[Sequence[str]]) -> Entry:
-    """What the index stores of the texts of each of COLUMNS; most of the work, and it needs no database."""
+    """Makes of the texts of each of COLUMNS what the index stores; most of the work, and it needs no database."""
     return [*map(_join_texts, texts)] if connection.vendor == "sqlite" else [" ".join(_lexemes(texts))]
 
 

@@ -22,6 +22,8 @@ WITHOUT_NULL = {
     "dashboard/ingest/derivation.py:project": "a column of calls, never NULL there",
     "dashboard/management/commands/rederive.py:project": "the same",
     "dashboard/management/commands/export_run.py:project": "a column of runs, never NULL there",
+    "dashboard/calls/call_table.py:started_at": "ids of a few calls, which are sorted afterwards",
+    "dashboard/rule_trials.py:call": "of artifacts of calls",
     "dashboard/ingest/import_report.py:source": "of the sources of an import",
     "dashboard/artifacts/retention.py:source": "a reading of the whole table in the order of its index",
     "dashboard/artifacts/retention.py:start": "the same",

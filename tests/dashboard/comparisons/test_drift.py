@@ -95,6 +95,7 @@ def test_a_newer_version_is_drift_of_the_variant(sent: ReceiptFingerprint, monke
     assert sent.drift == "variant"
 
 
+@pytest.mark.postgresql
 def test_the_preset_lists_the_runs_of_drifted_receipts_until_they_are_mended(
     sent: ReceiptFingerprint, operator_client: Client
 ) -> None:

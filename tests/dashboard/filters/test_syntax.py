@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.filters.language import Query, parse
@@ -39,7 +39,6 @@ def depth(node: Node) -> int:
     return isinstance(node, (And, Or)) + max(map(depth, inner), default=0)
 
 
-@settings(max_examples=80, deadline=None, database=None)
 @given(NODES.filter(lambda node: depth(node) < MAX_DEPTH))
 def test_a_tree_that_is_written_parses_to_the_same_tree(node: Node) -> None:
     root = node if isinstance(node, (And, Or)) else And((node,))
@@ -66,7 +65,6 @@ PIECES = [
 ]
 
 
-@settings(max_examples=80, deadline=None, database=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(max_size=20))
 def test_any_text_gives_a_tree_or_a_sentence(text: str) -> None:
     for over in ("runs", "calls"):

@@ -50,6 +50,7 @@ def test_the_pool_reads_what_the_import_would_read() -> None:
         assert (opening.inode, opening.head_sha256) == (path.stat().st_ino, head_sha256(path.read_bytes()))
 
 
+@pytest.mark.extended
 def test_an_import_goes_on_behind_the_pieces_that_the_pool_read(tmp_path: Path) -> None:
     lines = [
         line for number in range(BATCH_LINES * 2) for line in (asks(f"toolu_{number}"), answers(f"toolu_{number}", "a"))

@@ -274,9 +274,9 @@ def test_drops_are_a_filter_a_facet_and_a_preset(client: Client, dropped: Run, p
     for query in ("?q=context:uncertain", "?preset=dropped"):
         page = parse_page(client.get(f"/runs/{query}"))
         assert page.texts("tbody tr th .isolate") == ["list the files"]
+        assert page.by_role("link", "dropped unexplained1", exact=True)
     page = parse_page(client.get("/runs/?q=-context:uncertain"))
     assert page.texts("tbody tr th .isolate") == ["Whole"]
-    assert page.by_role("link", "dropped unexplained1", exact=True)
     assert page.by_role("link", "Context dropped unexplained", exact=True)
     calls = [call.external_id for call in parse("context:uncertain", over="calls").calls(dropped)]
     assert calls == ["toolu_01"]

@@ -240,6 +240,7 @@ def test_page_and_fragment_vary_by_who_asks(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("alice")
+@pytest.mark.postgresql("1")
 @pytest.mark.parametrize("runs", [1, 60])
 def test_the_number_of_queries_does_not_grow(
     client: Client, project: Project, runs: int, django_assert_num_queries: DjangoAssertNumQueries

@@ -249,6 +249,7 @@ def test_several_texts_are_blocks_of_their_own_and_an_empty_one_is_none(wire: Tr
     assert len(wire.decode(body).receipt.parts) == (1 if wire.name == "gemini" else 2)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["anthropic", "openai_responses", "openai_responses_custom", "gemini"])
 def test_an_image_by_address_stays_an_address(name: str) -> None:
     receipt = Receipt((ImagePart("image/png", "https://pictures.example/1.png", 0),))
@@ -272,6 +273,7 @@ def test_what_a_provider_cannot_hold_is_refused_and_never_dropped(name: str, par
         transport(name).encode(Receipt((part,)), DONE, IDS)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("name", "kind", "raw"),
     [
@@ -326,6 +328,7 @@ def test_a_body_of_another_provider_is_refused_with_its_place(wire: Transport) -
         wire.decode({"type": "something_else"})
 
 
+@pytest.mark.extended
 @each
 def test_a_receipt_without_parts_is_an_empty_answer(wire: Transport) -> None:
     body = wire.encode(Receipt(()), DONE, IDS)
