@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 Test = Callable[..., None]
 FAILURES = (Exception, BaseExceptionGroup, pytest.fail.Exception, pytest.skip.Exception)
@@ -17,7 +18,13 @@ def extended_except(cases: Iterable[Any], *brief: Any) -> list[Any]:
     """The cases of a table; those that are not `brief` are left to the extended run."""
     every = list(cases)
     assert not (unknown := [case for case in brief if case not in every]), f"the table has no {unknown}"
-    return [case if case in brief else pytest.param(case, marks=pytest.mark.extended) for case in every]
+    return [case if case in brief else _extended(case) for case in every]
+
+
+def _extended(case: Any) -> ParameterSet:
+    if isinstance(case, ParameterSet):
+        return pytest.param(*case.values, marks=[*case.marks, pytest.mark.extended], id=case.id)
+    return pytest.param(case, marks=pytest.mark.extended)
 
 
 def each(names: str | tuple[str, ...], table: Iterable[Any]) -> Callable[[Test], Test]:

@@ -22,7 +22,7 @@ from dashboard.models.search import HALVES, Entry, prepare_entry
 from dashboard.models.sources import DamagedEvidence, SourceSlice
 from envelopes.halves import parse_parts
 from envelopes.schema.result import JsonValue
-from envelopes.text.pointer import iterate_strings
+from envelopes.text.pointer import iterate_named_strings
 from envelopes.text.untrusted_json import Untrusted, parse_checked, parse_json
 
 # The beginning of an encoded picture, or of other data that nobody reads. JSON without a space is no such data.
@@ -31,9 +31,13 @@ ENVELOPE_TEXTS = ("summary_text", "error", "result")
 
 
 class SearchText(NamedTuple):
-    """The texts of one half; `total` counts their characters, also of those that no search looks at."""
+    """The texts of one half; `total` counts their characters, also of those that no search looks at.
+
+    `names` are those of the members of JSON that the texts are in, by which secrets are known.
+    """
 
     texts: tuple[str, ...]
+    names: tuple[str, ...]
     total: int
 
     @property
@@ -45,7 +49,7 @@ class SearchText(NamedTuple):
         return self.searched < self.total
 
 
-NO_TEXT = SearchText((), 0)
+NO_TEXT = SearchText((), (), 0)
 
 
 def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> dict[UUID, dict[str, SearchText]]:
@@ -69,13 +73,14 @@ def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> d
 
 def build_entry(args: JsonValue, result: JsonValue, receipts: Iterable[str], *, envelope: JsonValue = None) -> Entry:
     """A call's entry in the index, from what was already read of its evidence; `envelope` where no result was."""
-    canonical = _envelope_texts(envelope) if envelope is not None else iterate_strings(result)
-    return prepare_entry([_cut(receipts).texts, _cut(canonical).texts, _cut(iterate_strings(args)).texts, ()])
+    canonical = _envelope_texts(envelope) if envelope is not None else iterate_named_strings(result)
+    halves = (_without_names(receipts), canonical, iterate_named_strings(args))
+    return prepare_entry([*(_cut(texts).texts for texts in halves), ()])
 
 
 def load_message_texts(messages: Sequence[Message]) -> dict[UUID, SearchText]:
     _load_undamaged(messages)
-    return {message.pk: _cut(_read_parts(message.data)) for message in messages}
+    return {message.pk: _cut(_without_names(_read_parts(message.data))) for message in messages}
 
 
 def _read_halves(
@@ -84,13 +89,13 @@ def _read_halves(
     by_surface = {row.surface: row for row in observations if row.selected and row.surface != "receipt"}
     texts = {}
     if args := by_surface.get("args"):
-        texts["args"] = _cut(iterate_strings(_parse(args.data)))
+        texts["args"] = _cut(iterate_named_strings(_parse(args.data)))
     if result := by_surface.get("result"):
-        texts["canonical"] = _cut(iterate_strings(_parse(result.data)))
+        texts["canonical"] = _cut(iterate_named_strings(_parse(result.data)))
     sent = [receipt.observation_id for receipt in receipts_in(receipts, call.run_id)]
     by_key = {row.pk: row for row in observations}
     contents = [by_key[key].data for key in dict.fromkeys(sent) if key in by_key]
-    texts["receipt"] = _cut("".join(_read_parts(content)) for content in contents)
+    texts["receipt"] = _cut(_without_names("".join(_read_parts(content)) for content in contents))
     return texts
 
 
@@ -105,9 +110,13 @@ def _add_envelopes(calls: Iterable[Call], read: dict[UUID, dict[str, SearchText]
             read[row.call_id]["canonical"] = _cut(_envelope_texts(_parse(row.data, is_own=True)))
 
 
-def _envelope_texts(envelope: JsonValue) -> Iterator[str]:
+def _envelope_texts(envelope: JsonValue) -> Iterator[tuple[str, str]]:
     members = envelope if isinstance(envelope, dict) else {}
-    return iterate_strings([members.get(name) for name in ENVELOPE_TEXTS])
+    return iterate_named_strings([members.get(name) for name in ENVELOPE_TEXTS])
+
+
+def _without_names(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return (("", text) for text in texts)
 
 
 def _load_undamaged(rows: Sequence[SourceSlice]) -> None:
@@ -133,12 +142,13 @@ def _parse(raw: bytes, *, is_own: bool = False) -> JsonValue:
         return None
 
 
-def _cut(texts: Iterable[str]) -> SearchText:
-    """The beginning of the texts, up to the limit of what is searched."""
-    room, total, kept = settings.SEARCH_CHARACTERS, 0, []
-    for text in texts:
+def _cut(texts: Iterable[tuple[str, str]]) -> SearchText:
+    """The beginning of texts with their names, up to the limit of what is searched."""
+    room, total, searched, names = settings.SEARCH_CHARACTERS, 0, [], []
+    for name, text in texts:
         total += len(text)
         if room > 0 and text and not ENCODED.match(text):
-            kept.append(text[:room])
-            room -= len(kept[-1])
-    return SearchText(tuple(kept), total)
+            searched.append(text[:room])
+            names.append(name)
+            room -= len(searched[-1])
+    return SearchText(tuple(searched), tuple(names), total)

@@ -47,6 +47,7 @@ class PayloadHit:
     start: int
     end: int
     text: str
+    name: str  # of the member of JSON that the text is in
 
     @property
     def line(self) -> SafeString:
@@ -55,7 +56,7 @@ class PayloadHit:
         line_end = self.text.find("\n", self.end)
         start = max(line_start, self.start - BEFORE_HIT)
         end = min(len(self.text) if line_end < 0 else line_end, start + LINE_CHARACTERS)
-        text = mask_around(self.text, start, max(end, self.end))
+        text = mask_around(self.text, start, max(end, self.end), self.name)
         return highlight(text[start : max(end, self.end)], [(self.start - start, self.end - start)])
 
     @property
@@ -143,7 +144,7 @@ class PayloadSearch:
         for half in HALVES if term.kind == ANY else (term.kind,):
             for number, text in enumerate(texts[half].texts if half in texts else ()):
                 for start, end in self._phrases[term].find(text):
-                    return PayloadHit(half, term, number, start, end, text)
+                    return PayloadHit(half, term, number, start, end, text, texts[half].names[number])
         return None
 
 
@@ -195,7 +196,7 @@ def load_found(call: Call, half: str, value: str, *, is_pattern: bool, number: i
     hits = list(islice(places, MOST_HITS))
     number = max(1, min(number, len(hits))) if hits else 0
     index, (first, _) = hits[number - 1] if hits else (0, (0, 0))
-    text = searched.texts[index] if searched.texts else ""
+    text, name = (searched.texts[index], searched.names[index]) if searched.texts else ("", "")
     start = first
     for _ in range(LINES_BEFORE):
         start = max(0, text.rfind("\n", 0, max(0, start - 1)) + 1)
@@ -212,6 +213,6 @@ def load_found(call: Call, half: str, value: str, *, is_pattern: bool, number: i
         start=start,
         end=end,
         characters=len(text),
-        html=highlight(mask_around(text, start, end)[start:end], spans),
+        html=highlight(mask_around(text, start, end, name)[start:end], spans),
         searched=searched,
     )

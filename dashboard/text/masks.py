@@ -189,11 +189,16 @@ def mask_text(text: str) -> str:
     return masks.mask(text) if masks else text
 
 
-def mask_around(text: str, start: int, end: int) -> str:
-    """The text, of which [start, end) may be shown; only that and a context on each side is searched."""
+def mask_around(text: str, start: int, end: int, name: str = "") -> str:
+    """The text, of which [start, end) may be shown; only that and a context on each side is searched.
+
+    The whole of a text is a secret where the name of its member says so.
+    """
     masks = _current.get()
     if masks is None:
         return text
+    if name and masks.rules.secret_name(name):
+        return mask_value(name, text)
     start, end = max(0, start - CONTEXT), end + CONTEXT
     part = text[start:end]
     masked = masks.mask(part)

@@ -46,9 +46,17 @@ def is_within(pointer: str, ancestor: str) -> bool:
 
 def iterate_strings(value: JsonValue) -> Iterator[str]:
     """Every string value, in the order of the document; the names of members are not among them."""
+    return (text for _, text in iterate_named_strings(value))
+
+
+def iterate_named_strings(value: JsonValue, name: str = "") -> Iterator[tuple[str, str]]:
+    """The same, each behind the name of the nearest member that it is in; without one, behind `name`."""
     match value:
         case str():
-            yield value
-        case dict() | list():
-            for child in value.values() if isinstance(value, dict) else value:
-                yield from iterate_strings(child)
+            yield name, value
+        case dict():
+            for key, child in value.items():
+                yield from iterate_named_strings(child, key)
+        case list():
+            for child in value:
+                yield from iterate_named_strings(child, name)

@@ -228,6 +228,8 @@ QUERIES = {
     "call-half": ["?offset=9", "?offset=1500"],
     "artifact-detail": ["?as=hex", "?as=ansi", "?line=20", "?offset=1200", "?q=password", "?tail"],
     "artifact-find": ["?q=ghp_", "?q=hunter", "?q=eyJ&any_case=1"],
+    "call-list": ["?q=any%3Astructured", "?q=any%3Ahunter"],
+    "call-found": ["?find=structured", "?find=hunter"],
 }
 
 
