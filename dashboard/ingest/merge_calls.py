@@ -201,13 +201,8 @@ class CallMerge:
         self.call.started_at = column_time(record.started_at) or self.call.started_at
         self.call.ended_at = column_time(record.ended_at) or _earlier(self.call.ended_at, record.at)
         child = run_ids.get(record.child_run) if record.child_run else None
-        known = self.call.child_run
-        if child is not None and (run == self.call.run_id or known is None):
+        if child is not None and (run == self.call.run_id or self.call.child_run is None):
             self.call.child_run = child
-        if child is not None and known not in (None, child):
-            is_read = self.call.child_run == child
-            became = "read in place of the run of another record" if is_read else "left out: another record has a run"
-            self._remark("value", record, "child_run", record.child_run or "", became)
         duration = record.duration_ms if record.duration_ms is not None and record.duration_ms >= 0 else None
         columns = {"source_error": record.is_error, "tool_ms": column_int(duration)}
         return ResultFlags(result.pk if result else None, run == self.call.run_id, columns, record)

@@ -167,16 +167,6 @@ def test_two_messages_with_one_number_are_both_kept(project: Project, tmp_path: 
     assert [bytes(message.data) for message in messages] == [b'"first"', b'"second"']
 
 
-def test_a_second_run_that_a_call_started_is_named(project: Project, tmp_path: Path) -> None:
-    results = [{"status": "completed", "agentId": agent, "content": []} for agent in ("a1", "a1", "b2")]
-    lines = [asks("toolu_01", "Task", {"prompt": "look"}), *(answers("toolu_01", "done", result) for result in results)]
-    run = imported(project, tmp_path, lines)
-    assert list(run.remarks.values_list("kind", "line", "path", "was").order_by("kind")) == [
-        ("result", 4, "result", '{"status": "completed", "agentId": "b2", "content": []}'),
-        ("value", 4, "child_run", f"{SESSION}/b2"),
-    ]
-
-
 def test_remarks_are_found_and_shown(client: Client, project: Project, tmp_path: Path) -> None:
     lines = [asks("toolu_01", "B\u0430sh", at="soon"), asks("toolu_02"), answers("toolu_02")]
     run = imported(project, tmp_path, lines)
