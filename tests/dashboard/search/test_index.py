@@ -108,6 +108,7 @@ def test_new_evidence_is_indexed_anew_and_the_older_entry_finds_nothing(project:
     assert len(set(entries("args", "ls")) & set(before)) == 1
 
 
+@pytest.mark.extended
 def test_an_import_indexes_the_words_that_the_command_does(project: Project, tmp_path: Path) -> None:
     lines = [*short_session(), asks("toolu_late"), answers("toolu_late", [{"type": "text", "text": "one"}], "none")]
     replaced = answers("toolu_late", "two", "none")

@@ -45,6 +45,7 @@ def published_declaration(name: str) -> Callable[[Body], Any]:
     return lambda body: Tool.model_validate(body).model_dump(by_alias=True, exclude_none=True)
 
 
+@pytest.mark.extended
 @each
 def test_every_tool_is_declared_in_a_form_that_the_provider_publishes(wire: Transport) -> None:
     for definition in DEFINITIONS:
