@@ -6,6 +6,8 @@ import json
 import os
 import sys
 
+WITHOUT_STORE = ("verify",)
+
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
@@ -43,7 +45,7 @@ def _make_the_tables_of_an_empty_store(command: str) -> None:
     from django.db import Error, connection
 
     django.setup()
-    if get_commands().get(command) != "dashboard":
+    if get_commands().get(command) != "dashboard" or command in WITHOUT_STORE:
         return
     try:
         is_empty = not connection.introspection.table_names()

@@ -23,6 +23,7 @@ from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
 
 from dashboard.models import Membership, Project, SignInFailure, SignInLink
+from dashboard.models.notes import READER
 from dashboard.models.projects import LINK_LIFETIME
 
 DEFAULT_PROJECT = "default"
@@ -57,12 +58,17 @@ class ProjectMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
+        token = READER.set("")
+        try:
+            return self.get_response(request)
+        finally:
+            READER.reset(token)
 
     def process_view(self, request: HttpRequest, view: Callable[..., HttpResponse], _args: Any, _options: Any) -> None:
         """Skips views that need no sign-in: a user without a project can still sign out."""
         if not getattr(view, "login_required", True) or not request.user.is_authenticated:
             return
+        READER.set(request.user.get_username())
         memberships = list(Membership.objects.filter(user=request.user).select_related("project").order_by("id"))
         membership = _pick_membership(request, memberships)
         if membership is None:

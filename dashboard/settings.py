@@ -14,6 +14,7 @@ COUNTERFOIL_UPLOAD_LIMIT  largest upload on the import page, in bytes; default: 
 COUNTERFOIL_UPLOAD_QUOTA  bytes that the uploads of all people may take at once; default: four times the limit
 COUNTERFOIL_LOCK_SECONDS  that a command waits for a lock that another process has in the database; default: 20
 COUNTERFOIL_MASK       "off" shows secrets on pages, in downloads and logs, for those who run it alone; default: on
+COUNTERFOIL_PRICES     a TOML or JSON file with prices of models, for the costs on Insights; default: none, no costs
 COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_TRUSTED_PROXIES  addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed;
                        default: this machine
@@ -72,6 +73,7 @@ ANSWERS_AT_ONCE, ANSWERS_WAITING, ANSWER_WAIT_SECONDS = 4, 8, 10.0
 ARTIFACT_QUOTAS_BYTES = env.dict("COUNTERFOIL_ARTIFACT_QUOTAS", cast={"value": int}, default={})
 # Characters of each half of a call that a search looks at. More than this and PostgreSQL refuses the words of one call.
 SEARCH_CHARACTERS = min(env.int("COUNTERFOIL_SEARCH_CHARACTERS", default=65_536), 250_000)
+PRICES = env.str("COUNTERFOIL_PRICES", default="")
 DEBUG = env.bool("COUNTERFOIL_DEBUG", default=False)
 MASK = env.bool("COUNTERFOIL_MASK", default=True)
 SECRET_KEY = env.str("SECRET_KEY", default="") or _secret_key(DATA)

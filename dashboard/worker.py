@@ -1,4 +1,4 @@
-"""The background work: derives calls that wait for it, measures the batches of comparisons and summarises them.
+"""The background work: derives calls that wait, measures and summarises comparisons, measures used-line recall.
 
 The server's master process starts workers and restarts those that die. Each is `manage.py work`, a program of its
 own, so that a batch that exhausts the memory or crashes the interpreter harms nothing else. It ends by itself when
@@ -29,8 +29,10 @@ from django.db import Error, connection
 from django.db.models import F, Q
 from django.utils import timezone
 
-from dashboard.comparisons.measurements import MeasuredCall, measure_calls, pack_rows, unpack_ids
-from dashboard.comparisons.stored_comparison import (
+from dashboard.evidence.call_evidence import load_call_inputs
+from dashboard.experiments.measurements import MeasuredCall, measure_calls, pack_rows, unpack_ids
+from dashboard.experiments.recall_report import measure_next_recall
+from dashboard.experiments.stored_comparison import (
     BATCHES_AT_ONCE,
     ChangedVariant,
     baseline_first,
@@ -38,8 +40,7 @@ from dashboard.comparisons.stored_comparison import (
     load_results,
     load_unchanged_columns,
 )
-from dashboard.comparisons.summary import Summary, pack_summary, summarise
-from dashboard.evidence.call_evidence import load_call_inputs
+from dashboard.experiments.summary import Summary, pack_summary, summarise
 from dashboard.faults import drop_connection, find_outage
 from dashboard.ingest.derivation import derive_next_waiting
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
@@ -92,8 +93,8 @@ def parent_exited(parent: int | None) -> bool:
     return parent is not None and os.getppid() != parent
 
 
-def work_once(owner: str, comparison: Comparison | None = None) -> bool:
-    """Derives waiting calls, or does one batch or one summary, of that comparison or of the oldest.
+def work_once(owner: str, comparison: Comparison | None = None, *, is_over: Callable[[], bool] = lambda: False) -> bool:
+    """Derives waiting calls, or does one batch or one summary, of that comparison or of the oldest, or a report.
 
     False when there is nothing to do now.
     """
@@ -109,7 +110,7 @@ def work_once(owner: str, comparison: Comparison | None = None) -> bool:
             return True
         if _summarise(candidate, owner):
             return True
-    return False
+    return comparison is None and measure_next_recall(owner, is_over=is_over)
 
 
 def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
@@ -120,13 +121,15 @@ def work_until_idle(owner: str, comparison: Comparison | None = None) -> None:
     while _open_comparisons(comparison).exists():
         if not work_once(owner, comparison):
             time.sleep(0.2)
+    while comparison is None and measure_next_recall(owner):
+        pass
 
 
 def run_forever(owner: str, *, is_over: Callable[[], bool], idle_seconds: float = 1.0) -> None:
     """Works until `is_over`. Waits while the store cannot be used: a worker needs no restart afterwards."""
     while not is_over():
         try:
-            has_worked = work_once(owner)
+            has_worked = work_once(owner, is_over=is_over)
         except (Error, OSError) as error:
             if find_outage(error) is None:
                 raise

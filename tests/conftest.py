@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import gc
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -33,6 +35,7 @@ from tests.dashboard.factories import create_project, create_user
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 NUMBERS = count()
+PERMANENT = re.compile("/calls/[0-9a-f-]{36}/([?#]|$)")
 GOLDENS = Path(__file__).resolve().parent / "golden"
 # How many examples a property test draws: `--hypothesis-profile thorough` is the long run's.
 drawing.register_profile("brief", max_examples=10, deadline=None)
@@ -70,6 +73,7 @@ TOGETHER = {
     "tests/browser/": "tests/browser",
     "tests/envelopes/transports/test_transports.py": "providers",
     "tests/envelopes/families/test_declared_tools.py": "providers",
+    "tests/envelopes/test_runtime_page.py": "providers",
     "tests/test_architecture.py": "source",
     "tests/test_house_limits.py": "source",
     "tests/test_requirements.py": "source",
@@ -249,6 +253,20 @@ def artifact_store(request: pytest.FixtureRequest, settings: Settings, tmp_path:
     is_folder = request.param == "folder"
     settings.ARTIFACTS = str(tmp_path / "artifacts") if is_folder else request.getfixturevalue("bucket_address")
     return str(settings.ARTIFACTS)
+
+
+class Reader(Client):
+    """Follows the permanent address of a call to its step, as a browser does; nothing else is followed unasked."""
+
+    def get(self, path: str, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        if PERMANENT.match(path):
+            options.setdefault("follow", True)
+        return super().get(path, *args, **options)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Reader()
 
 
 @pytest.fixture

@@ -24,11 +24,11 @@ from tests.postgresql import NoServerBinaries, private_cluster
 PLACES = {
     "imports": (
         *("tests/dashboard/ingest", "tests/faults/test_hostile_recordings.py", "tests/dashboard/evidence"),
-        *("tests/dashboard/calls/test_call_page.py", "tests/dashboard/renderers", "tests/dashboard/variants"),
+        *("tests/dashboard/calls/test_call_page.py", "tests/dashboard/variants"),
     ),
     "runs": (
         *("tests/dashboard/test_accounts.py", "tests/dashboard/filters", "tests/dashboard/runs"),
-        *("tests/dashboard/comparisons", "tests/dashboard/tools/test_tools_page.py"),
+        *("tests/dashboard/experiments", "tests/dashboard/tools/test_tools_page.py"),
         *(
             f"tests/dashboard/artifacts/test_{subject}.py"
             for subject in ("artifact_references", "artifact_retention", "artifact_summaries", "artifact_tail")

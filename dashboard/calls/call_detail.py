@@ -1,25 +1,16 @@
-"""The Call page: one call's payloads and facts, with links to the calls before and after it in the reader's list.
-
-`?from=run&run=<id>` names that list: the calls of the run (a fork shows calls that it inherited), or those of the
-call's own run where none is named. The receipts are those of the same run. `q`, the filter of the run's page, stays in
-every link, and so does how the halves are shown (`left`, `spaces`).
-"""
+"""One call's payloads and facts, as a run has it: a fork shows calls that it inherited, with its own receipts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-from urllib.parse import urlencode
 from uuid import UUID
 
-from django.conf import settings
-from django.db.models import Count, Max, Min, Q, QuerySet
 from django.http import QueryDict
-from django.urls import reverse
 
 from dashboard.artifacts.summaries import ArtifactSummary, artifact_summaries
+from dashboard.calls.aligned_lines import LinesPane, build_lines_pane
 from dashboard.calls.call_variants import VariantKey, VariantPane, load_variant_keys, load_variant_pane
 from dashboard.calls.cut_bar import CutBar, build_cut_bars
 from dashboard.calls.half_panes import (
@@ -36,10 +27,9 @@ from dashboard.evidence.execution import ExecutionFact, build_execution
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.evidence.remarks import RemarkList, load_remarks
-from dashboard.filters.language import parse
 from dashboard.ingest.derive import update_columns
 from dashboard.ingest.run_stats import halves_disagree
-from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run, RunCall
+from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
@@ -48,10 +38,6 @@ from envelopes.text.untrusted_json import parse_json
 
 MAX_EVENTS = 200
 LEAST_WAIT_MS = 1_000  # a smaller difference of two clocks is the time of writing the log, not a person's
-OF_ONE_CALL = ("args", "result", "receipt", "as", "what", "offset", "project")  # not for its neighbours
-NOWHERE = (-1, -1)  # for a call that is in no run: no call comes before it
-
-MemberKey = tuple[int, int]  # ordinal and row of a call in a run: two calls may be on one line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,32 +84,19 @@ class CallAttempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallNavigation:
-    """`position` counts from 1; 0 when the call is not in the filtered list. `line` is the call's in this run."""
-
-    run: Run
-    line: int
-    position: int
-    total: int
-    before: str
-    after: str
-    up: str
-    is_filtered: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class CallPage:
     """`left` is the canonical result, the envelope as it is stored, or the recorded result; `canonical_form` is the
-    parameter that asks for the first, None where it is the default. `receipt_row` is the receipt in view, None for one
+    parameter that asks for the first, None where it is the default. `lines` has both halves line by line, where the
+    address asks for that. `receipt_row` is the receipt in view, None for one
     that only another source reports.
 
-    `disagreeing` are surfaces that sources reported differently. `other_run` is the run of the receipts in view where
-    the reader's run has none of this call.
+    `run` is the one that is open, which a copied call does not belong to. `disagreeing` are surfaces that sources
+    reported differently. `other_run` is the run of the receipts in view where the open run has none of this call.
     """
 
     call: Call
     run: Run
-    navigation: CallNavigation
+    evidence: CallEvidence
     outcome: CallBadge
     badges: tuple[CallBadge, ...]
     envelope_note: str
@@ -132,7 +105,9 @@ class CallPage:
     failure: CallFailure | None
     flag_note: str
     args: JsonPane
-    left: JsonPane
+    left: JsonPane | None
+    lines: LinesPane | None
+    has_lines: bool
     canonical_form: str | None
     has_recorded: bool
     receipt: ReceiptPane | None
@@ -158,9 +133,11 @@ class CallPage:
     has_more_events: bool
 
 
-def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
+def load_call_page(project: Project, call: Call, run: Run, query: QueryDict, *, with_halves: bool = True) -> CallPage:
+    """Without the halves it is what the head and the details of a step show: the tabs that show neither half."""
     reach = lint_reach(query)
-    evidence = load_evidence(call, query, first=reach)
+    chosen = {surface: query.get(surface, "") for surface in SURFACES} | {"run": str(run.pk)}
+    evidence = load_evidence(call, chosen, first=reach)
     events = tuple(Event.objects.filter(call=call.pk).defer("own_data").order_by("line", "id")[: MAX_EVENTS + 1])
     hooks = load_hooks(call, events, has_more=len(events) > MAX_EVENTS)
     if not call.derivation:
@@ -170,18 +147,17 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
     fidelity = receipt.fidelity if receipt else receipt_fidelity("absent")
     sent = load_fingerprinted(call)
     stages = build_stages(evidence, query, is_rendered=any(receipt.is_rendered_from(evidence) for receipt in sent))
-    variant = load_variant_pane(project, evidence, query)
+    variant = load_variant_pane(project, evidence, query) if with_halves else None
     lint = None
-    if stages.shows_receipt and variant is None:
+    if with_halves and stages.shows_receipt and variant is None:
         missing = {summary.artifact.path for summary in artifacts if summary.is_lost}
         lint = build_lint_pane(evidence, missing, reach)
-    navigation = load_navigation(project, call, query)
-    receipt_run = evidence.receipts[0].run_id if evidence.receipts else navigation.run.pk
+    receipt_run = evidence.receipts[0].run_id if evidence.receipts else run.pk
     rewrite = build_rewrite(evidence, hooks)
     return CallPage(
         call=call,
-        run=call.run,
-        navigation=navigation,
+        run=run,
+        evidence=evidence,
         outcome=_outcome_badge(call),
         badges=tuple(_badges(evidence, rewrite)),
         envelope_note=_envelope_note(call),
@@ -191,30 +167,36 @@ def load_call_page(project: Project, call: Call, query: QueryDict) -> CallPage:
         flag_note=_flag_note(call),
         args=build_args_pane(evidence),
         canonical_form="canonical" if evidence.is_slow_to_complete else None,
-        left=build_left_pane(evidence, query.get("left", "")),
+        left=build_left_pane(evidence, query.get("left", "")) if with_halves else None,
+        lines=_build_lines(evidence, rewrite) if with_halves and query.get("left") == "lines" else None,
+        has_lines=bool(evidence.halves.outputs) and evidence.halves.receipt is not None,
         has_recorded=evidence.result is not None,
         receipt=receipt,
         receipt_fidelity=fidelity,
         stages=stages,
         variant=variant,
-        variants=load_variant_keys(project, evidence, query),
+        variants=load_variant_keys(project, evidence, query, run) if with_halves else (),
         drifted=tuple(receipt for receipt in sent if receipt.drift),
         lint=lint,
         cuts=build_cut_bars(evidence.halves, artifacts, got=fidelity.got, hooked=rewrite.halves if rewrite else None),
         receipt_row=evidence.receipt,
-        other_run=None if receipt_run == navigation.run.pk else project.runs.filter(pk=receipt_run).first(),
+        other_run=None if receipt_run == run.pk else project.runs.filter(pk=receipt_run).first(),
         receipts=_receipt_options(evidence),
         disagreeing=_disagreeing_surfaces(evidence),
         attempts=_load_attempts(call),
         artifacts=artifacts,
         child=project.runs.filter(pk=call.child_run).first() if call.child_run else None,
         rewrite=rewrite,
-        audiences=build_audiences(evidence, fidelity.got),
+        audiences=build_audiences(evidence, fidelity.got) if with_halves else None,
         execution=build_execution(evidence),
-        remarks=load_remarks(navigation.run, call),
+        remarks=load_remarks(run, call),
         events=events[:MAX_EVENTS],
         has_more_events=len(events) > MAX_EVENTS,
     )
+
+
+def _build_lines(evidence: CallEvidence, rewrite: HookRewrite | None) -> LinesPane | None:
+    return build_lines_pane(evidence, is_hooked=rewrite is not None and rewrite.halves is not None)
 
 
 def _outcome_badge(call: Call) -> CallBadge:
@@ -349,77 +331,3 @@ def _load_attempts(call: Call) -> tuple[CallAttempt, ...]:
         for pk, number, outcome, exit_status in same_step.values_list("pk", "attempt", "outcome", "exit_status")
     )
     return attempts if any(attempt.number > 1 for attempt in attempts) else ()
-
-
-def load_navigation(project: Project, call: Call, query: QueryDict) -> CallNavigation:
-    """Three queries, however many calls the run has."""
-    run = _find_list(project, call, query.get("run", ""))
-    own: MemberKey = run.members.filter(call=call).values_list("ordinal", "id").first() or NOWHERE
-    calls = parse(query.get("q", ""), over="calls")
-    members = run.members.filter(call__in=calls.calls(run).order_by()) if calls else run.members.all()
-    counts = _count_around(members, own, call)
-    position = counts["before"] + 1 if counts["here"] else 0
-    before, after = _load_neighbours(members, own, counts)
-    params = query.copy()
-    for key in OF_ONE_CALL:
-        params.pop(key, None)
-    return CallNavigation(
-        run=run,
-        line=own[0],
-        position=position,
-        total=counts["total"],
-        before=_call_url(before, params),
-        after=_call_url(after, params),
-        up=_row_url(run, call, query.get("q", ""), position),
-        is_filtered=bool(query.get("q")),
-    )
-
-
-def _find_list(project: Project, call: Call, name: str) -> Run:
-    try:
-        key = UUID(name)
-    except ValueError:
-        return call.run
-    return project.runs.filter(pk=key, members__call=call).first() or call.run
-
-
-def _count_around(members: QuerySet[RunCall], own: MemberKey, call: Call) -> dict[str, Any]:
-    earlier = Q(ordinal__lt=own[0]) | Q(ordinal=own[0], pk__lt=own[1])
-    later = Q(ordinal__gt=own[0]) | Q(ordinal=own[0], pk__gt=own[1])
-    return members.aggregate(
-        total=Count("id"),
-        before=Count("id", filter=earlier),
-        here=Count("id", filter=Q(call=call)),
-        last_before=Max("ordinal", filter=earlier),
-        first_after=Min("ordinal", filter=later),
-    )
-
-
-def _load_neighbours(
-    members: QuerySet[RunCall], own: MemberKey, counts: dict[str, Any]
-) -> tuple[UUID | None, UUID | None]:
-    """Several calls may be on one line, so both are looked for among all calls of the lines beside it."""
-    ordinals = {ordinal for ordinal in (own[0], counts["last_before"], counts["first_after"]) if ordinal is not None}
-    near = members.filter(ordinal__in=ordinals).order_by("ordinal", "id").values_list("ordinal", "id", "call_id")
-    before = after = None
-    for ordinal, pk, call in near:
-        if (ordinal, pk) < own:
-            before = call
-        elif (ordinal, pk) > own and after is None:
-            after = call
-    return before, after
-
-
-def _call_url(call: UUID | None, params: QueryDict) -> str:
-    if call is None:
-        return ""
-    return reverse("call-detail", args=[call]) + (f"?{params.urlencode()}" if params else "")
-
-
-def _row_url(run: Run, call: Call, q: str, position: int) -> str:
-    """The call's row on the page of its run, which shows the first rows unless `skip` is given or the run is live."""
-    skip = (position - 1) // settings.ROWS_PER_PAGE * settings.ROWS_PER_PAGE if position else 0
-    query = {"q": q} if q else {}
-    if skip or run.is_live:
-        query["skip"] = str(skip)
-    return run.get_absolute_url() + (f"?{urlencode(query)}" if query else "") + f"#c-{call.pk}"

@@ -22,9 +22,11 @@ from django.utils import timezone
 
 from dashboard.calls.call_columns import COLUMNS, DEFAULT_COLUMNS, TableCall, TableColumn, choose_columns
 from dashboard.calls.call_export import FORMS, ExportForm
-from dashboard.filters.language import Query, parse
+from dashboard.filters.language import NEWEST, Preset, PresetLink, Query, link_presets, parse
+from dashboard.filters.saved_views import describe_missing_view, find_view
 from dashboard.ingest.run_stats import OUTCOMES, outcome_letter
-from dashboard.models import Call, Project, Run
+from dashboard.models import Call, Project, Run, SavedView
+from dashboard.models.notes import RowMarks, load_row_marks
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import CallQuerySet
 from dashboard.search.match import PayloadSearch, RowHit
@@ -36,7 +38,6 @@ from envelopes.text.deadline import current_deadline
 MOST_COUNTED = 1_000
 MOST_READ = 400  # calls whose texts are looked at together
 SORTS = {"newest": "started_at", "took": "duration_ms", "tokens": "tokens", "unseen": "unseen_lines"}
-NEWEST = "newest"
 NULLABLE = ("started_at", "duration_ms")
 # What a row is built from; a whole call has twice as many columns.
 LISTED_FIELDS = (
@@ -61,49 +62,33 @@ CursorValue: TypeAlias = datetime | int | None
 Cursor: TypeAlias = tuple[CursorValue, UUID]  # of a call at the edge of a page: its value in the sort, its id
 
 
-class CallPreset(NamedTuple):
-    """A frequent filter. Bookmarks contain the id: it is never renamed or reused for another filter."""
-
-    id: str
-    label: str
-    meaning: str
-    query: str
-    sort: str = NEWEST
-
-
 PRESETS = (
-    CallPreset("all", "All calls", "Every call of every run", ""),
-    CallPreset("failed", "Failed", "Calls that failed or timed out", "status:failed"),
-    CallPreset("refused", "Refused", "Calls that a person or a rule refused", "outcome:refused"),
-    CallPreset("cut", "Cut before the model", "The model got a part of the output", "cut:yes"),
-    CallPreset("biggest", "Biggest receipts", "Most tokens first", "", "tokens"),
-    CallPreset("slowest", "Slowest", "Longest first, waits for a person included", "", "took"),
-    CallPreset("retried", "Retried", "Second and later tries", "state:retried"),
-    CallPreset("unanswered", "Unanswered", "Calls without a result in the recording", "status:unanswered"),
-    CallPreset("halves", "Error flag wrong", "A success was flagged as an error, or a failure not", "state:halves"),
-    CallPreset("dropped", "Context dropped unexplained", "In the context when tokens left it", "context:uncertain"),
+    Preset("all", "All calls", "Every call of every run", ""),
+    Preset("failed", "Failed", "Calls that failed or timed out", "status:failed"),
+    Preset("refused", "Refused", "Calls that a person or a rule refused", "outcome:refused"),
+    Preset("cut", "Cut before the model", "The model got a part of the output", "cut:yes"),
+    Preset("biggest", "Biggest receipts", "Most tokens first", "", "tokens"),
+    Preset("slowest", "Slowest", "Longest first, waits for a person included", "", "took"),
+    Preset("retried", "Retried", "Second and later tries", "state:retried"),
+    Preset("unanswered", "Unanswered", "Calls without a result in the recording", "status:unanswered"),
+    Preset("halves", "Error flag wrong", "A success was flagged as an error, or a failure not", "state:halves"),
+    Preset("dropped", "Context dropped unexplained", "In the context when tokens left it", "context:uncertain"),
 )
-PRESET_KEYS = "1234567890"
 PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
-
-
-class CallPresetLink(NamedTuple):
-    """`key` is its key on the keyboard."""
-
-    preset: CallPreset
-    is_current: bool
-    key: str
 
 
 class CallTableParams(Params):
     """The list that an address names. `seen` is the digest of the rows that a polling page has."""
 
-    def __init__(self, query: QueryDict) -> None:
+    def __init__(self, query: QueryDict, views: Sequence[SavedView] = ()) -> None:
         super().__init__(query)
-        preset = PRESET_BY_ID.get(query.get("preset", ""))
-        if query.get("preset") and preset is None:
+        view = query.get("view", "")
+        preset = find_view(views, view) if view else PRESET_BY_ID.get(query.get("preset", ""))
+        if view and preset is None:
+            self.problems.append(describe_missing_view(query.get("q", ""), "calls"))
+        elif query.get("preset") and preset is None:
             self.problems.append(f"There is no preset “{query['preset'][:40]}”; this is the list without it.")
-        # The addresses of this list name what a preset means, not the preset.
+        # The addresses of this list name what a preset or a view means, not the preset.
         self.q = self._remember("q", self.text("q", default=preset.query if preset else ""), "")
         self.sort = self._remember(
             "sort", self.choice("sort", (*SORTS,), default=preset.sort if preset else NEWEST), NEWEST
@@ -159,6 +144,7 @@ class TableRow(TypedDict):
     outcome: str
     state: str
     start: str
+    marks: RowMarks | None
     cells: Sequence[TableCell]
     hit: RowHit | None
 
@@ -184,7 +170,7 @@ class CallTable:
     hints: Sequence[str]  # of an empty list: names in the filter that occur nowhere
     rows: Sequence[TableRow]
     heads: Sequence[TableHead]
-    presets: Sequence[CallPresetLink]
+    presets: Sequence[PresetLink]
     matching: int | None  # MOST_COUNTED + 1 for more than MOST_COUNTED; None where only their texts tell
     digest: str
     next_url: str
@@ -235,30 +221,29 @@ class CallTable:
         return not (self.rows or self.query or self.params.edge)
 
 
-def load_call_table(project: Project, params: CallTableParams) -> CallTable:
+def load_call_table(project: Project, params: CallTableParams, *, size: int | None = None) -> CallTable:
+    """The page of `size` calls that the parameters name; ROWS_PER_PAGE without one."""
     query = parse(params.q, over="calls", reads_texts=True)
     search = PayloadSearch(project, query)
     calls, matching = _select_calls(query, project, is_counted=not search.is_undecided)
-    window = _load_window(calls, params, settings.ROWS_PER_PAGE, search)
+    window = _load_window(calls, params, size or settings.ROWS_PER_PAGE, search)
     table_calls = _load_table_calls([key for _, key in window.edges])
-    digest = _digest(table_calls)
+    marks = load_row_marks("call", [row.call.pk for row in table_calls])
+    digest = _digest(table_calls, marks)
     is_live = any(row.run.is_live for row in table_calls)
     return CallTable(
         params=params,
         query=query,
         problems=(*query.problems, *params.problems),
         hints=[] if table_calls or params.edge else query.hints(project),
-        rows=[_build_row(row, params.columns, search) for row in table_calls],
+        rows=[_build_row(row, params.columns, search, marks.get(row.call.pk)) for row in table_calls],
         heads=[
             TableHead(
                 column, params.first_page_url(sort=column.sort) if column.sort else "", column.sort == params.sort
             )
             for column in params.columns
         ],
-        presets=[
-            CallPresetLink(preset, (preset.query, preset.sort) == (params.q, params.sort), key)
-            for preset, key in zip(PRESETS, PRESET_KEYS, strict=True)
-        ],
+        presets=link_presets(PRESETS, params.q, params.sort),
         matching=matching,
         digest=digest,
         next_url=params.first_page_url(after=_format_cursor(window.after)) if window.after else "",
@@ -377,7 +362,9 @@ def _load_table_calls(keys: Sequence[UUID]) -> list[TableCall]:
     return [TableCall(calls[key], runs[calls[key].run_id], now) for key in keys if key in calls]
 
 
-def _build_row(row: TableCall, columns: Sequence[TableColumn], search: PayloadSearch) -> TableRow:
+def _build_row(
+    row: TableCall, columns: Sequence[TableColumn], search: PayloadSearch, marks: RowMarks | None
+) -> TableRow:
     call, run = row.call, row.run
     is_running = call.outcome == Outcome.UNANSWERED and run.is_live
     return TableRow(
@@ -388,6 +375,7 @@ def _build_row(row: TableCall, columns: Sequence[TableColumn], search: PayloadSe
         outcome=OUTCOMES[outcome_letter(call)].name,
         state="running" if is_running else call.outcome_words,
         start=f"{call.started_at:%Y-%m-%d %H:%M:%S}" if call.started_at else "",
+        marks=marks,
         cells=[
             TableCell(name=column.name, label=column.label, text=column.text(row), kind=column.kind)
             for column in columns
@@ -396,7 +384,9 @@ def _build_row(row: TableCall, columns: Sequence[TableColumn], search: PayloadSe
     )
 
 
-def _digest(rows: Sequence[TableCall]) -> str:
+def _digest(rows: Sequence[TableCall], marks: Mapping[UUID, RowMarks]) -> str:
     """Changes with any change of a shown call, and with what changes with time alone."""
-    parts = [f"{row.call.pk.hex}{row.call.revision}{row.run.is_live}{row.run.title}" for row in rows]
+    parts = [
+        f"{row.call.pk.hex}{row.call.revision}{row.run.is_live}{row.run.title}{marks.get(row.call.pk)}" for row in rows
+    ]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()

@@ -18,7 +18,7 @@ from django.urls import reverse
 from dashboard.calls.half_panes import TextSize
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence, utf8_length
 from dashboard.evidence.lint_findings import FINDINGS_SHOWN, FindingLine, build_finding_line
-from dashboard.models import Call, Project
+from dashboard.models import Call, Project, Run
 from dashboard.text.diff import Difference, compute_difference
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.text.text_markup import FIRST_CHARS
@@ -41,7 +41,7 @@ from envelopes.schema.result import CanonicalResult
 from envelopes.text.tokens import TokenCount, count_all
 
 RIGHT = "variant-"
-HOTKEYS = "ABCDEFGHIJKL"  # one each; the small letters belong to the page, M loads more
+HOTKEYS = "ABCDEGHIJKLN"  # one each; the small letters belong to the page, F is the failed call before, M loads more
 NO_LINKS = 0  # characters of the recorded receipt to align: the strip compares its text alone
 
 
@@ -138,12 +138,15 @@ def requested_variant(query: Mapping[str, str]) -> str:
     return right.removeprefix(RIGHT) if right.startswith(RIGHT) else ""
 
 
-def load_variant_keys(project: Project, evidence: CallEvidence, query: QueryDict) -> tuple[VariantKey, ...]:
+def load_variant_keys(project: Project, evidence: CallEvidence, query: QueryDict, run: Run) -> tuple[VariantKey, ...]:
     """Empty for a call of a family that is not installed."""
     try:
         owner = load_family(evidence)
     except CannotRender:
         return ()
+    if run.pk != evidence.call.run_id:
+        query = query.copy()
+        query["run"] = str(run.pk)
     return _variant_keys(evidence.call, query, offered_keys(project, owner))
 
 
@@ -165,7 +168,7 @@ def _hotkey(keys: list[str], key: str) -> str:
 
 
 def _preview_address(call: Call, owner: Family, key: str) -> str:
-    """The Renderers page with this call, where the variant's policy can be changed."""
+    """The page of the family's renderers with this call, where the variant's policy can be changed."""
     return f"{reverse('renderer-detail', args=[owner.name])}?{urlencode({'call': str(call.pk), 'variant': key})}"
 
 

@@ -28,7 +28,7 @@ from envelopes.text.tokens import CHARACTERS_PER_TOKEN, TokenCount
 from envelopes.text.untrusted_json import dump_json, strict_json, visible
 from envelopes.transports import TRANSPORTS, CallIds, Transport, UnsupportedPart
 
-MAX_COUNTED_BYTES = 64 * 1024  # the tokens of a larger recorded result are estimated by its length
+MAX_COUNTED_BYTES = 8 * 1024  # the tokens of a larger recorded result are estimated by its length
 MAX_DROPPED = 40
 WIRE = "wire-"
 COMPACTED = "compacted"

@@ -12,7 +12,7 @@ from operator import and_, or_
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import BooleanField, Case, Exists, Expression, F, OuterRef, Q, Subquery, Value, When
+from django.db.models import BooleanField, Case, Exists, Expression, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 from django.utils import timezone
@@ -20,7 +20,19 @@ from django.utils import timezone
 from dashboard.filters.keys import KEYS, describe_subject, phrase_of
 from dashboard.filters.names import Names
 from dashboard.filters.syntax import TEXT, And, Node, Not, Or, Term
-from dashboard.models import Message, ReceiptFingerprint, RecordedReceipt, Remark, RequestUsage, RunCall, RunFacet
+from dashboard.models import (
+    Assignment,
+    Message,
+    Note,
+    ReceiptFingerprint,
+    RecordedReceipt,
+    Remark,
+    RequestUsage,
+    ReviewMark,
+    RunCall,
+    RunFacet,
+    Tag,
+)
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import FAILED, HALVES_DISAGREE, IDLE_BEFORE_ASSUMED_ENDED, UNANSWERED
 from dashboard.models.search import ANY, count_matching, is_exact, matching_ids
@@ -44,7 +56,7 @@ MEMBER = Row("call__", "run__", "run__project_id", "run_id")
 
 FACETS = frozenset(
     {"tool", "family", "outcome", "risk", "reason", "author", "error"}
-    | {"agent", "source", "model", "branch", "state", "context", "remark"}
+    | {"agent", "source", "model", "branch", "state", "context", "remark", "tag", "assigned"}
 )
 # Terms that are another name of a facet.
 FACET_ALIASES = {
@@ -185,6 +197,8 @@ class Conditions:
                 return Q(**{f"{row.run}parent__isnull": True})
             case "child", _:
                 return Q()
+            case "note" | "reviewed", _:
+                return _is_annotated(term, row.run_id, is_run=True)
             case "title", text:
                 return Q(**{f"{row.run}title__icontains": text})
             case "text", text:
@@ -207,6 +221,9 @@ class Conditions:
         if kind == "remark":
             remarks = Remark.objects.filter(kind=value, call__isnull=False)
             return Q(**{f"{row.call}pk__in": remarks.values("call")})
+        if kind in ("tag", "assigned", "note", "reviewed"):
+            key = "call_id" if row is MEMBER else "pk"
+            return _is_annotated(term, key, is_run=False, names=self._names_of(term) if KEYS[kind].is_name else ())
         column = row.call + COLUMNS.get(kind, kind)
         if KEYS[kind].is_name:
             return Q(**{f"{column}__in": self._names_of(term)})
@@ -308,6 +325,27 @@ def _hidden(column: str) -> Expression:
     return Coalesce(F(column), F(column))
 
 
+def _is_annotated(term: Term, key: str, *, is_run: bool, names: Collection[str] = ()) -> Q:
+    """A condition on the run or the call whose id is in the column `key`; a run has the notes of its calls too."""
+    subject = "run" if is_run else "call"
+    is_absent = term.value.casefold() == "no"
+    value = "yes" if is_absent else term.value
+    match term.kind:
+        case "tag":
+            rows: QuerySet[Any] = Tag.objects.filter(name__in=names)
+        case "assigned":
+            rows = Assignment.objects.filter(to__username__in=names)
+        case "reviewed":
+            rows = ReviewMark.objects.all()
+        case _:
+            rows = Note.objects.matching(value)
+    condition = Q(**{f"{key}__in": rows.filter(**{f"{subject}__isnull": False}).values(subject)})
+    if is_run and term.kind == "note":
+        of_calls = RunCall.objects.filter(call__in=rows.filter(call__isnull=False).values("call"))
+        condition |= Q(**{f"{key}__in": of_calls.values("run")})
+    return ~condition if is_absent and term.kind in ("note", "reviewed") else condition
+
+
 def _is_uncertain(row: Row) -> Q:
     """Calls that were in the context of a run when tokens left it unexplained, and that nothing had removed before.
 
@@ -324,7 +362,9 @@ def _is_uncertain(row: Row) -> Q:
     ).exclude(Exists(removed))
     if row is MEMBER:
         return Q(Exists(drops))
-    return Q(pk__in=RunCall.objects.filter(Exists(drops), run=F("call__run")).values("call"))
+    # The few runs with a drop first: otherwise the databases look for drops of every call.
+    with_drops = RequestUsage.objects.filter(dropped_tokens__gt=0).values("run")
+    return Q(pk__in=RunCall.objects.filter(Exists(drops), run=F("call__run"), run__in=with_drops).values("call"))
 
 
 def _prefix(condition: Q, prefix: str) -> Q:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from dashboard.filters.syntax import TEXT, Term, describe_place
 from dashboard.models import Remark
+from dashboard.models.notes import READER
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor
 from dashboard.text.formatting import DAY, EARLIEST, HOUR, LATEST, MAX_INTEGER, MINUTE, SECOND
@@ -138,13 +139,13 @@ KEYS: dict[str, Key] = {
     "failed": Key("run", "number of failed calls of the run", read=read_count, example=COUNT_EXAMPLES),
     "calls": Key("run", "number of calls of the run", read=read_count, example=COUNT_EXAMPLES),
     "child": Key("run", "runs of subagents", ("any", "yes", "no")),
+    "tag": Key("row", "a tag that somebody gave; on Runs to one of its calls too", is_name=True),
+    "note": Key("row", "words of a note, or yes"),
+    "reviewed": Key("row", "somebody marked it as reviewed", ("yes", "no")),
+    "assigned": Key("row", "the member who takes care of it, or me", is_name=True),
     "after": Key("row", "began at that time or later", read=_read_after, example=TIME_EXAMPLES),
     "before": Key("row", "began earlier", read=_read_before, example=TIME_EXAMPLES),
     "age": Key("row", "time since it began", read=read_age, example=DURATION_EXAMPLES),
-}
-# Keys of the language that nothing answers yet, each with the reason.
-RESERVED = {
-    **dict.fromkeys(("tag", "note"), "runs and calls have no tags and notes yet"),
 }
 
 
@@ -169,14 +170,16 @@ def check_term(term: Term) -> tuple[Term, str]:
     if term.kind == TEXT:
         return term, ""
     name = f"“{term.kind[:40]}:” {describe_place(term.at)}"
-    if term.kind in RESERVED:
-        return term, f"{name} is no filter yet: {RESERVED[term.kind]}."
     key = KEYS.get(term.kind)
     if key is None:
         return term, f"{name} is not a filter{_suggest(term.kind, KEYS, ':')} Text with a colon needs quotes."
     if key.is_payload:
         has_words = phrase_of(term) is not None
         return term, "" if has_words else f"{name} needs a letter or a digit to search for."
+    if (term.kind, term.value.casefold()) == ("assigned", "me"):
+        reader = READER.get()
+        problem = "" if reader else f"{name} cannot be “me” here: nobody is signed in."
+        return Term("assigned", reader, at=term.at), problem
     if not key.words and key.read is None:
         return Term(term.kind, term.value, term.is_pattern and key.is_name, term.at), ""
     value = term.value if key.read else term.value.lower()

@@ -21,9 +21,10 @@ Over calls every term is about the row's call, or about the run of that call. Ov
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from dashboard.filters import queryset
 from dashboard.filters.keys import CALL_STATUSES, KEYS, Over, check_term, describe_subject, phrase_of
@@ -49,6 +50,8 @@ from envelopes.text.words import split_words
 
 MAX_CHARACTERS = 2_000
 MAX_TERMS = 20
+NEWEST = "newest"  # the sort of a list that names no other
+PRESET_KEYS = "1234567890"
 
 # A call or a run has only one value of these at a time.
 SINGLE_IN_CALL = frozenset({"cut", "author", "tool", "family", "outcome", "risk", "reason", "error"})
@@ -59,6 +62,24 @@ EXCLUSIVE_STATUSES = (
     frozenset({"live", "idle"}),
     frozenset({"ended", "idle"}),
 )
+
+
+class Preset(NamedTuple):
+    """A frequent filter. Bookmarks contain the id: it is never renamed or reused for another filter."""
+
+    id: str
+    label: str
+    meaning: str
+    query: str
+    sort: str = NEWEST
+
+
+class PresetLink(NamedTuple):
+    """`key` is its key on the keyboard: 1 to 9, then 0, none for later ones."""
+
+    preset: Preset
+    is_current: bool
+    key: str
 
 
 @dataclass(frozen=True)
@@ -113,6 +134,11 @@ class Query:
             return ""
         return str(replace_terms(self.tree, lambda term: Term(ANY, term.value) if term.kind == TEXT else term))
 
+    def narrowed(self, *nodes: Node) -> Query:
+        """The filter with more conditions, which hold beside all of it, an `or` included."""
+        own = self.tree.nodes if isinstance(self.tree, And) else (self.tree,)
+        return Query(And((*own, *(node for node in nodes if node not in own))), self.problems, self.over)
+
     def toggled(self, kind: str, value: str) -> str:
         """The filter's text without that term when it has it, else with it and without its opposite."""
         toggled = Term(kind, value)
@@ -159,6 +185,14 @@ def _explain_unindexed(term: Term) -> str:
     if phrase.parts:
         return f"{name} is looked for call by call, which only the Calls page does; whole words are found here too."
     return f"{name} is looked for call by call, which only the Calls page does; single words are found here too."
+
+
+def link_presets(presets: Sequence[Preset], query: str, sort: str) -> list[PresetLink]:
+    """The presets of a list that shows this filter and sort."""
+    return [
+        PresetLink(preset, (preset.query, preset.sort) == (query, sort), PRESET_KEYS[index : index + 1])
+        for index, preset in enumerate(presets)
+    ]
 
 
 def _demanded_terms(tree: And | Or) -> Iterator[tuple[Node, Term]]:

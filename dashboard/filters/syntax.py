@@ -20,6 +20,7 @@ MAX_DEPTH = 8  # of parentheses
 
 TEXT = "text"  # the kind of a term without a key
 _KEY = re.compile(r"([A-Za-z_]+):")
+_OR = re.compile(r"or(?=[\s()]|$)", re.IGNORECASE)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _PLAIN = re.compile(r'[^\s":\\()-][^\s":\\()]*')
@@ -135,7 +136,7 @@ class _Parser:
                     break
                 self._report(f"“)” {describe_place(self.at)} closes nothing; text with it needs quotes.")
                 self.at += 1
-            elif word := re.compile(r"or(?=[\s()]|$)", re.IGNORECASE).match(self.text, self.at):
+            elif word := _OR.match(self.text, self.at):
                 if not branches[-1]:
                     self._report(f"“or” {describe_place(self.at)} has nothing before it; as a word it needs quotes.")
                 last_or, self.at = self.at, word.end()

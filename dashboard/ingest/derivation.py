@@ -47,7 +47,7 @@ from dashboard.models import (
     RunCall,
     load_slices,
 )
-from dashboard.models.search import Entry
+from dashboard.models.search import Entry, prepare_entry
 from dashboard.pool import open_pool
 from dashboard.search.index import index_entries, index_waiting
 from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
@@ -136,7 +136,7 @@ def _derived_call(recorded: RecordedCall, product: Derived, counts: Sequence[Tok
         ],
         fingerprints=list(_fingerprints(recorded, product)),
         remarks=product.remarks,
-        entry=product.entry,
+        entry=prepare_entry(product.searched),
         note=product.note,
         subject=product.subject.pk if product.subject else None,
     )

@@ -29,8 +29,7 @@ from dashboard.models import (
 from dashboard.models.fields import compress_beside
 from dashboard.models.outcomes import decide_outcome
 from dashboard.models.runs import ReceiptAuthor, derive_id
-from dashboard.models.search import Entry
-from dashboard.search.documents import build_entry
+from dashboard.search.documents import collect_texts
 from dashboard.text.formatting import column_int, column_text
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
@@ -88,7 +87,7 @@ class Derived:
     artifacts: list[Artifact] = field(default_factory=list)
     receipts: dict[UUID, DerivedReceipt] = field(default_factory=dict)  # by observation; the call's own one is first
     remarks: list[dict[str, Any]] = field(default_factory=list)
-    entry: Entry = ()  # of the index of payloads
+    searched: tuple[tuple[str, ...], ...] = ()  # the texts of each column of the index of payloads
     note: str = ""  # the part of the evidence that no mapping could read, and that is shown only as recorded
     subject: Observation | None = None  # the observation that the projection is of
 
@@ -144,7 +143,7 @@ def derive(recorded: RecordedCall) -> Derived:
         artifacts=[] if result is None else _artifacts(call, halves, result, sink),
         receipts=receipts,
         remarks=evidence_remarks(call, recorded.observations, observations, recorded_word(settlement, "status"), odd),
-        entry=build_entry(
+        searched=collect_texts(
             halves.evidence.args,
             halves.evidence.result,
             _own_texts(recorded, receipts),

@@ -33,6 +33,7 @@ from dashboard.models import (
     Source,
     select_receipt,
 )
+from dashboard.models.notes import move_annotations
 from dashboard.models.runs import call_id, derive_id, run_id
 from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings.base import CallRecord, Format, Record, RemarkRecord, ResultRecord, RunRecord, UsageRecord
@@ -220,6 +221,7 @@ def _move_rows(stored: Run, run: Run) -> None:
     Event.objects.filter(run=stored).update(run=run)
     RequestUsage.objects.filter(run=stored, request__in=run.requests.values("request")).delete()
     RequestUsage.objects.filter(run=stored).update(run=run)
+    move_annotations(stored, run)
     for source in Source.objects.filter(runs=stored):
         Source.runs.through._default_manager.get_or_create(source_id=source.pk, run_id=run.pk)
 

@@ -15,6 +15,7 @@ from django.db.models import Count
 from dashboard.evidence.context_changes import ContextDrop, find_unexplained, store_drops
 from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
 from dashboard.models import Call, ReceiptFingerprint, RecordedReceipt, Remark, RequestUsage, Run, RunCall, RunFacet
+from dashboard.models.notes import count_annotation_facets
 from dashboard.models.outcomes import Outcome
 from dashboard.text.formatting import column_text, milliseconds_between
 
@@ -149,6 +150,8 @@ def _load_stats(runs: Sequence[Run]) -> dict[UUID, RunStats]:
     drifted = ReceiptFingerprint.objects.exclude(drift="").filter(receipt__call__run__in=runs)
     for key, total in drifted.values_list("receipt__call__run").annotate(total=Count("receipt__call", distinct=True)):
         stats[key].facets["state", "drifted"] = total
+    for key, totals in count_annotation_facets(runs).items():
+        stats[key].facets.update(totals)
     return stats
 
 

@@ -183,6 +183,7 @@ class Migration(migrations.Migration):
                 ('family', models.CharField(default='', max_length=32)),
                 ('sample', models.IntegerField(null=True)),
                 ('seed', models.BigIntegerField(default=0)),
+                ('budget', models.IntegerField(null=True)),
                 ('is_chosen', models.BooleanField(default=False)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('finished', 'Finished'), ('cancelled', 'Cancelled'), ('failed', 'Failed')], default='queued', max_length=9)),
@@ -228,7 +229,7 @@ class Migration(migrations.Migration):
                 ('at', models.DateTimeField(auto_now_add=True, db_index=True)),
                 ('person', models.CharField(max_length=150)),
                 ('client', models.CharField(max_length=64)),
-                ('action', models.CharField(choices=[('sign-in', 'Sign In'), ('reveal', 'Reveal'), ('export', 'Export'), ('deletion', 'Deletion'), ('setting', 'Setting')], max_length=16)),
+                ('action', models.CharField(choices=[('sign-in', 'Sign In'), ('reveal', 'Reveal'), ('export', 'Export'), ('deletion', 'Deletion'), ('setting', 'Setting'), ('annotation', 'Annotation')], max_length=16)),
                 ('subject', models.CharField(max_length=300)),
                 ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='audit_entries', to='dashboard.project')),
             ],
@@ -263,6 +264,28 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='masking_rules', to='dashboard.project')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='RecallReport',
+            fields=[
+                ('id', dashboard.models.fields.CompactUUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('query', models.CharField(default='', max_length=2000)),
+                ('family', models.CharField(default='', max_length=32)),
+                ('variants', models.JSONField(default=list)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('finished', 'Finished'), ('cancelled', 'Cancelled'), ('failed', 'Failed')], default='queued', max_length=9)),
+                ('problem', models.CharField(default='', max_length=500)),
+                ('total', models.IntegerField(default=0)),
+                ('done', models.IntegerField(default=0)),
+                ('finished_at', models.DateTimeField(null=True)),
+                ('owner', models.CharField(default='', max_length=64)),
+                ('leased_until', models.DateTimeField(null=True)),
+                ('attempts', models.IntegerField(default=0)),
+                ('summary', models.BinaryField(null=True)),
+                ('results', models.BinaryField(null=True)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='recall_reports', to='dashboard.project')),
             ],
         ),
         migrations.CreateModel(
@@ -368,15 +391,66 @@ class Migration(migrations.Migration):
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='dashboard.project')),
             ],
         ),
+        migrations.CreateModel(
+            name='ReviewMark',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('call', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.call')),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.project')),
+                ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.run')),
+            ],
+            options={
+                'abstract': False,
+            },
+        ),
         migrations.AddField(
             model_name='recordedreceipt',
             name='run',
             field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='receipts', to='dashboard.run'),
         ),
+        migrations.CreateModel(
+            name='Note',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('text', models.TextField()),
+                ('changed_at', models.DateTimeField(null=True)),
+                ('half', models.CharField(default='', max_length=9)),
+                ('sha256', models.CharField(default='', max_length=64)),
+                ('start', models.BigIntegerField(default=0)),
+                ('end', models.BigIntegerField(default=0)),
+                ('quote', models.TextField(default='')),
+                ('call', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.call')),
+                ('changed_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.project')),
+                ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.run')),
+            ],
+            options={
+                'abstract': False,
+            },
+        ),
         migrations.AddField(
             model_name='call',
             name='run',
             field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='own_calls', to='dashboard.run'),
+        ),
+        migrations.CreateModel(
+            name='Assignment',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('to', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('call', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.call')),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.project')),
+                ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.run')),
+            ],
+            options={
+                'abstract': False,
+            },
         ),
         migrations.CreateModel(
             name='RunFacet',
@@ -394,6 +468,7 @@ class Migration(migrations.Migration):
             name='SavedView',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('over', models.CharField(choices=[('runs', 'Runs'), ('calls', 'Calls')], default='runs', max_length=5)),
                 ('name', models.CharField(max_length=60)),
                 ('query', models.TextField()),
                 ('sort', models.CharField(max_length=16)),
@@ -592,6 +667,21 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='Tag',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('name', models.CharField(max_length=40)),
+                ('call', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.call')),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.project')),
+                ('run', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='%(class)ss', to='dashboard.run')),
+            ],
+            options={
+                'abstract': False,
+            },
+        ),
+        migrations.CreateModel(
             name='TemplateVariant',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -732,6 +822,10 @@ class Migration(migrations.Migration):
             model_name='projectrule',
             constraint=models.UniqueConstraint(fields=('project', 'name'), name='one_masking_rule'),
         ),
+        migrations.AddIndex(
+            model_name='recallreport',
+            index=models.Index(fields=['project', '-created_at'], name='dashboard_r_project_aa127d_idx'),
+        ),
         migrations.AddConstraint(
             model_name='retiredtemplate',
             constraint=models.UniqueConstraint(fields=('project', 'family', 'name'), name='one_retired_template'),
@@ -765,6 +859,38 @@ class Migration(migrations.Migration):
             index=models.Index(fields=['project', '-duration_ms', '-id'], name='dashboard_r_project_4bc0d1_idx'),
         ),
         migrations.AddIndex(
+            model_name='run',
+            index=models.Index(fields=['external_id'], name='runs_by_external_id'),
+        ),
+        migrations.AddConstraint(
+            model_name='reviewmark',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='reviewmark_of_one'),
+        ),
+        migrations.AddConstraint(
+            model_name='reviewmark',
+            constraint=models.UniqueConstraint(fields=('run',), name='one_review_mark_of_run'),
+        ),
+        migrations.AddConstraint(
+            model_name='reviewmark',
+            constraint=models.UniqueConstraint(fields=('call',), name='one_review_mark_of_call'),
+        ),
+        migrations.AddConstraint(
+            model_name='note',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='note_of_one'),
+        ),
+        migrations.AddConstraint(
+            model_name='assignment',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='assignment_of_one'),
+        ),
+        migrations.AddConstraint(
+            model_name='assignment',
+            constraint=models.UniqueConstraint(fields=('run',), name='one_assignment_of_run'),
+        ),
+        migrations.AddConstraint(
+            model_name='assignment',
+            constraint=models.UniqueConstraint(fields=('call',), name='one_assignment_of_call'),
+        ),
+        migrations.AddIndex(
             model_name='runfacet',
             index=models.Index(fields=['project', 'kind', 'value', '-sort_at', '-run'], name='dashboard_r_project_20e108_idx'),
         ),
@@ -774,7 +900,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='savedview',
-            constraint=models.UniqueConstraint(fields=('project', 'name'), name='one_saved_view'),
+            constraint=models.UniqueConstraint(fields=('project', 'over', 'name'), name='one_saved_view'),
         ),
         migrations.AddIndex(
             model_name='source',
@@ -854,6 +980,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='call',
+            index=models.Index(fields=['external_id'], name='calls_by_external_id'),
+        ),
+        migrations.AddIndex(
+            model_name='call',
             index=models.Index(fields=['project', '-started_at', '-id', 'tool', 'family', 'outcome', 'status', 'exit_status', 'source_error', 'risk', 'reason', 'author', 'attempt', 'is_cut', 'is_waiting', 'is_disagreeing', 'duration_ms', 'tokens', 'unseen_lines', 'search_id'], name='calls_by_time'),
         ),
         migrations.AddIndex(
@@ -871,6 +1001,22 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='sourceframe',
             constraint=models.UniqueConstraint(fields=('source', 'offset'), name='one_frame_at_offset'),
+        ),
+        migrations.AddIndex(
+            model_name='tag',
+            index=models.Index(fields=['project', 'name'], name='tags_by_name'),
+        ),
+        migrations.AddConstraint(
+            model_name='tag',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='tag_of_one'),
+        ),
+        migrations.AddConstraint(
+            model_name='tag',
+            constraint=models.UniqueConstraint(fields=('run', 'name'), name='one_tag_of_run'),
+        ),
+        migrations.AddConstraint(
+            model_name='tag',
+            constraint=models.UniqueConstraint(fields=('call', 'name'), name='one_tag_of_call'),
         ),
         migrations.AddConstraint(
             model_name='templatevariant',

@@ -8,6 +8,7 @@ from dashboard.models.comparisons import (
     ComparisonBaseline,
     ComparisonBatch,
     ComparisonColumn,
+    RecallReport,
     ReceiptFingerprint,
     Review,
     Verdict,
@@ -21,6 +22,7 @@ from dashboard.models.evidence import (
     receipts_in,
     select_receipt,
 )
+from dashboard.models.notes import Assignment, Note, ReviewMark, Tag
 from dashboard.models.projects import (
     AuditEntry,
     Membership,
@@ -36,6 +38,7 @@ from dashboard.models.sources import Problem, Remark, Source, SourceFrame, Sourc
 
 __all__ = [
     "Artifact",
+    "Assignment",
     "AuditEntry",
     "Call",
     "CanonicalProjection",
@@ -46,18 +49,21 @@ __all__ = [
     "Event",
     "Membership",
     "Message",
+    "Note",
     "Observation",
     "PastedEnvelope",
     "Problem",
     "Project",
     "ProjectRule",
     "ReceiptSupersession",
+    "RecallReport",
     "RecordedReceipt",
     "Remark",
     "ReceiptFingerprint",
     "RequestUsage",
     "RetiredTemplate",
     "Review",
+    "ReviewMark",
     "Run",
     "RunCall",
     "RunFacet",
@@ -67,6 +73,7 @@ __all__ = [
     "Source",
     "SourceFrame",
     "SourceSlice",
+    "Tag",
     "TemplateVariant",
     "Verdict",
     "load_slices",

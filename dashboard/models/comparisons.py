@@ -1,7 +1,7 @@
 """Comparisons of variants over recorded calls, their numbers, blind reviews, and fingerprints of sent receipts.
 
 A comparison freezes its calls and its variants when it starts, so that its numbers stay true whatever is imported or
-changed later. They are stored in batches of a few hundred calls each, packed by `comparisons.measurements`; no process
+changed later. They are stored in batches of a few hundred calls each, packed by `experiments.measurements`; no process
 ever loads all of them.
 """
 
@@ -67,6 +67,7 @@ class Comparison(models.Model):
     family = models.CharField(max_length=32, default="")  # empty: every family
     sample = models.IntegerField(null=True)  # this many calls at random; None: all that match
     seed = models.BigIntegerField(default=0)  # for the sample, the intervals and the order of reviews
+    budget = models.IntegerField(null=True)  # tokens that a rendered receipt may have; None: each variant's own policy
     is_chosen = models.BooleanField(default=False)  # of calls that were chosen one by one
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -79,7 +80,7 @@ class Comparison(models.Model):
     finished_at = models.DateTimeField(null=True)
     owner = models.CharField(max_length=64, default="")  # the worker that summarises it
     leased_until = models.DateTimeField(null=True)
-    summary = models.BinaryField(null=True)  # zstd, `comparisons.summary.Summary`
+    summary = models.BinaryField(null=True)  # zstd, `experiments.summary.Summary`
     pinned_at = models.DateTimeField(null=True)  # check_receipts compares later renderings with it
     checked_at = models.DateTimeField(null=True)  # by check_receipts, since it was pinned
     last_check = models.JSONField(default=dict)  # the fields of a PinnedCheck
@@ -232,3 +233,57 @@ class Verdict(models.Model):
 
     def __str__(self) -> str:
         return f"{self.choice} by {self.reviewer_id}"
+
+
+class RecallReportQuerySet(models.QuerySet["RecallReport"]):
+    def open(self) -> RecallReportQuerySet:
+        """The reports that wait for a worker or have one."""
+        return self.filter(state__in=Comparison.OPEN_STATES)
+
+    def free(self) -> RecallReportQuerySet:
+        """Open ones that no worker holds, the oldest first."""
+        unleased = models.Q(leased_until=None) | models.Q(leased_until__lt=timezone.now())
+        return self.open().filter(unleased).order_by("created_at", "pk")
+
+
+class RecallReport(models.Model):
+    """Used-line recall of the calls that a filter selected: one process measures it, and starts anew if it dies."""
+
+    id = CompactUUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.ForeignKey(Project, models.CASCADE, related_name="recall_reports")
+    query = models.CharField(max_length=2_000, default="")
+    family = models.CharField(max_length=32, default="")  # empty: every family
+    variants = models.JSONField(default=list)  # names
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    # the progress:
+    state = models.CharField(max_length=9, choices=Comparison.State.choices, default=Comparison.State.QUEUED)
+    problem = models.CharField(max_length=500, default="")
+    total = models.IntegerField(default=0)  # runs, twice: each is read for its items, then for the stop list
+    done = models.IntegerField(default=0)
+    finished_at = models.DateTimeField(null=True)
+    owner = models.CharField(max_length=64, default="")
+    leased_until = models.DateTimeField(null=True)
+    attempts = models.IntegerField(default=0)
+    summary = models.BinaryField(null=True)  # zstd, `experiments.recall_report.RecallSummary`
+    results = models.BinaryField(null=True)  # zstd, `experiments.recall_report.RecallResults`
+
+    objects = RecallReportQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-created_at"])]
+
+    def __str__(self) -> str:
+        return f"recall of {self.query or 'all calls'}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("recall-detail", args=[self.pk])
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in Comparison.OPEN_STATES
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state == Comparison.State.FINISHED

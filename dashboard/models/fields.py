@@ -83,3 +83,20 @@ class UUIDDigits(models.Func):
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
         return self.as_sql(compiler, connection, template="LOWER(HEX(%(expressions)s))", **context)
+
+
+class HourText(models.Func):
+    """The hour of a time in UTC, or the day with `characters=10`, as text: `2026-01-20 14`.
+
+    Django's own truncation calls Python for each row on SQLite: half a second for 100,000 calls.
+    """
+
+    output_field = models.CharField()
+
+    def __init__(self, expression: str, *, characters: int = 13) -> None:
+        super().__init__(expression, template=f"substr(%(expressions)s, 1, {characters})")
+        self.form = "YYYY-MM-DD HH24" if characters > 10 else "YYYY-MM-DD"
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        template = f"to_char(%(expressions)s AT TIME ZONE 'UTC', '{self.form}')"
+        return self.as_sql(compiler, connection, template=template, **context)

@@ -134,6 +134,7 @@ class AuditEntry(models.Model):
         EXPORT = "export"
         DELETION = "deletion"
         SETTING = "setting"
+        ANNOTATION = "annotation"  # notes, tags, assignments and review marks
 
     project = models.ForeignKey(Project, models.CASCADE, null=True, related_name="audit_entries")
     at = models.DateTimeField(auto_now_add=True, db_index=True)
@@ -157,8 +158,13 @@ class AuditEntry(models.Model):
 
 
 class SavedView(models.Model):
-    """A filter and sort order of the Runs page, saved under a name for the whole project."""
+    """A filter and sort order of the Runs or the Calls page, saved under a name for the whole project."""
 
+    class Over(models.TextChoices):
+        RUNS = "runs"
+        CALLS = "calls"
+
+    over = models.CharField(max_length=5, choices=Over.choices, default=Over.RUNS)
     project = models.ForeignKey(Project, models.CASCADE, related_name="saved_views")
     name = models.CharField(max_length=60)
     query = models.TextField()
@@ -167,7 +173,7 @@ class SavedView(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_saved_view")]
+        constraints = [models.UniqueConstraint(fields=["project", "over", "name"], name="one_saved_view")]
 
     def __str__(self) -> str:
         return self.name

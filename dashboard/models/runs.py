@@ -8,8 +8,10 @@ so that the call is one row across files (design.md section 1, Identity).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TypeAlias
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.db import models
@@ -75,6 +77,7 @@ class Run(models.Model):
             models.Index(fields=["project", "-cut_count", "-id"]),
             models.Index(fields=["project", "-token_count", "-id"]),
             models.Index(fields=["project", "-duration_ms", "-id"]),
+            models.Index(fields=["external_id"], name="runs_by_external_id"),  # an id that is pasted into the search
         ]
 
     def __str__(self) -> str:
@@ -109,7 +112,8 @@ class RunFacet(models.Model):
     """One value by which runs are filtered, with the run's sort stamp, so that an index gives a filtered list in order.
 
     Kinds: tool, family, outcome, error, risk, reason, author (of receipts), state (failed, cut, unanswered, retried,
-    child, disagree), context (uncertain), remark, agent, source, model, branch.
+    child, disagree), context (uncertain), remark, agent, source, model, branch; tag, assigned and note, of the run or
+    one of its calls (`models.notes`).
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="facets")
@@ -248,6 +252,7 @@ class Call(models.Model):
             models.Index(fields=["project"], condition=Q(derivation=""), name="underived_calls"),
             models.Index(fields=["project"], condition=Q(search_id=None), name="unsearchable_calls"),
             models.Index(fields=["search_id"], name="calls_by_entry"),
+            models.Index(fields=["external_id"], name="calls_by_external_id"),  # an id that is pasted into the search
             # All calls, newest first; with the columns of filters, so that a rare value is found without the wide rows.
             models.Index(fields=["project", "-started_at", "-id", *FILTERED_COLUMNS], name="calls_by_time"),
             models.Index(fields=["project", "-duration_ms", "-id"], name="calls_by_duration"),
@@ -285,6 +290,11 @@ _RESULT_FAILED = Q(status=Call.Status.ERROR) | (Q(exit_status__isnull=False) & ~
 FAILED = Q(outcome__in=(Outcome.FAILED, Outcome.TIMED_OUT))
 UNANSWERED = Q(status=Call.Status.UNKNOWN)
 HALVES_DISAGREE = ~UNANSWERED & ((Q(source_error=True) & ~_RESULT_FAILED) | (Q(source_error=False) & _RESULT_FAILED))
+
+
+def step_url(run: UUID, position: int | str, tab: str = "halves", params: Mapping[str, str] | None = None) -> str:
+    """The address of a call's step in a run. To reverse 50 of them takes a list as long as its query."""
+    return f"/runs/{run}/{position}/{tab}" + (f"?{urlencode(params)}" if params else "")
 
 
 class RunCall(models.Model):

@@ -13,8 +13,11 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from django.db import connection
+from django.db.models import F, QuerySet
 from django.db.models.expressions import RawSQL
 
+from dashboard.models.projects import Project
+from dashboard.models.runs import Message
 from envelopes.text.words import LONGEST, Phrase, index_word, split_words
 
 HALVES = ("receipt", "canonical", "args")
@@ -40,6 +43,23 @@ def matching_ids(half: str, phrase: Phrase) -> RawSQL:
     """The entries that may contain the phrase in this half, or in any."""
     write = _sqlite_query if connection.vendor == "sqlite" else _postgresql_query
     return RawSQL(MATCHING[connection.vendor], [write(half, phrase)])  # noqa: S611 - the words are a parameter
+
+
+def newest_matching(half: str, phrases: Sequence[Phrase], most: int) -> list[int]:
+    """The last `most` entries that may contain all of the phrases in this column, the last one first."""
+    is_sqlite = connection.vendor == "sqlite"
+    write, joint = (_sqlite_query, " AND ") if is_sqlite else (_postgresql_query, " & ")
+    words = joint.join(f"({write(half, phrase)})" for phrase in phrases)
+    order = f"{'rowid' if is_sqlite else 'id'} DESC LIMIT %s"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{MATCHING[connection.vendor]} ORDER BY {order}", [words, most])
+        return [int(row[0]) for row in cursor.fetchall()]
+
+
+def select_messages(project: Project, entries: Sequence[int]) -> QuerySet[Message]:
+    """The messages of a project that these entries are of, the last entry first."""
+    messages = Message.objects.filter(search_id__in=entries, run__project=project)
+    return messages.order_by(F("search_id").desc(nulls_last=True))
 
 
 def count_matching(half: str, phrase: Phrase, most: int) -> int:

@@ -166,6 +166,31 @@ def _cut_slices(slices: Collection[SourceSlice], frames: Iterable[SourceFrame]) 
         vars(row)["data"] = data
 
 
+def load_lines(rows: Collection[SourceSlice]) -> dict[SourceSlice, tuple[bytes, int]]:
+    """The whole line of its source that each slice lies in, and where in it the slice begins.
+
+    Rows with bytes of their own are left out, and those of a source of which only slices are stored. Raises
+    DamagedEvidence.
+    """
+    addressed = [row for row in rows if row.start is not None and not (row.source and row.source.is_partial)]
+    frames: dict[int | None, list[SourceFrame]] = defaultdict(list)
+    for model in {type(row) for row in addressed}:
+        stored = model._base_manager.filter(pk__in=[row.pk for row in addressed if type(row) is model])
+        for frame in SourceFrame.objects.containing(stored).order_by("offset"):
+            frames[frame.source_id].append(frame)
+    lines = {}
+    for row in addressed:
+        candidates, start = frames[row.source_id], row.start or 0
+        index = bisect_right(candidates, start, key=lambda frame: frame.offset) - 1
+        if index < 0:
+            raise DamagedEvidence(f"the recorded bytes of “{row}” are not in the store: run check_store")
+        data, begin = candidates[index].data, start - candidates[index].offset
+        first = data.rfind(b"\n", 0, begin) + 1
+        end = data.find(b"\n", begin + row.size)
+        lines[row] = (data[first : len(data) if end < 0 else end], begin - first)
+    return lines
+
+
 class Remark(models.Model):
     """A value of a recording that was changed, left out or assumed when it was read; its bytes are stored as they are.
 

@@ -116,6 +116,7 @@ class HistoryPage:
     """
 
     entries: tuple[HistoryEntry, ...]
+    timeline: Timeline
     before: int
     after: int
     first: str
@@ -165,6 +166,7 @@ def load_history(
     fitting = _fitting(entries, page_chars, backwards=backwards)
     return HistoryPage(
         entries=tuple(entries[fitting.start : fitting.stop]),
+        timeline=timeline,
         before=counts.before + fitting.start,
         after=counts.total - counts.before - fitting.stop,
         first=str(items[fitting.start].cursor) if items else "",

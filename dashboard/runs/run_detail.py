@@ -220,9 +220,8 @@ def _load_calls(
         skip = min(params.skip, max(0, matching - 1))
     else:
         skip = max(0, matching - settings.ROWS_PER_PAGE) if run.is_live else 0
-    # The call's page walks this list with j and k.
-    suffix = "?" + urlencode({"from": "run", "run": str(run.pk), "q": params.q})
-    selection = RowSelection(query, matching, params.after, skip, suffix)
+    # The steps are walked with the same filter.
+    selection = RowSelection(query, matching, params.after, skip, params={"q": params.q} if params.q else {})
     return load_call_rows(run, selection, overview.axis, children)
 
 

@@ -21,11 +21,12 @@ from django.utils import timezone
 
 from dashboard.accounts import DEMO_PROJECT
 from dashboard.filters import queryset
-from dashboard.filters.language import Query, parse
+from dashboard.filters.language import NEWEST, Preset, PresetLink, Query, link_presets, parse
+from dashboard.filters.saved_views import describe_missing_view, find_view
 from dashboard.filters.syntax import And, Or
 from dashboard.models import Call, Project, Run, SavedView
+from dashboard.models.notes import RowMarks, load_row_marks
 from dashboard.runs.overview import OutcomeStrip, build_strip
-from dashboard.runs.run_filters import find_view
 from dashboard.search.match import describe_unsearchable
 from dashboard.text.formatting import TOKENS_COUNTED_BY, column_time, format_age, format_count, format_duration
 from dashboard.text.params import parse_integer
@@ -39,7 +40,6 @@ SORTS = {
     "tokens": "token_count",
     "duration": "duration_ms",
 }
-NEWEST = "newest"
 # What a row is built from; a whole run has twice as many columns, and reading them takes a tenth of the page's time.
 LISTED_FIELDS = (
     *("title", "external_id", "agent", "model", "source_format", "parent_id", "ended_at", "last_at", "strip"),
@@ -96,6 +96,7 @@ class RunRow(TypedDict):
     source: str
     status: str
     is_child: bool
+    marks: RowMarks | None
     strip: OutcomeStrip
     calls: str
     calls_label: str
@@ -106,17 +107,6 @@ class RunRow(TypedDict):
     duration: str
     sort_at: str
     age: str
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A frequent filter. Bookmarks contain the id: it is never renamed or reused for another filter."""
-
-    id: str
-    label: str
-    meaning: str
-    query: str
-    sort: str = NEWEST
 
 
 PRESETS = (
@@ -133,16 +123,7 @@ PRESETS = (
     Preset("drifted", "Drifted", "A receipt that was sent would be written otherwise today", "state:drifted"),
     Preset("dropped", "Context dropped unexplained", "Tokens left the context; nothing says why", "context:uncertain"),
 )
-PRESET_KEYS = (*"1234567890", *[""] * (len(PRESETS) - 10))
 PRESET_BY_ID = {preset.id: preset for preset in PRESETS}
-
-
-class PresetLink(NamedTuple):
-    """`key` is its key on the keyboard: 1 to 9, then 0, none for later ones."""
-
-    preset: Preset
-    is_current: bool
-    key: str
 
 
 class SortColumn(NamedTuple):
@@ -171,8 +152,7 @@ class RunListParams:
         text = query.get("q", start.query if start else "").strip()
         problems = []
         if view and start is None:
-            instead = "this is the list without it" if text else "these are all runs"
-            problems.append(f"There is no such saved view, it may have been deleted; {instead}.")
+            problems.append(describe_missing_view(text, "runs"))
         if preset and preset not in PRESET_BY_ID:
             problems.append(f"There is no preset “{preset[:40]}”; these are the runs without it.")
         if sort and sort not in SORTS:
@@ -264,7 +244,7 @@ def find_first_cut(project: Project, query: Query) -> FirstCut | None:
     if project.slug != DEMO_PROJECT or query:
         return None
     cut = project.calls.filter(is_cut=True, seen_lines__gt=0)
-    call = cut.order_by(F("seen_lines") - F("output_lines"), "id").only("tool", "output_lines", "seen_lines").first()
+    call = cut.order_by("-unseen_lines", "id").only("tool", "output_lines", "seen_lines").first()
     if call is None:
         return None
     lines, seen = format_count(call.output_lines), format_count(call.seen_lines)
@@ -279,7 +259,8 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
     has_more, runs = len(runs) > size, runs[:size]
     now = timezone.now()
     peek_url = f"{params.page_url}&peek=".replace("?&", "?")
-    rows = [build_row(run, now, peek_url) for run in runs]
+    marks = load_row_marks("run", [run.pk for run in runs])
+    rows = [build_row(run, now, peek_url, marks.get(run.pk)) for run in runs]
     digest = _digest(runs, rows)
     has_live = any(row["status"] == "live" for row in rows)
     has_children = any(row["is_child"] for row in rows)
@@ -293,10 +274,7 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
             SortColumn(head, params.url(sort=head.sort) if head.sort else "", params.sort == head.sort)
             for head in COLUMN_HEADS
         ],
-        presets=[
-            PresetLink(preset, (preset.query, preset.sort) == (params.text, params.sort), key)
-            for preset, key in zip(PRESETS, PRESET_KEYS, strict=True)
-        ],
+        presets=link_presets(PRESETS, params.text, params.sort),
         digest=digest,
         next_url=params.url(after=_format_cursor(runs[-1], params.sort)) if has_more else "",
         first_url=params.url() if params.after else "",
@@ -350,11 +328,11 @@ def _parse_cursor(params: RunListParams) -> tuple[Cursor | None, tuple[str, ...]
 
 def _digest(runs: Sequence[Run], rows: Sequence[RunRow]) -> str:
     """Changes with any change of a shown run, and with its status, which changes with time alone."""
-    parts = [f"{row['id']}{run.revision}{row['status']}" for run, row in zip(runs, rows, strict=True)]
+    parts = [f"{row['id']}{run.revision}{row['status']}{row['marks']}" for run, row in zip(runs, rows, strict=True)]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()
 
 
-def build_row(run: Run, now: datetime, peek_url: str) -> RunRow:
+def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None) -> RunRow:
     """`peek_url` is the address of the list up to the id of the run to peek at."""
     return RunRow(
         id=run.pk.hex,
@@ -366,6 +344,7 @@ def build_row(run: Run, now: datetime, peek_url: str) -> RunRow:
         source=printable(run.source_format),
         status=run.status,
         is_child=run.parent_id is not None,
+        marks=marks,
         strip=build_strip(run),
         calls=format_count(run.call_count),
         calls_label="call" if run.call_count == 1 else "calls",

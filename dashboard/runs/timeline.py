@@ -249,6 +249,23 @@ class Timeline:
             tokens += counted.get("tokens") or 0
         return HistoryCounts(before, total, max(0, tokens))
 
+    def weigh_kinds(self, since: int) -> dict[str, tuple[int, int]]:
+        """The number and the tokens of what came behind the line `since` and is still there; not of what was not sent.
+
+        By kind: the roles of the messages, then `arguments` and `receipts`.
+        """
+        sent = self._rows("message").filter(line__gt=since).exclude(delivery__in=NOT_COUNTED)
+        messages = sent.order_by().values_list("role")
+        kinds = {
+            role: (number, tokens or 0)
+            for role, number, tokens in messages.annotate(number=Count("pk"), weight=Sum(_tokens("message")))
+        }
+        calls = self._rows("call").filter(ordinal__gt=since).aggregate(number=Count("pk"), weight=Sum(_tokens("call")))
+        kinds["arguments"] = (calls["number"], calls["weight"] or 0)
+        present = [receipt for receipt in self.receipts if receipt.line > since and receipt.superseded_line is None]
+        kinds["receipts"] = (len(present), sum(receipt.tokens for receipt in present))
+        return {kind: counted for kind, counted in kinds.items() if counted[0]}
+
     def _rows(self, kind: str) -> QuerySet[Any]:
         rows: QuerySet[Any] = self._run.messages.all() if kind == "message" else self._run.members.all()
         line = PAGED[kind][0]

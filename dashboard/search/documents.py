@@ -18,7 +18,7 @@ from uuid import UUID
 from django.conf import settings
 
 from dashboard.models import Call, Message, Observation, RecordedReceipt, load_slices, receipts_in
-from dashboard.models.search import HALVES, Entry, prepare_entry
+from dashboard.models.search import HALVES
 from dashboard.models.sources import DamagedEvidence, SourceSlice
 from envelopes.halves import parse_parts
 from envelopes.schema.result import JsonValue
@@ -71,11 +71,13 @@ def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> d
     return {key: {half: texts.get(half, NO_TEXT) for half in halves} for key, texts in read.items()}
 
 
-def build_entry(args: JsonValue, result: JsonValue, receipts: Iterable[str], *, envelope: JsonValue = None) -> Entry:
-    """A call's entry in the index, from what was already read of its evidence; `envelope` where no result was."""
+def collect_texts(
+    args: JsonValue, result: JsonValue, receipts: Iterable[str], *, envelope: JsonValue = None
+) -> tuple[tuple[str, ...], ...]:
+    """The texts of each column of a call's entry, from what was already read; `envelope` where no result was."""
     canonical = _envelope_texts(envelope) if envelope is not None else iterate_named_strings(result)
     halves = (_without_names(receipts), canonical, iterate_named_strings(args))
-    return prepare_entry([*(_cut(texts).texts for texts in halves), ()])
+    return (*(_cut(texts).texts for texts in halves), ())
 
 
 def load_message_texts(messages: Sequence[Message]) -> dict[UUID, SearchText]:

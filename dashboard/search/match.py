@@ -24,7 +24,7 @@ from dashboard.filters.queryset import select_calls
 from dashboard.filters.syntax import Node, Not, Term, inner_nodes
 from dashboard.models import Call, Project
 from dashboard.models.search import ANY, HALVES, is_exact
-from dashboard.search.documents import SearchText, load_call_texts
+from dashboard.search.documents import NO_TEXT, SearchText, load_call_texts
 from dashboard.text.masks import mask_around
 from dashboard.text.text_markup import highlight
 from envelopes.text.words import Phrase, parse_phrase
@@ -39,11 +39,10 @@ CallTexts = dict[str, SearchText]
 
 @dataclass(frozen=True)
 class PayloadHit:
-    """The first occurrence of a term: in which half, the number of its text there, and the characters in that."""
+    """The first occurrence of a term: in which half and text, and the characters in that."""
 
     half: str
     term: Term
-    number: int
     start: int
     end: int
     text: str
@@ -142,9 +141,10 @@ class PayloadSearch:
 
     def _find(self, term: Term, texts: CallTexts) -> PayloadHit | None:
         for half in HALVES if term.kind == ANY else (term.kind,):
-            for number, text in enumerate(texts[half].texts if half in texts else ()):
+            searched = texts.get(half, NO_TEXT)
+            for name, text in zip(searched.names, searched.texts, strict=True):
                 for start, end in self._phrases[term].find(text):
-                    return PayloadHit(half, term, number, start, end, text, texts[half].names[number])
+                    return PayloadHit(half, term, start, end, text, name)
         return None
 
 

@@ -1,7 +1,7 @@
 """The filters and tags of the pages.
 
 {{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ certainty|counted }}  {{ tokens|token_title }}
-{{ text|visible }}  {{ value|short_id }}
+{{ text|visible }}  {{ text|truncatechars:60 }}  {{ value|short_id }}  {{ request.path|section }}
 {% stamp at %}  {% icon "name" %}  {% outcome_strip run.strip %}
 """
 
@@ -16,13 +16,23 @@ from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import Truncator
 
 from dashboard.text.formatting import TOKENS_COUNTED_BY, format_count, format_duration, format_size
 from dashboard.text.markdown import Document, render_inline
+from dashboard.text.masking import CONTEXT
+from dashboard.text.masks import mask_text
 from dashboard.text.text_markup import printable
 from envelopes.text.tokens import TokenCount
 
 register = template.Library()
+
+# By the first word of an address; all other pages belong to Setup.
+SECTIONS = {
+    **dict.fromkeys(("runs", "insights", "artifacts"), "runs"),
+    **dict.fromkeys(("calls", "notes", "review", "search"), "calls"),
+    "experiments": "experiments",
+}
 
 register.filter("count", format_count)
 register.filter("duration", format_duration)
@@ -53,6 +63,18 @@ def short_id(value: object) -> str:
 def visible(text: object) -> str:
     """Foreign text for labels, with names for control, direction and invisible characters. It is escaped afterwards."""
     return printable(str(text))
+
+
+@register.filter
+def truncatechars(text: object, limit: int) -> str:
+    """Django's, of masked text: no rule would find the part of a secret that is left of it."""
+    return Truncator(mask_text(str(text)[: limit + CONTEXT])).chars(limit)
+
+
+@register.filter
+def section(path: str) -> str:
+    """The part of the site that an address belongs to, which the navigation marks."""
+    return SECTIONS.get(path.split("/")[1], "setup")
 
 
 @register.simple_tag

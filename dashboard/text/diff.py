@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import NamedTuple
@@ -72,12 +72,16 @@ def compute_difference(before: str, after: str) -> Difference:
     left, right = split_lines(before), split_lines(after)
     uncompared = max(0, max(len(left), len(right)) - MOST_LINES)
     left, right = left[:MOST_LINES], right[:MOST_LINES]
+    blocks, is_rough = align_items(left, right)
+    return Difference(left=left, right=right, blocks=blocks, is_rough=is_rough, uncompared=uncompared)
+
+
+def align_items(left: Sequence[Hashable], right: Sequence[Hashable]) -> tuple[tuple[DiffBlock, ...], bool]:
+    """The blocks of two sequences, and whether a part was too long to be aligned."""
     numbers = dict(zip(dict.fromkeys(chain(left, right)), count(), strict=False))
     aligner = _Aligner(list(map(numbers.__getitem__, left)), list(map(numbers.__getitem__, right)))
     aligner.align(0, len(left), 0, len(right))
-    return Difference(
-        left=left, right=right, blocks=tuple(aligner.blocks), is_rough=aligner.is_rough, uncompared=uncompared
-    )
+    return tuple(aligner.blocks), aligner.is_rough
 
 
 class _Aligner:

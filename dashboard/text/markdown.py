@@ -17,8 +17,9 @@ from markdown_it.token import Token
 FOLDER = Path(__file__).parents[1] / "docs"
 # Reading order of the index; a file that is not named here is not served.
 ORDER = (
-    *("recordings", "reading-a-call", "fidelity", "query", "calls", "renderers", "comparisons", "changing-receipts"),
-    *("keys", "storage", "deployment", "runtime", "tour", "bad-inputs", "requirements"),
+    *("recordings", "reading-a-call", "fidelity", "query", "calls", "insights", "run-against-run", "together"),
+    *("renderers", "comparisons", "changing-receipts", "keys"),
+    *("storage", "deployment", "runtime", "tour", "bad-inputs", "requirements"),
 )
 ADDRESS = re.compile(r"https://|/(?!/)|#|[a-z-]+/?$")
 NOT_A_SLUG = re.compile(r"[^a-z0-9]+")

@@ -18,6 +18,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
+from django.urls import reverse
 
 from dashboard.text.masks import DIGEST_LENGTH, HIDDEN, Masks
 
@@ -40,6 +41,7 @@ _ATTRIBUTE = re.compile(
 )
 _VALUE = re.compile(rb'="([^"]{6,})"')
 WINDOW_HEAD = 500  # bytes
+REVEALS = {"run-step": "step-reveal", "artifact-detail": "artifact-reveal"}  # by the page: who reveals it
 _DRAWN = re.compile(
     rf"(?P<raw><(?:title|textarea|option)[\s>][^<]*)|<[^>]*>|\*(?P<digest>[0-9a-f]{{{DIGEST_LENGTH}}})\*+"
 )
@@ -75,10 +77,14 @@ def _mask_page_response(request: HttpRequest, response: HttpResponse, masks: Mas
     page = response.content
     masked = mask_page(page, masks)
     if (masks.places or masks.hidden) and MASK_NOTE.encode() in masked:
-        address = request.resolver_match.url_name if request.resolver_match else ""
-        reveals = {"call-detail": "call-reveal", "artifact-detail": "artifact-reveal"}
-        places, hidden = sorted(masks.places.items()), masks.hidden
-        context = {"places": places, "hidden": hidden, "reveal": reveals.get(address or "")}
+        match = request.resolver_match
+        action = REVEALS.get(match.url_name or "") if match else None
+        context = {
+            "places": sorted(masks.places.items()),
+            "hidden": masks.hidden,
+            "reveal": reverse(action, kwargs=match.kwargs) if match and action else "",
+            "is_artifact": action == "artifact-reveal",
+        }
         note = render_to_string("masks/_note.html", context, request)
         masked = masked.replace(MASK_NOTE.encode(), note.encode(), 1)
     if masked is not page:

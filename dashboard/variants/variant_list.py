@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
@@ -23,6 +24,7 @@ from envelopes.families.plugins import PluginOrigin
 from envelopes.families.registry import all_families, family, installed_families
 from envelopes.schema.budget import RECEIPT_CHARACTERS, RenderPolicy
 from envelopes.schema.receipt import Variant
+from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 from envelopes.variants import family_variant, installed_variants, variants_for
 from envelopes.variants.template import TemplateRefused, check_template, template_variant
 
@@ -209,6 +211,14 @@ class VariantColumn:
     @property
     def is_recorded(self) -> bool:
         return self.name == RECORDED
+
+
+def within_budget(variant: Variant, tokens: int | None) -> Variant:
+    """The variant under a policy of at most so many tokens, of four characters each; as it is without a budget."""
+    if tokens is None:
+        return variant
+    characters = min(variant.policy.characters, tokens * CHARACTERS_PER_TOKEN)
+    return msgspec.structs.replace(variant, policy=msgspec.structs.replace(variant.policy, characters=characters))
 
 
 class UnusableColumns(ValueError):

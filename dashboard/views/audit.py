@@ -8,15 +8,16 @@ from uuid import UUID
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.audit import EXPORTS, record_request
-from dashboard.models import Artifact, AuditEntry, Call
+from dashboard.models import AuditEntry, Call
+from dashboard.models.runs import step_url
 from dashboard.text.masks import masking
 from dashboard.text.responses import sandboxed
-from dashboard.views import artifacts, calls
+from dashboard.views import artifacts, workspace
+from dashboard.workspace.steps import load_place
 
 ROWS = 200
 REFUSAL = "Only operators of the project open the audit log."
@@ -44,11 +45,14 @@ def export(request: OperatorRequest, form: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def reveal_call(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
-    call = get_object_or_404(request.project.calls, pk=pk)
+def reveal_step(request: OperatorRequest, pk: UUID, position: int, tab: str) -> HttpResponseBase:
+    place = load_place(get_object_or_404(request.project.runs, pk=pk), position, tab, request.GET)
+    if place is None:
+        raise Http404
     if request.method != "POST":
-        return _back(request, "call-detail", call)
-    return _reveal(request, f"call {call.external_id} ({pk})", lambda: calls.detail(request, pk))
+        return _back(request, step_url(pk, position, tab))
+    call = Call.objects.get(pk=place.call)
+    return _reveal(request, f"call {call.external_id} ({call.pk})", lambda: workspace.step(request, pk, position, tab))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -56,16 +60,16 @@ def reveal_artifact(request: OperatorRequest, pk: UUID) -> HttpResponseBase:
     """The page, or with `download` in the form the file itself."""
     artifact = get_object_or_404(request.project.artifacts, pk=pk)
     if request.method != "POST":
-        return _back(request, "artifact-detail", artifact)
+        return _back(request, artifact.get_absolute_url())
     view = artifacts.raw if "download" in request.POST else artifacts.detail
     what = "download of artifact" if "download" in request.POST else "artifact"
     return _reveal(request, f"{what} {artifact.role} ({pk})", lambda: view(request, pk))
 
 
-def _back(request: OperatorRequest, name: str, shown: Call | Artifact) -> HttpResponse:
+def _back(request: OperatorRequest, address: str) -> HttpResponse:
     """Links of a revealed page lead to the masked one."""
     query = request.GET.urlencode()
-    return redirect(f"{reverse(name, args=[shown.pk])}{'?' if query else ''}{query}")
+    return redirect(f"{address}{'?' if query else ''}{query}")
 
 
 def _reveal(request: OperatorRequest, subject: str, render_page: Callable[[], HttpResponseBase]) -> HttpResponseBase:

@@ -1,4 +1,4 @@
-"""The list of calls, the Call page, its variants, later chunks of its halves, and the bytes as recorded."""
+"""The list of calls, the variants of one, later chunks of its halves, and the bytes as recorded."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.audit import record_request
-from dashboard.calls.call_detail import load_call_page
 from dashboard.calls.call_export import FORMS, CannotExport, export_calls
 from dashboard.calls.call_table import CallTableParams, load_call_table
 from dashboard.calls.call_variants import load_variant_strip
 from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
-from dashboard.calls.stages import export_call, export_receipt
 from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.filters.language import MAX_CHARACTERS, parse
+from dashboard.filters.saved_views import build_view_box, load_saved_views
 from dashboard.models import AuditEntry, Call
-from dashboard.runs.receipt_presence import load_presence
 from dashboard.search.match import MOST_HITS, load_found
 from dashboard.text.images import find_image
 from dashboard.text.masks import current_masks
@@ -37,11 +35,13 @@ NOUNS = {"receipt": "receipt", "canonical": "recorded result", "args": "argument
 
 @require_safe
 def index(request: OperatorRequest) -> HttpResponse:
-    params = CallTableParams(request.GET)
+    views = [] if request.htmx and "view" not in request.GET else load_saved_views(request.project, "calls")
+    params = CallTableParams(request.GET, views)
     page = load_call_table(request.project, params)
     if request.htmx and params.seen == page.digest:
         return HttpResponse(status=NOTHING_NEW)
-    return render_page(request, "calls/list.html", {"page": page}, partial="rows")
+    box = build_view_box(views, text=params.q, sort=params.sort, view=request.GET.get("view", ""), over="calls")
+    return render_page(request, "calls/list.html", {"page": page, "views": box}, partial="rows")
 
 
 @require_POST
@@ -67,25 +67,6 @@ def export(request: OperatorRequest) -> HttpResponseBase:
 
 
 @require_safe
-def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    call = _get_call(request, pk)
-    form = request.GET.get("as")
-    if form is None:
-        page = load_call_page(request.project, call, request.GET)
-        receipt = page.receipt_row
-        presence = load_presence(page.other_run or page.navigation.run, receipt) if receipt else None
-        context = {"page": page, "call": call, "presence": presence}
-        return render_page(request, "calls/detail.html", context, partial="halves")
-    evidence = load_evidence(call, request.GET)
-    export = export_receipt if request.GET.get("what") == "receipt" else export_call
-    exported = export(evidence, form)
-    if exported is None:
-        raise Http404
-    content_type, text = exported
-    return sandboxed(HttpResponse(text, content_type=f"{content_type}; charset=utf-8"))
-
-
-@require_safe
 def variants(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The numbers of every variant: a fragment of the Call page, and a page of its own."""
     call = _get_call(request, pk)
@@ -102,7 +83,9 @@ def half(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     offset = Params(request.GET).required_integer("offset") if "offset" in request.GET else 0
     evidence = load_evidence(call, request.GET, first=offset + NEXT_CHARS)
     chunk = build_half_chunk(evidence, cast(Half, half), offset, spaces="spaces" in request.GET)
-    return render_page(request, "calls/half.html", {"call": call, "half": chunk}, partial="chunk")
+    return render_page(
+        request, "calls/half.html", {"call": call, "half": chunk, "run_key": request.GET.get("run")}, partial="chunk"
+    )
 
 
 @require_safe

@@ -1,4 +1,4 @@
-"""The pages of comparisons: the list, the form of a new one, one comparison, its calls, and one call."""
+"""The pages of comparisons: the form of a new one, one comparison, its calls, and one call."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
-from dashboard.comparisons.call_list import load_calls_page
-from dashboard.comparisons.comparison_pages import load_comparison_list, load_comparison_page, request_baseline
-from dashboard.comparisons.pair import load_pair_page
-from dashboard.comparisons.stored_comparison import CannotCompare, cancel, load_form, pin, resume, start_comparison
+from dashboard.experiments.call_list import load_calls_page
+from dashboard.experiments.comparison_pages import load_comparison_page, request_baseline
+from dashboard.experiments.pair import load_pair_page
+from dashboard.experiments.stored_comparison import CannotCompare, cancel, load_form, pin, resume, start_form
 from dashboard.models import Comparison
 from dashboard.variants.variant_list import UnusableColumns
 from dashboard.views.site import render_page
@@ -29,23 +29,17 @@ ACTIONS: Mapping[str, Callable[[Comparison], object]] = {
 }
 
 
-@require_safe
-def index(request: OperatorRequest) -> HttpResponse:
-    page = load_comparison_list(request.project)
-    return render_page(request, "comparisons/list.html", {"page": page}, partial="rows")
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: OperatorRequest) -> HttpResponse:
     form = load_form(request.project, request.POST if request.method == "POST" else request.GET)
     if request.method != "POST":
-        return render_page(request, "comparisons/new.html", {"form": form, "refusal": ""}, partial="choice")
+        return render_page(request, "experiments/new.html", {"form": form, "refusal": ""}, partial="choice")
     require_operator(request, LOOK_ONLY)
     try:
-        comparison = start_comparison(request.project, form.selection, form.columns, name=form.name, user=request.user)
+        comparison = start_form(request.project, form, request.user)
     except (CannotCompare, UnusableColumns) as refusal:
         context = {"form": form, "refusal": str(refusal)}
-        return render(request, "comparisons/new.html", context, status=UNPROCESSABLE)
+        return render(request, "experiments/new.html", context, status=UNPROCESSABLE)
     return redirect(comparison)
 
 
@@ -55,7 +49,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     if request.method == "POST":
         return _act(request, comparison)
     page = load_comparison_page(comparison, request.GET)
-    response = render_page(request, "comparisons/detail.html", {"page": page}, partial="progress")
+    response = render_page(request, "experiments/comparison.html", {"page": page}, partial="progress")
     if request.htmx and not request.htmx.boosted and not (comparison.is_open or page.columns.is_requested):
         response["HX-Refresh"] = "true"  # the numbers are there: they are on the whole page alone
     return response
@@ -64,7 +58,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 @require_safe
 def calls(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_calls_page(_comparison(request, pk), request.GET)
-    return render(request, "comparisons/calls.html", {"page": page})
+    return render(request, "experiments/calls.html", {"page": page})
 
 
 @require_safe
@@ -73,7 +67,7 @@ def pair(request: OperatorRequest, pk: UUID, call: UUID) -> HttpResponse:
     page = load_pair_page(_comparison(request, pk), row, request.GET)
     if page is None:
         raise Http404("The comparison has no numbers of this call.")
-    return render(request, "comparisons/pair.html", {"page": page})
+    return render(request, "experiments/pair.html", {"page": page})
 
 
 def _comparison(request: OperatorRequest, pk: UUID) -> Comparison:
@@ -88,4 +82,4 @@ def _act(request: OperatorRequest, comparison: Comparison) -> HttpResponse:
     if action not in ACTIONS:
         raise Http404("Unknown action.")
     ACTIONS[action](comparison)
-    return redirect("comparison-list") if action == "delete" else redirect(comparison)
+    return redirect("experiment-list") if action == "delete" else redirect(comparison)

@@ -1,4 +1,4 @@
-"""The Renderers pages: the list, the preview of a family, drifted receipts, and the editor of template variants."""
+"""The pages of renderers: the preview of a family, drifted receipts, and the editor of template variants."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
-from dashboard.comparisons.drift import load_drift_list
-from dashboard.middleware import accepts_body
-from dashboard.renderers.preview_source import InvalidEnvelope, NoSource, store_pasted
-from dashboard.renderers.renderer_pages import (
+from dashboard.experiments.drift import load_drift_list
+from dashboard.experiments.preview_source import InvalidEnvelope, NoSource, store_pasted
+from dashboard.experiments.renderer_pages import (
     Draft,
     EditorPage,
     load_canonical_page,
     load_editor_page,
     load_refused_page,
-    load_renderer_list,
     load_renderer_page,
 )
+from dashboard.middleware import accepts_body
 from dashboard.variants.variant_list import TemplateNotSaved, bring_back, load_versions, retire_template, save_version
 from dashboard.views.site import render_page
 
@@ -32,14 +31,9 @@ LOOK_ONLY = "You may look at this project, but not keep anything in it."
 
 
 @require_safe
-def index(request: OperatorRequest) -> HttpResponse:
-    return render(request, "renderers/list.html", {"page": load_renderer_list(request.project)})
-
-
-@require_safe
 def drifted(request: OperatorRequest) -> HttpResponse:
     page = load_drift_list(request.project, request.GET)
-    return render(request, "renderers/drifted.html", {"page": page})
+    return render(request, "experiments/drifted.html", {"page": page})
 
 
 @require_safe
@@ -49,7 +43,7 @@ def detail(request: OperatorRequest, name: str) -> HttpResponse:
     except KeyError:
         raise Http404(NO_FAMILY) from None
     partial = "output" if request.htmx.target == "variant-text" else "workbench"
-    return render_page(request, "renderers/detail.html", {"page": page}, partial=partial)
+    return render_page(request, "experiments/renderer.html", {"page": page}, partial=partial)
 
 
 @require_safe
@@ -61,7 +55,7 @@ def canonical(request: OperatorRequest, name: str) -> HttpResponse:
         raise Http404 from None
     if page is None:
         raise Http404
-    return render_page(request, "renderers/canonical.html", {"page": page}, partial="window")
+    return render_page(request, "experiments/canonical.html", {"page": page}, partial="window")
 
 
 @accepts_body("TEXT_BODY_LIMIT_BYTES")
@@ -82,7 +76,7 @@ def _refuse(request: OperatorRequest, name: str, text: str, refusal: InvalidEnve
         page = load_refused_page(request.project, name, text, refusal)
     except KeyError:
         raise Http404(NO_FAMILY) from None
-    return render(request, "renderers/detail.html", {"page": page}, status=UNPROCESSABLE)
+    return render(request, "experiments/renderer.html", {"page": page}, status=UNPROCESSABLE)
 
 
 NOT_THERE = "There is no such family, template or version."
@@ -110,7 +104,7 @@ def editor(request: OperatorRequest, name: str, template: str = "") -> HttpRespo
         raise Http404(NOT_THERE) from None
     if draft is not None and "save" in request.POST:
         return _save(request, page, draft)
-    return render_page(request, "renderers/template.html", {"page": page}, partial="output")
+    return render_page(request, "experiments/template.html", {"page": page}, partial="output")
 
 
 @require_POST
@@ -140,7 +134,7 @@ def _save(request: OperatorRequest, page: EditorPage, draft: Draft) -> HttpRespo
         )
     except TemplateNotSaved as refusal:
         refused = replace(page, problem=str(refusal), problem_line=refusal.line)
-        return render(request, "renderers/template.html", {"page": refused}, status=UNPROCESSABLE)
+        return render(request, "experiments/template.html", {"page": refused}, status=UNPROCESSABLE)
     source = {name: request.GET[name] for name in SOURCES if name in request.GET}
     query = urlencode({**source, "variant": row.name})
     return redirect(f"{reverse('renderer-detail', args=[page.family.name])}?{query}")

@@ -1,36 +1,37 @@
-"""The pages of runs: the list and its saved views, one run, what its model saw, its replay, and deleting one."""
+"""The pages of runs: the list, one run, what its model saw, its replay, and deleting one."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.audit import record_request
+from dashboard.filters.saved_views import build_view_box, load_saved_views
 from dashboard.ingest.write import delete_run
 from dashboard.models import AuditEntry, Run
+from dashboard.notes.annotations import load_panel
 from dashboard.runs.facet_counts import clear_facet_counts
 from dashboard.runs.model_history import load_history, load_message_page, raw_message
 from dashboard.runs.replay import ReplayedReceipts, load_replay_page, load_switch
-from dashboard.runs.run_detail import RunDetailParams, is_unchanged, load_peek, load_run_page
-from dashboard.runs.run_filters import (
-    ViewRefused,
-    build_view_box,
-    create_saved_view,
-    load_facet_groups,
-    load_saved_views,
+from dashboard.runs.run_comparison import (
+    RunComparisonParams,
+    find_original,
+    load_chosen,
+    load_run_comparison,
 )
+from dashboard.runs.run_detail import RunDetailParams, is_unchanged, load_peek, load_run_page
+from dashboard.runs.run_filters import load_facet_groups
 from dashboard.runs.run_list import RunListParams, build_run_list, find_first_cut
+from dashboard.runs.run_pair import load_pair
 from dashboard.text.params import Params
 from dashboard.views.site import render_page
 
 NOTHING_NEW = 204
-UNPROCESSABLE = 422
 
 
 @require_safe
@@ -55,37 +56,6 @@ def index(request: OperatorRequest) -> HttpResponse:
     return render_page(request, "runs/list.html", context, partial="rows")
 
 
-@require_POST
-def save_view(request: OperatorRequest) -> HttpResponse:
-    """Redirects to the saved view, or shows the list again with the reason beside the name."""
-    require_operator(request, "Only operators of the project save and delete views.")
-    params = RunListParams.from_query(request.POST)
-    try:
-        name = request.POST.get("name", "")
-        view = create_saved_view(request.project, request.user, name=name, text=params.text, sort=params.sort)
-    except ViewRefused as refused:
-        page = build_run_list(request.project, params)
-        views = load_saved_views(request.project)
-        context = {
-            "page": page,
-            "facets": load_facet_groups(request.project, page.query, params.filter_url),
-            "peek": None,
-            "cut": None,
-            "views": build_view_box(views, text=params.text, sort=params.sort, view="", refused=refused),
-        }
-        return render(request, "runs/list.html", context, status=UNPROCESSABLE)
-    return redirect(f"{reverse('run-list')}?view={view.pk}")
-
-
-@require_POST
-def delete_view(request: OperatorRequest, pk: int) -> HttpResponse:
-    """Redirects to the list with the filter and sort of the deleted view."""
-    require_operator(request, "Only operators of the project save and delete views.")
-    view = get_object_or_404(request.project.saved_views, pk=pk)
-    view.delete()
-    return redirect(reverse("run-list") + RunListParams(view.query, view.sort).url())
-
-
 @require_safe
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     run = _get_run(request, pk)
@@ -94,7 +64,8 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
         return HttpResponse(status=NOTHING_NEW)
     switch = load_switch(run, request.GET, "q", "time", "skip")
     is_next = bool(params.after) and params.since is None
-    context = {"page": load_run_page(run, params, switch)}
+    panel = None if is_next and request.htmx else load_panel(request, run)
+    context = {"page": load_run_page(run, params, switch), "panel": panel}
     return render_page(request, "runs/detail.html", context, partial="rows" if is_next else "live")
 
 
@@ -126,6 +97,39 @@ def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
 def replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_replay_page(_get_run(request, pk), request.GET)
     return render_page(request, "runs/replay.html", {"page": page}, partial="totals")
+
+
+@require_safe
+def against(request: OperatorRequest, pk: UUID, other: UUID) -> HttpResponse:
+    """Two runs call by call, or with `pair` the two calls of one row."""
+    runs = request.project.runs
+    params = RunComparisonParams(request.GET)
+    page = load_run_comparison(get_object_or_404(runs, pk=pk), get_object_or_404(runs, pk=other), params)
+    if params.pair is None:
+        return render(request, "runs/against.html", {"page": page})
+    pair = load_pair(page, request.project)
+    if pair is None:
+        raise Http404
+    return render(request, "runs/against_pair.html", {"page": pair})
+
+
+@require_safe
+def against_chosen(request: OperatorRequest) -> HttpResponse:
+    """Leads from two checked runs of the list to the page that compares them, the older one on the left."""
+    keys = Params(request.GET).uuids("run", request.GET.getlist("run"))
+    runs = load_chosen(request.project, keys)
+    if len(runs) == 2:
+        return redirect("run-against", *(run.pk for run in runs))
+    return render(request, "runs/against_chosen.html", {"number": len(keys)})
+
+
+@require_safe
+def against_original(request: OperatorRequest, pk: UUID) -> HttpResponse:
+    run = _get_run(request, pk)
+    original = find_original(run)
+    if original is None:
+        raise Http404
+    return redirect("run-against", original.pk, run.pk)
 
 
 def _get_run(request: OperatorRequest, pk: UUID) -> Run:

@@ -1,4 +1,4 @@
-"""Pages that belong to no noun (the documentation, the health check, error pages), and how every page is rendered.
+"""Pages that belong to no noun (Setup, documentation, health check, errors), and how every page is rendered.
 
 An error page states what went wrong in plain words and repeats nothing of the request's content.
 """
@@ -84,6 +84,11 @@ def healthz(request: HttpRequest) -> JsonResponse:
     except Error:
         return JsonResponse({"ok": False}, status=503)
     return JsonResponse({"ok": True})
+
+
+@require_safe
+def setup(request: OperatorRequest) -> HttpResponse:
+    return render(request, "setup/index.html", {"problem_count": request.project.problems.count()})
 
 
 @require_safe

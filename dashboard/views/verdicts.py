@@ -11,9 +11,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.audit import record_request
-from dashboard.comparisons.export import export_json
-from dashboard.comparisons.stored_comparison import CannotCompare
-from dashboard.comparisons.verdicts import (
+from dashboard.experiments.export import export_json
+from dashboard.experiments.stored_comparison import CannotCompare
+from dashboard.experiments.verdicts import (
     export_preferences,
     export_verdicts,
     judge,
@@ -39,7 +39,7 @@ EXPORTS: Mapping[str, tuple[Export, str, str]] = {
 @require_safe
 def index(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_verdict_page(_finished(request, pk))
-    return render(request, "comparisons/verdicts.html", {"page": page, "refusal": ""})
+    return render(request, "experiments/verdicts.html", {"page": page, "refusal": ""})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -50,7 +50,7 @@ def review(request: OperatorRequest, pk: UUID, ordinal: int) -> HttpResponse:
         return _judge(request, comparison, ordinal)
     row = get_object_or_404(comparison.reviews.select_related("comparison"), ordinal=ordinal)
     page = load_queue_page(request.project, row, request.user, is_whole=request.GET.get("whole") == "1")
-    return render(request, "comparisons/review.html", {"page": page})
+    return render(request, "experiments/review.html", {"page": page})
 
 
 @require_safe
@@ -81,7 +81,7 @@ def _judge(request: OperatorRequest, comparison: Comparison, ordinal: int) -> Ht
             _record(request, row, action)
     except CannotCompare as refusal:
         context = {"page": load_verdict_page(comparison), "refusal": str(refusal)}
-        return render(request, "comparisons/verdicts.html", context, status=UNPROCESSABLE)
+        return render(request, "experiments/verdicts.html", context, status=UNPROCESSABLE)
     return redirect("comparison-review", comparison.pk, ordinal)
 
 

@@ -63,9 +63,11 @@ function choose() {
   return Boolean(box);
 }
 
-/* data-hotkey on an element with data-key: "focus" focuses it, "click" follows or presses it. */
+/* data-hotkey on an element with data-key: "focus" focuses it, "click" follows or presses it. What the page has goes
+   before what every page has in its bar: `/` is the page's own search, and where it has none, that of everything. */
 function useHotkey(key) {
-  for (const element of document.querySelectorAll("[data-hotkey][data-key]")) {
+  const own = document.querySelectorAll("main [data-hotkey][data-key]");
+  for (const element of [...own, ...document.querySelectorAll("body > :not(main) [data-hotkey][data-key]")]) {
     if (!element.dataset.key.split(" ").includes(key)) continue;
     if (element.dataset.hotkey === "focus") {
       element.focus();

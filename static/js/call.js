@@ -281,18 +281,21 @@ document.addEventListener("click", (event) => {
   selectLine(box, Number(link.dataset.line));
 });
 
-/* Escape first closes a menu, then releases a pinned link, then leaves a variant; only then it means "up". */
+/* Escape first closes a menu, then releases a pinned link, then leaves a variant, then closes the arguments or the
+   details of the step; only then it means "up". */
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches?.("input:not([type=checkbox]), textarea, select")) return;
   if (document.querySelector("dialog[open]")) return;
   const menu = document.querySelector(":is(.menu, .drop)[open]");
   const back = document.querySelector("[data-escape]");
+  const fold = document.querySelector("#step :is(.step-args, .step-details)[open]");
   if (event.key === "Escape" && menu) {
     menu.open = false;
     menu.querySelector("summary").focus();
   }
   else if (event.key === "Escape" && pinned) release();
   else if (event.key === "Escape" && back) back.click();
+  else if (event.key === "Escape" && fold) fold.open = false;
   else if (event.key === "n" && document.querySelector("#halves") && step(1)) { /* stepped */ }
   else if (event.key === "p" && document.querySelector("#halves") && step(-1)) { /* stepped */ }
   else return;
@@ -334,6 +337,7 @@ document.addEventListener("htmx:configRequest", (event) => {
   const link = event.target.closest?.("[data-variant]");
   if (!link) return;
   const url = new URL(location.href);
+  url.pathname = url.pathname.replace(/[a-z]+$/, "replay");
   url.searchParams.delete("left");
   url.searchParams.set("right", new URL(link.href).searchParams.get("right"));
   event.detail.path = url.pathname + url.search;
@@ -365,7 +369,7 @@ document.addEventListener("htmx:pushedIntoHistory", () => {
 });
 
 document.addEventListener("htmx:afterSettle", (event) => {
-  pinned = null;
+  if (!pinned?.isConnected) pinned = null; /* what was replaced may be another part of the page */
   restoreToggles();
   showVariant(event.target);
 });

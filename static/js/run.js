@@ -56,6 +56,25 @@ else if (location.hash === "#end") walk(-1); /* no element has this id: with one
 /* A live run is polled: folds keep their state here, and a field being typed in is kept by hx-preserve. */
 let folds = [];
 
+/* A page, or a list, that shows the end of a live run goes on to show it; one that was scrolled away stays. */
+let end = null;
+
+function scrollerOf(target) {
+  return target.matches("[data-steps-scroll]") ? target : target.id === "live" ? document.documentElement : null;
+}
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const box = scrollerOf(event.detail.target);
+  end = box && { id: event.detail.target.id, top: box.scrollTop, isShown: box.scrollTop > 0 && box.scrollTop + box.clientHeight > box.scrollHeight - 40 };
+});
+
+document.addEventListener("htmx:afterSwap", () => {
+  const target = end && document.getElementById(end.id);
+  const box = target && scrollerOf(target);
+  if (box) box.scrollTop = end.isShown ? box.scrollHeight : end.top;
+  end = null;
+});
+
 document.addEventListener("htmx:beforeSwap", (event) => {
   folds = [...event.detail.target.querySelectorAll("details[id]")].map((details) => [details.id, details.open]);
 });

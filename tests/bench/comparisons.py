@@ -50,7 +50,7 @@ def _bare() -> dict[str, float]:
 
 
 def _comparison(wanted: int) -> dict[str, Any]:
-    from dashboard.comparisons.stored_comparison import Selection, start_comparison
+    from dashboard.experiments.stored_comparison import Selection, start_comparison
     from dashboard.models import Project
 
     project = Project.objects.get(slug="default")

@@ -68,7 +68,7 @@ def create_bench_user() -> None:
 
 
 def check_limits(checkout: Path) -> int:
-    pages = list_pages()
+    pages = [*list_pages(), *list_steps()]
     passed = 0
     for (name, _, limit), (wall, processor, size) in zip(pages, measure_in(checkout, pages), strict=True):
         passed += wall > limit
@@ -128,6 +128,18 @@ def list_pages() -> list[tuple[str, str, int]]:
     ]
 
 
+def list_steps() -> list[tuple[str, str, int]]:
+    """Steps of a long run, which older commits have under other addresses."""
+    from dashboard.models import Run
+    from tests.bench.store import RUN_OF_2000
+
+    run = Run.objects.get(external_id=RUN_OF_2000).pk
+    return [
+        ("Step in the middle of 2,000 calls", f"/runs/{run}/1000/halves", 20),
+        ("In context, at step 2,000", f"/runs/{run}/2000/context", 40),
+    ]
+
+
 def compare_masks() -> int:
     """The least of many times, because other work on the machine, as the collector of garbage, only adds to a time."""
     import_module("dashboard.wsgi")
@@ -145,7 +157,7 @@ def compare_masks() -> int:
         for number in range(MASK_ROUNDS):
             for settings.MASK in (True, False) if number % 2 else (False, True):
                 start = time.process_time()
-                response = client.get(url)
+                response = client.get(url, follow=True)
                 times[settings.MASK].append((time.process_time() - start) * 1000)
                 assert response.status_code == 200, (url, response.status_code)
         on, off = min(times[True]), min(times[False])
@@ -184,7 +196,7 @@ def _measure_page(client: Any, url: str) -> tuple[float, float, int]:
     walls, processors, size = [], [], 0
     for _ in range(WARM_UP + ROUNDS):
         start, processor_start = time.perf_counter(), time.process_time()
-        response = client.get(url)
+        response = client.get(url, follow=True)  # the address of a call leads to its step
         walls.append((time.perf_counter() - start) * 1000)
         processors.append((time.process_time() - processor_start) * 1000)
         assert response.status_code == 200, (url, response.status_code)

@@ -58,7 +58,7 @@ def _previews(variant: str) -> list[str]:
     size = F("args_bytes") + F("result_bytes") + F("receipt_characters")
     large = Call.objects.annotate(size=size).filter(size__gt=LARGE).order_by("-size", "pk")
     found = large.exclude(status=Call.Status.UNKNOWN).values_list("family", "pk")
-    return [f"/renderers/{family}/?call={pk}&variant={variant}" for family, pk in found]
+    return [f"/experiments/renderers/{family}/?call={pk}&variant={variant}" for family, pk in found]
 
 
 def _slowest_turn(client: object, url: str) -> float:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.comparisons.stored_comparison import Selection, start_comparison
-from dashboard.comparisons.verdicts import start_review
+from dashboard.experiments.stored_comparison import Selection, start_comparison
+from dashboard.experiments.verdicts import start_review
 from dashboard.models import Comparison, Project, Verdict
 from tests.browser.rest import come_to_rest, press
 from tests.dashboard.measured_comparisons import compared
@@ -27,15 +27,15 @@ def test_a_bar_of_a_plot_opens_its_calls_and_keys_open_a_pair(
     operator_page: Page, comparison: Comparison, assert_accessible: Callable[[Page], None]
 ) -> None:
     operator_page.goto(comparison.get_absolute_url())
-    plot = operator_page.locator("[data-plot]").nth(1)
-    expect(plot.locator("canvas")).to_be_visible()
+    plot = operator_page.get_by_role("img", name="Change in tokens")
+    expect(plot).to_be_visible()
     assert_accessible(operator_page)
     press(operator_page, "l")
     operator_page.wait_for_url("**?columns=0.2.1&column=2")
     expect(operator_page.locator(".column-order [aria-current]")).to_contain_text("receipt")
     operator_page.go_back()
     operator_page.wait_for_url(f"**{comparison.get_absolute_url()}")
-    expect(plot.locator("canvas")).to_be_visible()
+    expect(plot).to_be_visible()
     press(operator_page, "j")
     press(operator_page, "Enter")
     expect(operator_page.get_by_role("region", name="Text by recorded")).to_be_visible()
@@ -44,11 +44,7 @@ def test_a_bar_of_a_plot_opens_its_calls_and_keys_open_a_pair(
     expect(operator_page.get_by_text(re.compile(r"^2 of \d+$"))).to_be_visible()
     press(operator_page, "u")
     operator_page.wait_for_url(f"**{comparison.get_absolute_url()}*")
-    over = operator_page.locator("[data-plot]").nth(0).locator(".u-over")
-    come_to_rest(operator_page)  # a plot takes its size when it is drawn
-    size = over.bounding_box()
-    assert size is not None
-    over.click(position={"x": size["width"] * 0.5, "y": size["height"] * 0.9})
+    operator_page.locator("#chart-sizes-title").locator("xpath=../..").locator(".chart-hits a").first.click()
     operator_page.wait_for_url("**/calls/?*sizes=*")
     expect(operator_page.locator("tr[data-item]").first).to_be_visible()
 
@@ -56,14 +52,15 @@ def test_a_bar_of_a_plot_opens_its_calls_and_keys_open_a_pair(
 def test_without_script_the_tables_say_it_all(browse: Callable[..., Page], comparison: Comparison) -> None:
     page = browse(signed_in=True, script=False, viewport={"width": 390, "height": 800})
     page.goto(comparison.get_absolute_url())
-    table = page.locator("[data-plot-table]").first
+    page.get_by_text("As a table").first.click()
+    table = page.get_by_role("region", name="Table: Tokens of each call")
     expect(table.get_by_role("table")).to_be_visible()
     table.get_by_role("link").first.click()
     expect(page.locator("tr[data-item]").first).to_be_visible()
 
 
 def test_the_form_counts_while_one_types(operator_page: Page, bundled: Project) -> None:
-    operator_page.goto("/comparisons/new/")
+    operator_page.goto("/experiments/new/")
     press(operator_page, "/")
     operator_page.keyboard.type("tool:Nobody")
     expect(operator_page.locator(".matching")).to_contain_text("0 calls match")
@@ -73,7 +70,7 @@ def test_the_form_counts_while_one_types(operator_page: Page, bundled: Project) 
     expect(operator_page.locator(".matching")).to_contain_text("7 of the 209 with a recorded result are sampled")
     expect(operator_page.get_by_label("Seed")).to_have_value("41")
     operator_page.get_by_role("button", name="Start").click()
-    operator_page.wait_for_url("**/comparisons/*-*/")
+    operator_page.wait_for_url("**/experiments/*-*/")
     assert Comparison.objects.values_list("sample", "seed").get() == (7, 41)
 
 
@@ -105,10 +102,10 @@ def test_the_focus_stays_while_the_list_renews_itself(browse: Callable[..., Page
     for _ in range(2):
         start_comparison(bundled, Selection(sample=5), ["recorded", "receipt"])
     page = browse(signed_in=True, clocked=True)
-    page.goto("/comparisons/")
-    second = page.locator("[data-item]").nth(1).locator("a").first
-    for _ in range(2):
-        page.keyboard.press("j")
+    page.goto("/experiments/")
+    first, second = (page.locator("#rows [data-item]").nth(index).locator("a").first for index in range(2))
+    first.focus()
+    page.keyboard.press("j")
     expect(second).to_be_focused()
     page.locator("#rows").evaluate("rows => rows.dataset.isOld = ''")
     page.clock.run_for(2_100)

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page
 
-from dashboard.models import Project
+from dashboard.models import Note, Project
 from tests.browser.conftest import Serious
 from tests.browser.rest import come_to_rest
 from tests.dashboard.page_text import parse_page
@@ -22,11 +22,29 @@ def addresses(bundled: Project) -> list[str]:
     artifact = bundled.artifacts.select_related("call").order_by("-state", "role", "size", "pk")[0]
     run = f"/runs/{artifact.call.run_id}/"
     dropped = f"/runs/{bundled.runs.get(drop_count=1).pk}/"
-    lists = ["/runs/", "/calls/", "/problems/", "/docs/", "/runs/import/", "/tools/", "/tools/WebFetch/"]
-    call = f"/calls/{artifact.call_id}/"
-    forms = [f"{call}?right=wire-anthropic", f"{call}?left=recorded&right=compacted"]
+    insights = [f"/insights/?show={view}" for view in ("numbers", "differs", "cost")]
+    lists = [
+        "/runs/",
+        "/calls/",
+        "/problems/",
+        *insights,
+        "/setup/",
+        "/docs/",
+        "/runs/import/",
+        "/tools/",
+        "/tools/WebFetch/",
+    ]
+    lists += ["/experiments/", "/experiments/recall/", "/search/?q=the"]
+    position = artifact.call.run.own_calls.filter(line__lt=artifact.call.line).count() + 1
+    call = f"{run}{position}/halves"
+    forms = [f"{run}{position}/{tab}" for tab in ("context", "replay", "wire", "raw")]
+    forms += [f"{call}?right=wire-anthropic", f"{call}?left=recorded&right=compacted"]
+    note = Note.objects.create(project=bundled, call=artifact.call, text="see line 3")
+    added = ["/review/", f"/notes/{note.pk}/", f"/calls/{artifact.call_id}/notes/", f"{run}notes/"]
+    others = bundled.runs.exclude(pk=artifact.call.run_id).order_by("-call_count", "pk")
+    added += [f"{run}against/{others[0].pk}/", f"{run}against/{others[0].pk}/?pair=0"]
     drops = [dropped, f"{dropped}model/?after=147-0-{'0' * 32}"]
-    return [*lists, *forms, run, f"{run}model/", *drops, f"{run}delete/", call, f"/artifacts/{artifact.pk}/"]
+    return [*lists, *added, *forms, run, f"{run}model/", *drops, f"{run}delete/", call, f"/artifacts/{artifact.pk}/"]
 
 
 @pytest.mark.extended

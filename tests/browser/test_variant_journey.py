@@ -30,7 +30,7 @@ def outputs(count: int) -> list[str]:
 def test_fields_fall_out_while_the_budget_is_dragged(
     operator_page: Page, project: Project, troubles: list[str]
 ) -> None:
-    operator_page.goto("/renderers/command/?sample=ExecCommand/large&variant=canonical_json")
+    operator_page.goto("/experiments/renderers/command/?sample=ExecCommand/large&variant=canonical_json")
     budget = operator_page.locator("#field-budget")
     expect(budget).to_contain_text("fields complete")
     come_to_rest(operator_page)
@@ -55,7 +55,7 @@ def test_fields_fall_out_while_the_budget_is_dragged(
 
 def test_the_last_of_many_quick_turns_is_the_one_that_is_shown(operator_page: Page, project: Project) -> None:
     """All in one moment, the letting go included: none of them may keep the last from being asked for."""
-    operator_page.goto("/renderers/command/?sample=ExecCommand/large")
+    operator_page.goto("/experiments/renderers/command/?sample=ExecCommand/large")
     slider = operator_page.locator("#budget")
     slider.evaluate("""(slider) => {
         for (const budget of [900, 700, 500, 300, 101]) {
@@ -70,13 +70,13 @@ def test_the_last_of_many_quick_turns_is_the_one_that_is_shown(operator_page: Pa
 
 
 def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Project, troubles: list[str]) -> None:
-    operator_page.goto("/renderers/command/?sample=ExecCommand/large")
+    operator_page.goto("/experiments/renderers/command/?sample=ExecCommand/large")
     press(operator_page, "c")
     expect(operator_page.get_by_label("Id of a call")).to_be_focused()
     press(operator_page, "Escape")  # leaves the field
     press(operator_page, "Escape")  # closes what was opened
     expect(operator_page.get_by_label("Id of a call")).to_be_hidden()
-    expect(operator_page).to_have_url(re.compile("/renderers/command/"))
+    expect(operator_page).to_have_url(re.compile("/experiments/renderers/command/"))
     operator_page.get_by_role("radio", name="receipt 1").focus()
     press(operator_page, "ArrowRight")
     expect(operator_page.locator("#variant-text")).to_contain_text("command/tail_first")
@@ -99,10 +99,10 @@ def test_a_key_shows_the_text_of_a_variant_and_the_same_key_or_escape_goes_back(
     right = operator_page.locator(".halves > section").nth(1)
     come_to_rest(operator_page)
     receipt = right.inner_text()
-    press(operator_page, "G")
+    press(operator_page, "H")
     expect(right).to_contain_text("Receipt by markdown")
     expect(right).to_contain_text("not seen by the model")
-    expect(operator_page).to_have_url(re.compile(r"\?right=variant-markdown$"))
+    expect(operator_page).to_have_url(re.compile(r"/replay\?right=variant-markdown$"))
     assert not serious(operator_page)
     press(operator_page, "n")  # a source link: the field lights up in the canonical half
     expect(operator_page.locator("[data-link-status]")).to_contain_text("in the text of markdown shown here")
@@ -114,11 +114,11 @@ def test_a_key_shows_the_text_of_a_variant_and_the_same_key_or_escape_goes_back(
     expect(operator_page).not_to_have_url(re.compile("right="))
     come_to_rest(operator_page)
     assert right.inner_text() == receipt
-    for key, name in (("B", "tail_first"), ("F", "tagged")):
+    for key, name in (("B", "tail_first"), ("G", "tagged")):
         press(operator_page, key)
         expect(right).to_contain_text(f"Receipt by {name}")
         expect(operator_page.locator("[data-variant][aria-current]")).to_have_attribute("data-variant", name)
-    press(operator_page, "F")
+    press(operator_page, "G")
     expect(right).not_to_contain_text("Receipt by")
     operator_page.go_back()
     expect(right).to_contain_text("Receipt by tagged")
@@ -151,7 +151,7 @@ def test_a_template_is_mended_compared_judged_and_exported(
 
 def write_a_template(page: Page, troubles: list[str]) -> None:
     """With an error first, which is shown while one types and again when one saves."""
-    page.goto("/renderers/command/templates/?sample=ExecCommand/large")
+    page.goto("/experiments/renderers/command/templates/?sample=ExecCommand/large")
     page.get_by_label("Name").fill("terse")
     page.get_by_label("Template, in Liquid").fill("{{ summary_text }}\n{{ nothing }}")
     expect(page.locator("#draft-output")).to_contain_text("Line 2: there is no 'nothing'")
@@ -164,11 +164,11 @@ def write_a_template(page: Page, troubles: list[str]) -> None:
     page.get_by_label("Template, in Liquid").fill(MENDED)
     expect(page.locator("#draft-output")).to_contain_text("showing last 5 of")
     page.get_by_role("button", name="Save as a new version").click()
-    page.wait_for_url("**/renderers/command/?*variant=terse")
+    page.wait_for_url("**/experiments/renderers/command/?*variant=terse")
 
 
 def compare(page: Page) -> None:
-    page.goto("/comparisons/new/?family=command")
+    page.goto("/experiments/new/?family=command")
     page.get_by_label("Baseline").select_option("receipt")
     page.get_by_role("checkbox", name="terse").check()
     page.get_by_role("button", name="Start").click()

@@ -9,11 +9,11 @@ from typing import Any
 
 from django.urls import get_resolver
 
-from dashboard.models import Project, SavedView
+from dashboard.models import Note, Project, SavedView
 from dashboard.variants.variant_list import save_version
 from envelopes.families.registry import family
 from tests.dashboard.factories import create_problem, create_user
-from tests.dashboard.measured_comparisons import compared, import_commands
+from tests.dashboard.measured_comparisons import compared, import_commands, recalled
 from tests.dashboard.stored_artifacts import stored
 
 SLOW = "{% for i in (1..150000) %}{% endfor %}{{ summary_text }}"
@@ -64,15 +64,20 @@ def build_store(project: Project, folder: Path) -> BudgetStore:
     }
     artifacts = {name: str(stored(calls[0], content).pk) for name, content in contents.items()}
     arguments = {
-        "run": {"pk": calls[0].run_id},
+        "run": {"pk": calls[0].run_id, "other": calls[0].run_id},
+        "old": {"rest": "command/"},
+        "run-step": {"position": 1, "tab": "halves"},
+        "step-reveal": {"pk": calls[0].run_id, "position": 1, "tab": "halves"},
         "view": {
             "pk": SavedView.objects.create(project=project, created_by=user, name="mine", query="status:failed").pk
         },
         "call": {"pk": calls[1].pk, "half": "receipt", "surface": "receipt"},
+        "note": {"pk": Note.objects.create(project=project, call=calls[1], created_by=user, text="x").pk},
         "artifact": {"pk": artifacts["lines"]},
         "renderer": {"name": "command"},
         "template": {"name": "command", "template": "slow"},
         "comparison": {"pk": comparison.pk, "call": calls[1].pk, "ordinal": 1, "what": "numbers"},
+        "recall": {"pk": recalled(project, calls[1]).pk, "call": calls[1].pk},
         "tool": {"name": "WebFetch"},
         "problem": {"pk": create_problem(project).pk},
         "docs": {"name": "renderers"},
@@ -80,4 +85,5 @@ def build_store(project: Project, folder: Path) -> BudgetStore:
         "audit": {"form": "csv"},
         "mask": {"name": "password"},
     }
+    arguments["review"] = arguments["view"]
     return BudgetStore(arguments, artifacts)

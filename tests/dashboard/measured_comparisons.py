@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 from typing import Any
 
-from dashboard.comparisons.stored_comparison import Selection, start_comparison
-from dashboard.comparisons.summary import Summary, unpack_summary
+from dashboard.experiments.recall_report import (
+    QuotedItem,
+    RecallCell,
+    RecalledCall,
+    RecallResults,
+    RecallSummary,
+    ToolRecall,
+    pack,
+)
+from dashboard.experiments.recall_run import RecallScore, ReceiptShape, StepPlace
+from dashboard.experiments.stored_comparison import Selection, start_comparison
+from dashboard.experiments.summary import Summary, unpack_summary
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Call, Comparison, Project
+from dashboard.models import Call, Comparison, Project, RecallReport
 from dashboard.worker import work_until_idle
 from tests.dashboard.sessions import SESSION, answers, asks, user, write
 
@@ -25,6 +36,20 @@ def import_commands(project: Project, folder: Path, outputs: list[str], *, sessi
         ]
     import_paths(project, [write(folder / f"{session}.jsonl", lines)])
     return list(Call.objects.filter(project=project).order_by("line"))
+
+
+def recalled(project: Project, call: Call) -> RecallReport:
+    """A finished report with one item of the call, its first line, which the call's own arguments use."""
+    place = StepPlace("call", call.pk, call.line)
+    score = {256: {"first": RecallScore(1_000, 1)}}
+    run = call.run_id.bytes
+    row = RecalledCall(call.pk.bytes, run, run, call.tool, 5_000, (QuotedItem((0,), place),), score)
+    shape = ReceiptShape(call.pk.bytes, run, call.tool, 1_250, array("I", [40] * 125).tobytes(), 3)
+    cells = {256: {"first": RecallCell(calls=1, mean=1.0, characters=1_000.0)}}
+    tool = ToolRecall(tool=call.tool, scored=1, quoted=1, items=1, sessions=1, cells=cells)
+    summary = RecallSummary(1, 1, 0, 0, {}, 0, ("first",), {}, (tool,))
+    packed = {"results": pack(RecallResults((row,), (shape,))), "summary": pack(summary)}
+    return RecallReport.objects.create(project=project, variants=["receipt"], state="finished", **packed)
 
 
 def compared(project: Project, variants: list[str], **selection: Any) -> tuple[Comparison, Summary]:

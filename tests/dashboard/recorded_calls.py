@@ -45,6 +45,7 @@ def read_result(content: str, first: int, total: int) -> dict[str, Any]:
 
 
 def load_call(client: Client, call: Call, query: str = "", **headers: str) -> Page:
+    """The page of the call's step, to which its permanent address redirects."""
     response = client.get(f"/calls/{call.pk}/{query}", headers=headers)
     assert response.status_code == 200
     return parse_page(response)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 SESSION = "0f5f6d8e-0000-4000-8000-000000000001"
+FORK = "0f5f6d8e-0000-4000-8000-000000000002"
 
 
 def user(text: str, *, uuid: str, at: str = "2026-03-01T09:00:00.000Z", session: str = SESSION) -> dict[str, Any]:
@@ -117,3 +118,17 @@ def steps(*tokens: int) -> list[dict[str, Any]]:
 
 def boundary(subtype: str, **fields: Any) -> dict[str, Any]:
     return {"type": "system", "subtype": subtype, "sessionId": SESSION, "uuid": subtype, **fields}
+
+
+def write_cut_fork(folder: Path) -> list[Path]:
+    """SESSION, and FORK: there a preview takes the place of its first receipt, and tokens leave the context later."""
+    lines = short_session()
+    text = "<persisted-output>\nOutput too large (9KB). Full output saved to: /x\n\nPreview (first 2KB):\na\n..."
+    part = {"kind": "tool-result", "toolUseId": "toolu_01", "replacement": text}
+    steps = [asks(f"toolu_1{number}", session=FORK, step=f"msg_1{number}") for number in (1, 2)]
+    for step, tokens in zip(steps, (90_000, 9_000), strict=True):
+        step["message"]["usage"] = {"input_tokens": tokens}
+    copied = [{**line, "sessionId": FORK, "forkedFrom": {"sessionId": SESSION}} for line in map(dict, lines)]
+    replaced = {"type": "content-replacement", "sessionId": FORK, "replacements": [part]}
+    contents = {SESSION: lines, FORK: [*copied, replaced, *steps]}
+    return [write(folder / f"{name}.jsonl", [*content]) for name, content in contents.items()]

@@ -45,14 +45,18 @@ EVIDENCE = "args=id result=id receipt=id run=id spaces=flag"
 COLUMNS = "columns=word column=number measure=word by=word order=number"
 CALL_LIST = "tool=word family=word changed=word changes=number sizes=number listed=number at=cursor"
 FORM = "name=word title=word source=template characters=number note=word save=flag"
-COMPARISON = "baseline=word call=id family=word name=word query=filter sample=number seed=number variant=word"
+COMPARISON = (
+    "baseline=word budget=number call=id family=word name=word query=filter sample=number seed=number variant=word"
+)
 RUN_LIST = "q=filter sort=word view=number preset=word after=cursor seen=word"
 SEARCH = "q=pattern regex=flag any_case=flag encoding=word errors=flag"
 ARTIFACT = (
     f"{SEARCH} as=word at=range line=range go=range offset=number time=range later=number hit=number tail=flag"
     " unseen=flag follow=flag last=flag value=number from=number count=number depth=number string=flag"
 )
-CALL = f"{EVIDENCE} as=word left=word right=word lint=word what=word q=filter"
+CALL = f"{EVIDENCE} as=word left=word right=word lint=word what=word q=filter queue=number"
+NOTE = "text=word half=word quote=word start=number"
+ANNOTATE = "POST do=word tag=word to=word next=number query=word"
 PARAMETERS = {
     "artifact-detail": ARTIFACT,
     "artifact-difference": "with=id view=word spaces=flag row=number",
@@ -66,42 +70,69 @@ PARAMETERS = {
     "audit-export": "",
     "audit-list": "",
     "call-detail": CALL,
+    "call-annotate": ANNOTATE,
+    "call-chosen": "POST do=word tag=word q=filter call=id all=flag",
+    "call-notes": f"{NOTE} {EVIDENCE} queue=number POST {NOTE} query=word",
     "call-export": "POST form=word q=filter stored=flag",
     "call-found": "find=word pattern=flag hit=number",
     "call-half": f"{EVIDENCE} offset=number",
-    "call-reveal": f"{CALL} POST download=flag",
-    "call-list": "q=filter sort=word preset=word columns=word after=cursor before=cursor seen=word",
+    "call-list": "q=filter sort=word preset=word columns=word after=cursor before=cursor seen=word view=number",
     "call-raw": f"{EVIDENCE} part=number",
     "call-variants": "right=word",
     "comparison-calls": f"{COLUMNS} {CALL_LIST} after=cursor",
     "comparison-detail": f"{COLUMNS} POST do=word columns=word",
     "comparison-export": "",
-    "comparison-list": "",
     "comparison-new": f"{COMPARISON} POST {COMPARISON}",
     "comparison-pair": f"{COLUMNS} {CALL_LIST} row=number spaces=flag view=word",
     "comparison-review": "whole=flag POST do=word call=id note=word",
     "comparison-verdicts": "",
     "docs-index": "",
     "docs-page": "",
+    "experiment-list": "",
     "filter-completions": "q=filter at=number",
     "healthz": "",
     "home": "",
     "import-new": "POST paths=word files=word",
+    "insights-index": "q=filter from=word to=word show=word by=word sort=word where=filter",
     "mask-change": "POST do=word",
     "mask-list": "POST do=word name=word keys=word pattern=pattern",
+    "old-comparison": "",
+    "old-comparison-list": "",
+    "old-receipt-drift": "",
+    "old-renderer": "",
+    "old-renderer-list": "",
     "problem-list": "after=number file=word",
     "problem-raw": "",
+    "recall-call": "",
+    "recall-calls": "tool=word budget=number column=word after=number",
+    "recall-detail": "POST do=word",
+    "recall-limits": "unit=word cap=number head=number",
+    "recall-list": f"{COMPARISON} POST {COMPARISON}",
     "receipt-drift": "from=number reason=word",
     "renderer-canonical": f"{SOURCE} offset=number",
     "renderer-detail": f"{SOURCE} variant=word against=word budget=number of=number head=number cut=word row=number"
     " view=word spaces=flag",
-    "renderer-list": "",
     "renderer-paste": "POST envelope=json",
+    "call-issue": EVIDENCE,
+    "run-issue": "",
+    "call-share": "POST query=word",
+    "run-share": "POST",
+    "note-detail": "POST do=word text=word",
+    "review-list": "",
+    "review-next": "after=id",
+    "run-annotate": ANNOTATE,
+    "run-notes": f"{NOTE} queue=number POST {NOTE} query=word",
+    "run-against": "only=flag skip=number pair=number view=word args_row=number result_row=number receipt_row=number",
+    "run-against-chosen": "run=id",
+    "run-against-original": "",
     "run-delete": "",
-    "run-detail": f"{REPLAY} q=filter after=cursor since=word skip=word time=word",
+    "run-detail": f"{REPLAY} q=filter after=cursor since=word skip=word time=word queue=number",
     "run-list": f"{RUN_LIST} peek=id",
     "run-model": f"{REPLAY} after=cursor before=cursor at=word branch=number step=number message=id"
     " from=number raw=flag",
+    "run-step": f"{CALL} go=word since=word",
+    "step-reveal": f"{CALL} POST download=flag",
+    "setup": "",
     "run-replay": f"{REPLAY} from=number",
     "run-variants": "",
     "sign-in": "next=word POST name=word password=word next=word",
@@ -110,10 +141,11 @@ PARAMETERS = {
     "template-detail": f"{SOURCE} version=number POST {FORM}",
     "template-new": f"{SOURCE} POST {FORM}",
     "template-retire": "POST back=flag",
+    "search-index": "q=filter",
     "tool-detail": "sample=word form=word",
     "tool-list": "",
     "view-delete": "",
-    "view-save": f"POST {RUN_LIST} name=word",
+    "view-save": f"POST {RUN_LIST} name=word over=word",
 }
 # What else is in the address while one parameter varies: the content, or the mode, in which it costs most.
 CONTEXTS: dict[tuple[str, str], list[dict[str, str]]] = {
@@ -170,7 +202,7 @@ def spend(client: Client, address: str, *, form: dict[str, str] | None = None, i
     before, began = memory_megabytes("VmRSS"), work_seconds()
     headers = {"HX-Request": "true"} if is_fragment else {}
     if form is None:
-        response = client.get(address, headers=headers)
+        response = client.get(address, headers=headers, follow=False)
     else:
         body = urlencode(form, errors="surrogatepass")
         response = client.post(address, body, content_type="application/x-www-form-urlencoded", headers=headers)

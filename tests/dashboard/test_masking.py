@@ -277,11 +277,12 @@ def test_equal_secrets_have_equal_masks_and_the_page_names_the_rules(store: Run,
 def test_an_operator_reveals_a_page_until_it_is_left_and_the_audit_log_has_it(store: Run, client: Client) -> None:
     call, artifact = Call.objects.get(external_id="toolu_01"), Artifact.objects.get(role="log")
     form = parse_page(client.get(f"/calls/{call.pk}/?spaces=1")).select_one("[data-masked-note] form")
-    assert form["action"] == f"/calls/{call.pk}/reveal/?spaces=1"
+    step = f"/runs/{call.run_id}/1/halves"
+    assert form["action"] == f"{step}/reveal/?spaces=1"
     revealed = client.post(form["action"])
     assert {"hunter2-a", "k-1234-abcd"} <= set(readable(revealed.content.decode()))
     assert parse_page(revealed).select_one("[data-revealed-note]").text.startswith("Secrets are shown")
-    assert client.get(form["action"]).url == f"/calls/{call.pk}/?spaces=1"
+    assert client.get(form["action"]).url == f"{step}?spaces=1"
     assert readable(client.get(f"/calls/{call.pk}/").content.decode()) == []
     file = client.post(f"/artifacts/{artifact.pk}/reveal/", {"download": "1"})
     assert b"".join(file.streaming_content) == ALL.encode()

@@ -36,6 +36,7 @@ SAMPLES = {
     "int": "1",
     "slug": "a-name",
     "str": "result",
+    "path": "a/path/",
 }
 
 
@@ -110,7 +111,7 @@ def test_only_declared_addresses_accept_more_than_a_form() -> None:
 
 @each("name", sorted(set(ADDRESSES) - OPEN))
 def test_every_address_leads_to_sign_in_and_back(client: Client, name: str) -> None:
-    assert client.get(ADDRESSES[name]).url == f"/sign-in/?next={ADDRESSES[name]}"
+    assert client.get(ADDRESSES[name], follow=False).url == f"/sign-in/?next={ADDRESSES[name]}"
 
 
 def assert_headers(response: object) -> None:
@@ -124,7 +125,7 @@ def assert_headers(response: object) -> None:
     assert response["Referrer-Policy"] == "same-origin"
 
 
-@pytest.mark.postgresql("renderer-list", "run-delete")
+@pytest.mark.postgresql("experiment-list", "run-delete")
 @pytest.mark.rendering
 @pytest.mark.parametrize("name", sorted(ADDRESSES))
 def test_every_answer_carries_the_headers(client: Client, name: str) -> None:

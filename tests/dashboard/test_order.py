@@ -15,8 +15,13 @@ from tests.source import modules, nodes
 
 # Sorted by a column that may be NULL, where the filter or the table has none.
 WITHOUT_NULL = {
-    "dashboard/comparisons/drift.py:pinned_at": "of pinned comparisons alone",
-    "dashboard/comparisons/verdicts.py:at": "every verdict has a time",
+    "dashboard/experiments/drift.py:pinned_at": "of pinned comparisons alone",
+    "dashboard/experiments/verdicts.py:at": "every verdict has a time",
+    # Annotations are about a run or a call, so both are columns that may be NULL, there alone:
+    "dashboard/workspace/steps.py:call": "a column of RunCall, never NULL there",
+    "dashboard/runs/run_comparison.py:run": "a column of calls, never NULL there",
+    "dashboard/experiments/drift.py:run": "the same",
+    "dashboard/experiments/preview_source.py:run": "a column of facets, never NULL there",
     "dashboard/runs/replay.py:call": "a column of RunCall, never NULL there",
     "dashboard/models/projects.py:at": "every entry of the audit log has a time",
     "dashboard/ingest/derivation.py:project": "a column of calls, never NULL there",

@@ -17,13 +17,13 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard.accounts import create_link
-from dashboard.models import Project, SavedView
+from dashboard.models import Note, Project, SavedView
 from dashboard.variants.variant_list import save_version
 from envelopes.families.registry import family
 from tests.cases import each
 from tests.dashboard.artifacts.test_artifact_contents import PNG
 from tests.dashboard.factories import create_problem, create_project, create_user
-from tests.dashboard.measured_comparisons import compared, import_commands
+from tests.dashboard.measured_comparisons import compared, import_commands, recalled
 from tests.dashboard.stored_artifacts import stored
 from tests.dashboard.test_middleware import patterns
 
@@ -76,14 +76,31 @@ TABLE: Mapping[str, Row] = {
     "import-new": Row(action(200, other=200), action(422, other=422)),
     "view-save": Row(NOT_READ, action(422, other=422)),
     "view-delete": Row(NOT_READ, action(302)),
+    "run-against": Row(thing()),
+    "run-against-chosen": Row(page()),
+    "run-against-original": Row(thing(404)),  # the run copied nothing
     "run-detail": Row(thing()),
     "run-model": Row(thing()),
     "run-replay": Row(thing()),
     "run-variants": Row(page(302)),  # leads to run-replay, which looks
     "run-delete": Row(action(200), action(302)),
+    "search-index": Row(page()),
     "call-list": Row(page()),
     "call-export": Row(NOT_READ, page()),
-    "call-detail": Row(thing()),
+    "run-step": Row(thing()),
+    "call-detail": Row(thing(302)),
+    "run-issue": Row(thing()),
+    "call-issue": Row(thing()),
+    "run-share": Row(NOT_READ, thing()),
+    "call-share": Row(NOT_READ, thing()),
+    "run-notes": Row(thing(), action(422)),
+    "run-annotate": Row(NOT_READ, action(422)),
+    "call-notes": Row(thing(), action(422)),
+    "call-annotate": Row(NOT_READ, action(422)),
+    "call-chosen": Row(NOT_READ, action(422, other=422)),
+    "note-detail": Row(thing(), action(422)),
+    "review-list": Row(page()),
+    "review-next": Row(thing()),
     "call-half": Row(thing()),
     "call-found": Row(thing()),
     "call-raw": Row(thing()),
@@ -95,18 +112,17 @@ TABLE: Mapping[str, Row] = {
     "artifact-find": Row(thing()),
     "artifact-raw": Row(thing()),
     "artifact-picture": Row(thing()),
-    "call-reveal": Row(thing(302), action(200)),
+    "step-reveal": Row(thing(302), action(200)),
     "artifact-reveal": Row(thing(302), action(200)),
     "audit-list": Row(action(200, other=200)),
     "audit-export": Row(action(200, other=200)),
     "mask-list": Row(action(200, other=200), action(422, other=422)),
     "mask-change": Row(NOT_READ, action(200, other=200)),
-    "renderer-list": Row(page()),
+    "experiment-list": Row(page()),
     "receipt-drift": Row(page()),
     "renderer-detail": Row(page()),
     "renderer-canonical": Row(Answers(SIGN_IN, 200, 200, 200)),
     "renderer-paste": Row(NOT_READ, action(422, other=422)),
-    "comparison-list": Row(page()),
     "comparison-new": Row(page(), action(302, other=422)),
     "comparison-detail": Row(thing(), action(404)),
     "comparison-calls": Row(thing()),
@@ -117,10 +133,22 @@ TABLE: Mapping[str, Row] = {
     "template-new": Row(page(), action(200, other=200)),
     "template-detail": Row(thing(), action(200)),
     "template-retire": Row(NOT_READ, action(302)),
+    "recall-list": Row(page(), action(302, other=422)),
+    "recall-detail": Row(thing(), action(404)),
+    "recall-calls": Row(thing()),
+    "recall-call": Row(thing()),
+    "recall-limits": Row(thing()),
+    "old-renderer-list": Row(page(301)),
+    "old-receipt-drift": Row(page(301)),
+    "old-renderer": Row(page(301)),  # the address that it leads to looks for the object
+    "old-comparison-list": Row(page(301)),
+    "old-comparison": Row(page(301)),
     "tool-list": Row(page()),
     "tool-detail": Row(page()),
+    "insights-index": Row(page()),
     "problem-list": Row(page()),
     "problem-raw": Row(thing()),
+    "setup": Row(page()),
     "docs-index": Row(page()),
     "docs-page": Row(page()),
 }
@@ -141,25 +169,36 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
     templates = {"name": "command", "template": "mine"}
     arguments: dict[str, dict[str, object]] = {
         "view": {"pk": view.pk},
+        "review": {"pk": view.pk},
+        "note": {"pk": Note.objects.create(project=project, call=call, created_by=operator, text="x").pk},
         "run": {"pk": call.run_id},
+        "run-against": {"pk": call.run_id, "other": call.run_id},
+        "run-against-chosen": {},
         "call": {"pk": call.pk},
         "artifact": {"pk": artifact.pk},
         "problem": {"pk": create_problem(project).pk},
         "comparison": {"pk": comparison.pk},
+        "recall": {"pk": recalled(project, call).pk},
+        "recall-call": {"pk": recalled(project, call).pk, "call": call.pk},
         "renderer": {"name": "command"},
         "template": templates,
         "tool": {"name": "ExecCommand"},
         "docs": {"name": "storage"},
+        "run-step": {"pk": call.run_id, "position": 1, "tab": "context"},
+        "step-reveal": {"pk": call.run_id, "position": 1, "tab": "halves"},
         "call-half": {"pk": call.pk, "half": "receipt"},
         "call-found": {"pk": call.pk, "half": "receipt"},
         "call-raw": {"pk": call.pk, "surface": "receipt"},
         "call-export": {},
+        "call-chosen": {},
         "comparison-pair": {"pk": comparison.pk, "call": call.pk},
         "comparison-review": {"pk": comparison.pk, "ordinal": 1},
         "comparison-export": {"pk": comparison.pk, "what": "numbers"},
         "template-new": {"name": "command"},
         "audit-export": {"form": "csv"},
         "mask-change": {"name": "password"},
+        "old-renderer": {"rest": "command/"},
+        "old-comparison": {"rest": f"{comparison.pk}/"},
         "sign-in-link": {"token": create_link(operator)[0].split("/")[2]},
     }
     return {name: _reverse(str(name), arguments) for name in names()}

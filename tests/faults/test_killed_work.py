@@ -21,7 +21,7 @@ SAMPLES = str(CHECKOUT / "dashboard" / "samples")
 START = """
 import django, sys
 django.setup()
-from dashboard.comparisons.stored_comparison import Selection, start_comparison
+from dashboard.experiments.stored_comparison import Selection, start_comparison
 from dashboard.models import Project
 variants = ["recorded", "receipt", "canonical_json"]
 start_comparison(Project.objects.get(slug="default"), Selection(), variants, batch_size=5)

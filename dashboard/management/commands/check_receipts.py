@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.comparisons.drift import DriftCheck, check_all
+from dashboard.experiments.drift import DriftCheck, check_all
 from dashboard.management.console import terminal_text
 from dashboard.models import Project
 from dashboard.variants.fingerprints import Drift

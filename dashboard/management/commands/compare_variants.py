@@ -10,10 +10,10 @@ from django_rich.management import RichCommand
 from rich.table import Table
 
 from dashboard.accounts import DEFAULT_PROJECT
-from dashboard.comparisons.export import export_json, export_summary
-from dashboard.comparisons.measurements import MEASURES
-from dashboard.comparisons.stored_comparison import CannotCompare, Selection, start_comparison
-from dashboard.comparisons.tables import FEW_CALLS
+from dashboard.experiments.export import export_json, export_summary
+from dashboard.experiments.measurements import MEASURES
+from dashboard.experiments.stored_comparison import CannotCompare, Selection, start_comparison
+from dashboard.experiments.tables import FEW_CALLS
 from dashboard.management.console import terminal_text
 from dashboard.models import Comparison, Project
 from dashboard.variants.variant_list import UnusableColumns
@@ -23,7 +23,7 @@ from dashboard.worker import build_worker_name, work_until_idle
 class Command(RichCommand):
     help = (
         "Renders recorded calls with several variants and compares the results; the first variant is the baseline. "
-        "The comparison stays on the Comparisons page unless --forget is given."
+        "The comparison stays on the Experiments page unless --forget is given."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -34,8 +34,9 @@ class Command(RichCommand):
         parser.add_argument("--query", default="", help="a filter over calls, as in the lists")
         parser.add_argument("--sample", type=int, help="use only this number of calls, chosen at random")
         parser.add_argument("--seed", type=int, default=0, help="random seed of the sample and the intervals")
+        parser.add_argument("--budget", type=int, help="tokens of a rendered receipt, of four characters each")
         parser.add_argument("--project", default=DEFAULT_PROJECT, metavar="SLUG")
-        parser.add_argument("--name", default="", help="its title on the Comparisons page")
+        parser.add_argument("--name", default="", help="its title on the Experiments page")
         parser.add_argument("--forget", action="store_true", help="delete the comparison afterwards")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
@@ -93,7 +94,7 @@ def _start(options: dict[str, Any]) -> Comparison:
     names = [name.strip() for name in options["variants"].split(",") if name.strip()]
     try:
         project = Project.objects.get(slug=options["project"])
-        return start_comparison(project, selection, names, name=options["name"])
+        return start_comparison(project, selection, names, name=options["name"], budget=options["budget"])
     except Project.DoesNotExist:
         raise CommandError(terminal_text(f"There is no project {options['project']!r}.")) from None
     except (CannotCompare, UnusableColumns) as error:

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from dashboard.accounts import OPERATOR, create_member, get_or_create_project
+from dashboard.accounts import DEFAULT_PROJECT, OPERATOR, create_member, get_or_create_project
 from dashboard.management.console import print_new_link, serve_until_stopped
 from dashboard.models import Membership
 
@@ -28,6 +28,6 @@ class Command(BaseCommand):
         call_command("import_runs", *options["paths"], stdout=self.stdout, stderr=self.stderr)
         user, _ = create_member(OPERATOR, get_or_create_project(), Membership.Role.OPERATOR)
         base_url = f"http://{options['addrport']}"
-        print_new_link(self.stdout, user, {}, base_url=base_url, as_json=False, to="/runs/?project=default")
+        print_new_link(self.stdout, user, {}, base_url=base_url, as_json=False, to=f"/runs/?project={DEFAULT_PROJECT}")
         if not options["no_serve"]:
             serve_until_stopped(self.stdout, options["addrport"])

@@ -111,7 +111,7 @@ def test_the_page_claims_no_more_than_the_source_knows(client: Client, run: Run,
 def test_a_failed_command_shows_its_exit_code_beside_its_outcome(client: Client, run: Run) -> None:
     call = recorded(run, "Bash", {"command": "false"}, "Error: Exit code 1\nno", "Exit code 1\nno", source_error=True)
     page = load_call(client, call)
-    assert page.texts(".call-title > .badge") == ["failed, exit 1"]
+    assert page.texts(".step-head .step-line > .badge") == ["failed, exit 1"]
     assert page.facts["Envelope"] == "success: the tool ran and reported exit 1"
     links = [(linked["data-pointer"], linked["data-at"]) for linked in page.select(".linked[data-recorded='']")]
     assert links == [("/result/exit_status", "7-19"), ("/result/combined_output_preview", "19-21")]
@@ -176,14 +176,13 @@ def test_attempts_and_events_and_the_child_run_are_there(client: Client, run: Ru
 
 
 def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(client: Client, run: Run, settings: Settings) -> None:
-    first, second, third = (bash(run, f"call {n}", summary=f"said {n}") for n in range(3))
+    first, second, third = (bash(run, f"call {n}", line=n, summary=f"said {n}") for n in range(3))
     Call.objects.filter(pk=second.pk).update(tool="Grep")
-    query = f"?from=run&run={run.pk}&q=tool%3ABash"
-    page = load_call(client, first, query)
-    assert neighbour(page, "next") == f"/calls/{third.pk}/{query}"
+    page = load_call(client, first, f"?from=run&run={run.pk}&q=tool%3ABash")
+    assert neighbour(page, "next") == f"/runs/{run.pk}/3/halves?q=tool%3ABash"
     assert page.select_one(".walk .number").text == "1 of 2 in the filter"
     assert page.by_role("link", "Fix the login")["href"] == f"/runs/{run.pk}/?q=tool%3ABash#c-{first.pk}"
-    assert neighbour(load_call(client, first), "next") == f"/calls/{second.pk}/"
+    assert neighbour(load_call(client, first), "next") == f"/runs/{run.pk}/2/halves"
     assert neighbour(load_call(client, third), "next") == ""
     settings.ROWS_PER_PAGE = 2
     up = load_call(client, third).by_role("link", "Fix the login")
@@ -191,14 +190,16 @@ def test_j_and_k_walk_the_list_that_one_came_from_with_its_filter(client: Client
 
 
 def test_the_open_form_is_kept_while_walking(client: Client, run: Run) -> None:
-    first, second = bash(run, "one"), bash(run, "two")
-    assert neighbour(load_call(client, first, "?left=recorded"), "next") == f"/calls/{second.pk}/?left=recorded"
+    first, _ = bash(run, "one", line=1), bash(run, "two", line=2)
+    page = load_call(client, first, "?left=recorded")
+    assert neighbour(page, "next") == f"/runs/{run.pk}/2/halves?left=recorded"
 
 
 def test_calls_of_one_line_are_walked_one_by_one(client: Client, run: Run) -> None:
-    pages = [load_call(client, bash(run, f"call {n}", line=7)) for n in range(3)]
-    first, second, third = (f"/calls/{call.pk}/" for call in Call.objects.order_by("memberships__id"))
-    pages = [parse_page(client.get(address)) for address in (first, second, third)]
+    for number in range(3):
+        bash(run, f"call {number}", line=7)
+    first, second, third = (f"/runs/{run.pk}/{position}/halves" for position in (1, 2, 3))
+    pages = [load_call(client, call) for call in Call.objects.order_by("pk")]
     assert [neighbour(page, "next") for page in pages] == [second, third, ""]
     assert [neighbour(page, "prev") for page in pages] == ["", first, second]
 
@@ -209,13 +210,13 @@ def test_a_call_outside_the_filter_says_so(client: Client, run: Run) -> None:
     assert page.select_one(".walk .number").text == "this call is outside the filter"
 
 
-def test_htmx_gets_the_halves_alone(client: Client, run: Run) -> None:
-    call = bash(run, "hello\n")
-    response = client.get(f"/calls/{call.pk}/?spaces=1", headers=HTMX)
+def test_htmx_gets_the_open_step_alone(client: Client, run: Run) -> None:
+    bash(run, "hello\n")
+    response = client.get(f"/runs/{run.pk}/1/halves?spaces=1", headers={**HTMX, "HX-Target": "step"})
     assert response["Vary"].count("HX-Request") == 1
     page = parse_page(response)
-    assert page.is_fragment
-    assert [element.get("id") for element in page.select("body > *")] == ["halves"]
+    assert [element.get("id") for element in page.select("body > *")] == ["step"]
+    assert page.title == "1 · Bash: hello · Counterfoil"
     assert page.select_one(".mark-space").exact == "↵\n"
 
 
@@ -258,7 +259,7 @@ def test_one_line_of_5_mb_is_shown_in_windows(client: Client, run: Run) -> None:
     assert len(response.content) < 300_000
     more = parse_page(response).select_one("[data-half=receipt] .more")
     assert "the first 32,768 of 5,000,000 characters; the recording has all of them." in more.text
-    assert more.by_role("link")["href"] == f"/calls/{call.pk}/half/receipt/?offset=32768"
+    assert more.by_role("link")["href"] == f"/calls/{call.pk}/half/receipt/?offset=32768&run={run.pk}"
 
 
 @pytest.mark.extended
@@ -364,18 +365,25 @@ def test_a_call_is_copied_with_its_recorded_numbers(client: Client, run: Run) ->
     assert "--- arguments ---" in client.get(f"/calls/{call.pk}/?as=text").content.decode()
 
 
+@pytest.mark.parametrize(("headers", "number"), [({}, 29), ({**HTMX, "HX-Target": "step"}, 22)])
 def test_the_number_of_queries_does_not_grow_with_the_run(
-    client: Client, run: Run, django_assert_num_queries: DjangoAssertNumQueries
+    client: Client,
+    run: Run,
+    django_assert_num_queries: DjangoAssertNumQueries,
+    headers: dict[str, str],
+    number: int,
 ) -> None:
-    call = bash(run, "hello\n", step="s1")
-    load_call(client, call)  # the first visit writes the session
-    with django_assert_num_queries(15):
-        load_call(client, call)
-    for number in range(30):
-        bash(run, f"more {number}")
+    """The page of a step, and the open step alone, which is what a walk from step to step asks for."""
+    call = bash(run, "hello\n", step="s1", line=1)
+    address = f"/runs/{run.pk}/1/halves"
+    client.get(address)  # the first visit writes the session
+    with django_assert_num_queries(number):
+        client.get(address, headers=headers)
+    for line in range(2, 32):
+        bash(run, f"more {line}", line=line)
         create_event(run, call=call.pk)
-    with django_assert_num_queries(15):
-        load_call(client, call)
+    with django_assert_num_queries(number):
+        client.get(address, headers=headers)
 
 
 def test_nobody_outside_the_project_gets_in(client: Client, run: Run) -> None:

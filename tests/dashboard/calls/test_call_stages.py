@@ -195,7 +195,6 @@ def test_a_long_result_is_measured_by_its_length(client: Client, run: Run) -> No
 
 
 def test_the_walk_keeps_the_form_that_is_open(client: Client, run: Run) -> None:
-    first = bash(run, "one")
-    second = bash(run, "two")
+    first, _ = bash(run, "one", line=1), bash(run, "two", line=2)
     page = load_call(client, first, "?right=compacted")
-    assert page.select_one("a[rel=next]")["href"] == f"/calls/{second.pk}/?right=compacted"
+    assert page.select_one("a[rel=next]")["href"] == f"/runs/{run.pk}/2/replay?right=compacted"

@@ -265,5 +265,5 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(
 ) -> None:
     create_ties(project)
     load(client)
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(13):
         assert len(names(load(client, f"?q={quote('cut:yes')}"))) == 9

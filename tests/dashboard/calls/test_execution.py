@@ -249,7 +249,7 @@ def test_rounds_of_a_foreach_are_no_attempts(operator_client: Client, project: P
     assert list(Call.objects.order_by("line").values_list("iteration", flat=True)) == [0, 1, 1]
     for name, attempts in (("round 0", "1"), ("round 1", "1 succeeded 2 succeeded")):
         page = parse_page(operator_client.get(Call.objects.get(external_id=name).get_absolute_url()))
-        listed = page.select_one(".call-head dl.facts").facts["Attempt"]
+        listed = page.select(".step-details dl.facts")[0].facts["Attempt"]
         assert listed == attempts
 
 

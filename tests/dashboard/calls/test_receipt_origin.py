@@ -106,7 +106,7 @@ def open_call(client: Client, name: str) -> Page:
 
 def origin(page: Page) -> tuple[list[str], list[str]]:
     """The badges and the notice about hooks."""
-    return [text for text in page.texts(".call-title .badge") if "hook" in text], page.texts("[data-hook] p")
+    return [text for text in page.texts(".step-line .badge") if "hook" in text], page.texts("[data-hook] p")
 
 
 def test_a_text_that_a_hook_wrote_stands_beside_the_tools_own(operator_client: Client, run: Run) -> None:
@@ -225,7 +225,7 @@ def test_an_export_keeps_what_a_hook_returned(
 
 def test_a_cut_of_what_a_hook_returned_is_counted_in_lines_of_that(operator_client: Client, run: Run) -> None:
     page = open_call(operator_client, "shortened")
-    assert "cut before the model" in page.texts(".call-title .badge")
+    assert "cut before the model" in page.texts(".step-line .badge")
     [sentence] = page.texts(".cuts .cut p")
     assert sentence.startswith("content, as the hook returned it ")
     assert sentence.endswith("the model got lines 1\u20132 of 3; 1 not seen.")

@@ -40,10 +40,10 @@ def test_the_address_shows_a_variant_in_the_place_of_the_receipt_and_says_that_n
 
 
 def test_one_url_gives_the_fragment_and_the_page(client: Client, run: Run) -> None:
-    call = bash(run, "hello\n")
-    address = f"/calls/{call.pk}/?right=variant-tagged"
-    fragment = parse_page(client.get(address, headers=HTMX))
-    assert fragment.is_fragment
+    bash(run, "hello\n")
+    address = f"/runs/{run.pk}/1/replay?right=variant-tagged"
+    fragment = parse_page(client.get(address, headers={**HTMX, "HX-Target": "step"}))
+    assert not fragment.has("main")
     assert half(fragment).html == half(parse_page(client.get(address))).html
 
 
@@ -91,9 +91,9 @@ def test_a_call_without_a_receipt_can_be_looked_at_under_a_variant(client: Clien
 
 
 def test_the_neighbours_open_under_the_same_variant_and_one_that_has_it_not_says_so(client: Client, run: Run) -> None:
-    first, second = bash(run, "one"), bash(run, "two")
+    first, _ = bash(run, "one", line=1), bash(run, "two", line=2)
     page = load_call(client, first, "?right=variant-tail_first")
-    assert page.select_one("a[rel=next]")["href"] == f"/calls/{second.pk}/?right=variant-tail_first"
+    assert page.select_one("a[rel=next]")["href"] == f"/runs/{run.pk}/2/replay?right=variant-tail_first"
     refused = half(load_call(client, first, "?right=variant-nothing"))
     assert "The command family of this call has no variant nothing. It has receipt, tail_first" in refused.text
     assert refused.has("[data-escape]")
@@ -107,7 +107,8 @@ def test_a_template_has_its_key_and_its_text_and_another_project_has_neither(
     page = load_call(client, call, "?right=variant-terse")
     assert receipt_text(half(page)).replace("\r", "") == "It said hello\nworld\n"
     current = page.select_one("[data-variant=terse]")
-    assert (current["aria-current"], current["data-hotkey"], current["data-key"]) == ("true", "click", "H")
+    assert (current["aria-current"], current.text) == ("true", "terse I")
+    assert page.select_one("[data-escape]")["data-key"] == "I"
     other = create_project("other")
     TemplateVariant.objects.update(project=other)
     assert "has no variant terse" in half(load_call(client, call, "?right=variant-terse")).text

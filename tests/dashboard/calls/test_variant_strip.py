@@ -34,10 +34,10 @@ def load_fragment(client: Client, address: str) -> Page:
 def test_the_call_page_asks_for_the_strip_when_it_comes_into_view(client: Client, run: Run) -> None:
     call = bash(run, "hello")
     strip = load_call(client, call).by_id("variants")
-    assert (strip["hx-get"], strip["hx-trigger"]) == (f"/calls/{call.pk}/variants/", "revealed")
+    assert (strip["hx-get"], strip["hx-trigger"]) == (f"/calls/{call.pk}/variants/?run={run.pk}", "revealed")
     link = strip.by_role("link", "This call under every variant")
     assert (link["href"], link["data-key"]) == (f"/calls/{call.pk}/variants/", "v")
-    names = [f"{name} {key}" for name, key in zip(NAMES, "ABCDEFG", strict=True)]
+    names = [f"{name} {key}" for name, key in zip(NAMES, "ABCDEGH", strict=True)]
     assert strip.texts("li") == names, "nothing is written for a first screen"
 
 
@@ -45,7 +45,7 @@ def test_every_variant_has_its_tokens_cut_lint_difference_and_key(client: Client
     call = bash(run, "line of output\n" * 100)
     page = load_fragment(client, f"/calls/{call.pk}/variants/")
     labels = cells(page)
-    assert [label.split()[:2] for label in labels] == [list(pair) for pair in zip(NAMES, "ABCDEFG", strict=True)]
+    assert [label.split()[:2] for label in labels] == [list(pair) for pair in zip(NAMES, "ABCDEGH", strict=True)]
     assert all(re.search(r"\d tok", label) for label in labels)
     assert all(re.search(r"−\d+ \+\d+ lines", label) for label in labels)
     assert "1 finding" in labels[3]
@@ -58,7 +58,7 @@ def test_a_cell_opens_its_text_in_place_and_keeps_how_the_page_is_looked_at(clie
     for page in (load_call(client, call, "?q=x&left=recorded"), load_fragment(client, f"{address}?q=x")):
         link = page.select_one("[data-variant=markdown]")
         assert link["href"] == link["hx-get"] == f"/calls/{call.pk}/?q=x&right=variant-markdown"
-        assert (link["hx-target"], link["data-key"]) == ("#halves", "G")
+        assert (link["hx-target"], link["data-key"]) == ("#step", "H")
     alone = parse_page(client.get(address)).select_one("[data-variant=markdown]")
     assert alone["href"] == f"/calls/{call.pk}/?right=variant-markdown"
     assert "hx-get" not in alone, "no half to put it into"
@@ -67,7 +67,7 @@ def test_a_cell_opens_its_text_in_place_and_keeps_how_the_page_is_looked_at(clie
 def test_a_cell_leads_to_its_preview_of_this_call(client: Client, run: Run) -> None:
     call = bash(run, "hello")
     preview = load_fragment(client, f"/calls/{call.pk}/variants/").by_role("link", "preview markdown")
-    assert preview["href"] == f"/renderers/command/?call={call.pk}&variant=markdown"
+    assert preview["href"] == f"/experiments/renderers/command/?call={call.pk}&variant=markdown"
     assert client.get(preview["href"]).status_code == 200
 
 

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import resolve
 
 from dashboard.evidence.fidelity import RECEIPT
-from dashboard.filters.keys import KEYS, RESERVED
+from dashboard.filters.keys import KEYS
 from dashboard.text import markdown
 from dashboard.text.markdown import render_document, render_inline
 from tests.dashboard.factories import create_project, create_user
@@ -93,7 +93,7 @@ def test_markup_in_a_document_is_text(client: Client, monkeypatch: pytest.Monkey
 
 def test_the_query_page_names_every_key_and_value_of_the_language() -> None:
     text = (markdown.FOLDER / "query.md").read_text("utf-8")
-    for name in (*KEYS, *RESERVED):
+    for name in KEYS:
         assert f"`{name}:" in text, name
         for value in KEYS[name].words if name in KEYS else ():
             assert value in text, f"{name}:{value}"

@@ -83,7 +83,7 @@ def test_run_pages_and_comparisons_label_a_call_alike(client: Client, project: P
     import_paths(project, [SAMPLES])
     comparison, _ = compared(project, ["recorded", "receipt"])
     labels = {}
-    for page in pages(client, f"/comparisons/{comparison.pk}/calls/?column=1"):
+    for page in pages(client, f"/experiments/{comparison.pk}/calls/?column=1"):
         for row in page.select("tbody tr"):
             key = row.by_role("link")["href"].split("/")[4]
             labels[key] = row.select_one('[data-head="Arguments"]').text

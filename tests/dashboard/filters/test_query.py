@@ -14,7 +14,7 @@ from dashboard.ingest import run_stats
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Project, Run
 from tests.dashboard.factories import create_call, create_project, create_run
-from tests.dashboard.sessions import SESSION, asks, short_session, write
+from tests.dashboard.sessions import FORK, write_cut_fork
 
 READ = [
     ("", ""),
@@ -54,7 +54,7 @@ REFUSED = [
     ("before:0001-01-01", "it takes a day or a time"),
     ("receipt:--", "“receipt:” at character 1 needs a letter or a digit to search for."),
     ("canonical:*sion*", "“canonical:*sion*” at character 1 is looked for call by call"),
-    ("-note:x", "“note:” at character 2 is no filter yet: runs and calls have no tags and notes yet."),
+    ("reviewed:perhaps", "“reviewed:” at character 1 cannot be “perhaps”; it is one of yes, no"),
     ("or a", "“or” at character 1 has nothing before it"),
     ("a or", "“or” at character 3 has nothing behind it"),
     ("(a b", "“(” at character 1 opens a group that nothing closes"),
@@ -236,17 +236,9 @@ def test_calls_of_a_run_are_found(project: Project) -> None:
 
 def test_over_all_runs_a_call_is_filtered_by_what_its_own_run_has(project: Project, tmp_path: Path) -> None:
     """Each call is listed once there, as its own run has it; a filter in a fork follows the fork."""
-    fork, lines = "0f5f6d8e-0000-4000-8000-000000000002", short_session()
-    text = "<persisted-output>\nOutput too large (9KB). Full output saved to: /x\n\nPreview (first 2KB):\na\n..."
-    part = {"kind": "tool-result", "toolUseId": "toolu_01", "replacement": text}
-    steps = [asks(f"toolu_1{number}", session=fork, step=f"msg_1{number}") for number in (1, 2)]
-    for step, tokens in zip(steps, (90_000, 9_000), strict=True):
-        step["message"]["usage"] = {"input_tokens": tokens}
-    copied = [{**line, "sessionId": fork, "forkedFrom": {"sessionId": SESSION}} for line in map(dict, lines)]
-    replaced = {"type": "content-replacement", "sessionId": fork, "replacements": [part]}
-    for name, content in ((SESSION, lines), (fork, [*copied, replaced, *steps])):
-        import_paths(project, [write(tmp_path / f"{name}.jsonl", [*content])])
-    forked = project.runs.get(external_id=fork)
+    for path in write_cut_fork(tmp_path):
+        import_paths(project, [path])
+    forked = project.runs.get(external_id=FORK)
 
     def matching(text: str, run: Run | None = None) -> set[str]:
         query = parse(text, over="calls")

@@ -22,7 +22,7 @@ from dashboard.runs import facet_counts
 from dashboard.runs.run_filters import load_facet_groups
 from tests.dashboard.factories import START, create_call, create_project, create_run
 from tests.dashboard.page_text import parse_page
-from tests.dashboard.sessions import SESSION, asks, short_session, write
+from tests.dashboard.sessions import FORK, SESSION, write_cut_fork
 
 pytestmark = pytest.mark.postgresql
 
@@ -217,17 +217,10 @@ def test_random_filters_select_what_a_plain_reading_selects(store: Project) -> N
 @pytest.mark.django_db
 def test_a_fork_is_selected_by_the_receipts_that_it_has(tmp_path: Path) -> None:
     """The call is complete in its own run and cut in the fork, and cut and of Bash it is in the fork alone."""
-    project, fork, lines = create_project(), "0f5f6d8e-0000-4000-8000-000000000002", short_session()
-    text = "<persisted-output>\nOutput too large (9KB). Full output saved to: /x\n\nPreview (first 2KB):\na\n..."
-    part = {"kind": "tool-result", "toolUseId": "toolu_01", "replacement": text}
-    steps = [asks(f"toolu_1{number}", session=fork, step=f"msg_1{number}") for number in (1, 2)]
-    for step, tokens in zip(steps, (90_000, 9_000), strict=True):
-        step["message"]["usage"] = {"input_tokens": tokens}
-    copied = [{**line, "sessionId": fork, "forkedFrom": {"sessionId": SESSION}} for line in map(dict, lines)]
-    replaced = {"type": "content-replacement", "sessionId": fork, "replacements": [part]}
-    for name, content in ((SESSION, lines), (fork, [*copied, replaced, *steps])):
-        import_paths(project, [write(tmp_path / f"{name}.jsonl", [*content])])
-    assert [run.external_id for run in parse("tool:Bash cut:yes").runs(project)] == [fork]
+    project = create_project()
+    for path in write_cut_fork(tmp_path):
+        import_paths(project, [path])
+    assert [run.external_id for run in parse("tool:Bash cut:yes").runs(project)] == [FORK]
     assert [run.external_id for run in parse("tool:Bash -cut:yes").runs(project)] == [SESSION]
     assert list(parse("tool:Bash cut:yes", over="calls").calls_in(project)) == []
     for text in ("tool:Bash", "tool:Bash cut:yes", "cut:yes or context:uncertain"):
@@ -269,7 +262,7 @@ def test_every_page_with_a_filter_answers_with_what_matches(store: Project, oper
         "/calls/?",
         f"/runs/{run.pk}/?",
         f"/calls/{call.pk}/?run={run.pk}&",
-        "/comparisons/new/?query=&",
+        "/experiments/new/?query=&",
     )
     others = [
         "tool:Bash cut:yes",

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from dashboard.comparisons.drift import check_all
+from dashboard.experiments.drift import check_all
 from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, ReceiptFingerprint
@@ -70,7 +70,7 @@ def test_a_receipt_that_states_its_variant_is_compared_with_todays_text(
 
 
 def test_a_list_without_drift_says_what_that_is_worth(operator_client: Client, call: Call, tmp_path: Path) -> None:
-    address = "/renderers/drifted/"
+    address = "/experiments/drifted/"
     assert "No receipt of this project names the variant that wrote it" in load(operator_client, address).text
     send(call, tmp_path)
     assert "Not checked yet: run manage.py check_receipts." in load(operator_client, address).text
@@ -108,8 +108,8 @@ def test_the_call_and_the_list_say_which_of_the_four_changed(
     drift = load_call(operator_client, call).by_id("drift").text
     assert f"Drifted: this receipt was written by external/receipt version {found_version(changes)}" in drift
     assert sentence in drift
-    assert load(operator_client, f"/renderers/drifted/?reason={reason}").has(f'a[href="/calls/{call.pk}/#drift"]')
-    assert load(operator_client, "/runs/?preset=drifted").has('a[href="/renderers/drifted/"]')
+    assert load(operator_client, f"/experiments/drifted/?reason={reason}").has(f'a[href="/calls/{call.pk}/#drift"]')
+    assert load(operator_client, "/runs/?preset=drifted").has('a[href="/experiments/drifted/"]')
 
 
 def test_a_drifted_receipt_names_the_mapping_that_changed_and_stays_found(
@@ -168,6 +168,6 @@ def test_importing_again_keeps_one_fingerprint_and_another_projects_list_is_empt
     send(call, tmp_path, text="other")
     send(call, tmp_path, text="other")
     assert ReceiptFingerprint.objects.count() == 1
-    page = load(operator_client, "/renderers/drifted/?from=x")
+    page = load(operator_client, "/experiments/drifted/?from=x")
     assert "1 receipt of this project names the variant that wrote it." in page.text
     assert "Not checked yet" in page.text

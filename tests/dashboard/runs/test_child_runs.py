@@ -32,10 +32,10 @@ def links(page: Page) -> list[str]:
 @pytest.mark.usefixtures("alice")
 def test_a_child_run_is_listed_below_the_call_that_started_it(client: Client, project: Project, run: Run) -> None:
     parent = create_call(run, line=1, tool="Task", summary="call of line 1")
-    second = create_call(run, line=2, summary="call of line 2")
+    create_call(run, line=2, summary="call of line 2")
     child = create_run(project, title="Look around", parent=run, parent_call=parent.pk, call_count=7, failed_count=1)
     page = load(client, run)
-    assert links(page) == [f"/calls/{parent.pk}/", f"/runs/{child.pk}/", f"/calls/{second.pk}/"]
+    assert links(page) == [f"/runs/{run.pk}/1/halves", f"/runs/{child.pk}/", f"/runs/{run.pk}/2/halves"]
     assert page.select_one(".child-row em").text == "7 calls, 1 failed, 0 cut"
     assert page.facts["Failed"] == "0 and 1 in child runs"
     assert load(client, child).by_role("link", "Fix the login")["href"] == f"/runs/{run.pk}/"
@@ -54,9 +54,9 @@ def test_a_child_run_that_only_its_call_names_is_listed_below_it_and_nowhere_els
     client: Client, project: Project, run: Run
 ) -> None:
     child = create_run(project, title="Look around", parent=run)
-    call = create_call(run, line=1, tool="Task", child_run=child.pk)
+    create_call(run, line=1, tool="Task", child_run=child.pk)
     page = load(client, run)
-    assert links(page) == [f"/calls/{call.pk}/", f"/runs/{child.pk}/"]
+    assert links(page) == [f"/runs/{run.pk}/1/halves", f"/runs/{child.pk}/"]
     assert not page.all_by_text("no call here names")
 
 

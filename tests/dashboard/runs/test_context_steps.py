@@ -91,9 +91,8 @@ def test_a_step_is_found_by_any_line_of_its_answer(client: Client, project: Proj
     links = [link["href"] for link in page.all_by_role("link", "the context at this step")]
     assert links == ["?step=2", "?step=4", "?step=5"]
     call = run.members.get(call__external_id="toolu_2b").call
-    assert (
-        parse_page(client.get(f"/calls/{call.pk}/")).by_role("link", "Its context")["href"].endswith("/model/?step=5")
-    )
+    link = parse_page(client.get(f"/calls/{call.pk}/")).by_role("link", "Its context")
+    assert link["href"] == f"/runs/{run.pk}/3/context"
 
 
 @pytest.mark.usefixtures("alice")

@@ -116,7 +116,7 @@ def test_rows_and_titles_of_commands_show_what_they_printed(client: Client, run:
     calls = [bash(run, text, line=line) for line, text in enumerate(("\n3 passed\nin 2 s\n", '{\n  "ok": 1\n}', ""), 1)]
     summaries = [row.select_one(".row-summary").text for row in call_rows(load(client, run))]
     assert summaries == ["make test 3 passed", 'make test "ok": 1', "make test no output"]
-    assert load_call(client, calls[0]).title == "Bash: 3 passed · Counterfoil"
+    assert load_call(client, calls[0]).title == "1 · Bash: 3 passed · Counterfoil"
 
 
 @pytest.mark.usefixtures("alice")
@@ -243,9 +243,10 @@ def test_failed_calls_are_a_strip_that_jumps_to_their_rows(client: Client, run: 
 
 @pytest.mark.usefixtures("alice")
 def test_a_row_leads_to_its_call_with_the_list_that_it_came_from(client: Client, run: Run) -> None:
-    call = create_call(run, line=1, tool="Bash")
+    create_call(run, line=1, tool="Read")
+    create_call(run, line=2, tool="Bash")
     (row,) = call_rows(load(client, run, "?q=tool:Bash"))
-    assert row["href"] == f"/calls/{call.pk}/?from=run&run={run.pk}&q=tool%3ABash"
+    assert row["href"] == f"/runs/{run.pk}/2/halves?q=tool%3ABash"
 
 
 @pytest.mark.postgresql
@@ -258,7 +259,7 @@ def test_the_filter_and_the_chips_are_two_editors_of_one_query(client: Client, p
     assert lines(page) == [2]
     assert "1 of 2 calls matches ·" in page.select_one(".waterfall-head").text
     assert call_rows(page)[0].select_one(".row-number").text == "2"
-    assert page.by_role("searchbox")["value"] == "tool:Read"
+    assert page.by_id("q")["value"] == "tool:Read"
     chips = page.select_one(".filter-chips")
     assert chips.select_one("[aria-current=true]")["href"] == "?"
     assert chips.by_role("link", "failed")["href"] == "?q=tool%3ARead+state%3Afailed"
@@ -322,7 +323,8 @@ def test_a_live_run_polls_and_gets_an_empty_answer_when_nothing_is_new(client: C
     assert client.get(f"/runs/{run.pk}/?since=7", headers=HTMX).status_code == 204
     fragment = load(client, run, "?since=6", **HTMX)
     assert lines(fragment) == [1]
-    assert fragment.is_fragment
+    assert not fragment.has("main")
+    assert fragment.title.endswith(" · Counterfoil")
 
 
 @pytest.mark.usefixtures("alice")
@@ -358,7 +360,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     Run.objects.filter(pk=run.pk).update(own_call_count=number)
     create_run(project, parent=run)
     client.get(f"/runs/{run.pk}/")
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(22):
         client.get(f"/runs/{run.pk}/")
 
 

@@ -94,7 +94,7 @@ def test_control_characters_of_a_filter_are_marked(client: Client, project: Proj
     create_run(project)
     page = load(client, f"/runs/?q={quote(filter_text)}&after={quote(filter_text)}")
     assert not set(page.markup) & {chr(code) for code in range(32) if chr(code) not in "\n\t"}
-    assert page.by_role("searchbox")["value"] == filter_text.translate({0: 0x2400, 8: 0x2408, 27: 0x241B})
+    assert page.by_id("q")["value"] == filter_text.translate({0: 0x2400, 8: 0x2408, 27: 0x241B})
 
 
 @pytest.mark.usefixtures("alice")
@@ -128,7 +128,7 @@ def test_presets_are_filters_with_ids_that_stay(client: Client, project: Project
     assert titles(load(client, "/runs/?preset=halves")) == ["Halves run"]
     create_run(project, title="Retried run", facets={"state": ["retried"]})
     assert titles(load(client, "/runs/?preset=retried")) == ["Retried run"]
-    assert load(client, "/runs/?preset=errors").by_role("searchbox")["value"] == "status:failed"
+    assert load(client, "/runs/?preset=errors").by_id("q")["value"] == "status:failed"
     problems = load(client, "/runs/?preset=gone&sort=size").by_role("alert").text
     assert "There is no preset “gone”; these are the runs without it." in problems
     assert "There is no sort “size”; the newest are first." in problems
@@ -249,9 +249,10 @@ def test_the_number_of_queries_does_not_grow(
         run = create_run(project, facets={"tool": ["Bash"], "state": ["failed"]})
     create_call(run, exit_status=1)
     client.get("/runs/")
-    with django_assert_num_queries(7):  # session, user, memberships, saved views, runs, waiting calls, newest facet
+    # Session, user, memberships, saved views, runs, their notes, tags and review marks, waiting calls, newest facet.
+    with django_assert_num_queries(10):
         client.get("/runs/")
-    with django_assert_num_queries(17):  # and names of tools, two rare facets; these again, and counts, for the facets
+    with django_assert_num_queries(20):  # and names of tools, two rare facets; these again, and counts, for the facets
         client.get("/runs/?q=tool:Bash+status:failed&sort=tokens")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from dashboard.filters.saved_views import MAX_VIEWS
 from dashboard.models import Project, SavedView
-from dashboard.runs.run_filters import MAX_VIEWS
 from tests.dashboard.factories import create_project, create_run, create_user
 from tests.dashboard.page_text import Page, assert_harmless, parse_page
 

@@ -89,8 +89,8 @@ def test_a_family_of_a_package_reads_its_tools_and_has_its_page(install: Install
     install("tickets", "counterfoil.families", "tickets = tickets:FAMILY", FAMILY.format(name="ticket", mappings=row))
     assert family("ticket").title == "Tickets"
     assert find_mapping("robot", "Ticket")[0].name == "ticket"
-    assert parse_page(operator_client.get("/renderers/")).by_role("link", "Tickets")
-    assert operator_client.get("/renderers/ticket/").status_code == 200
+    assert parse_page(operator_client.get("/experiments/")).by_role("link", "Tickets")
+    assert operator_client.get("/experiments/renderers/ticket/").status_code == 200
 
 
 BROKEN = {
@@ -121,11 +121,11 @@ def test_a_broken_package_is_listed_with_its_error_and_harms_nothing(
     source, reason = BROKEN[name]
     before = [offer.key for offer in offered_variants(project, family("command"))]
     install("pkg", "counterfoil.variants", "one = pkg:VARIANT", source)
-    broken = parse_page(operator_client.get("/renderers/")).by_role("region", "Packages that could not be loaded")
+    broken = parse_page(operator_client.get("/experiments/")).by_role("region", "Packages that could not be loaded")
     assert reason in broken.text
     assert "pkg 1.2" in broken.text
     assert [offer.key for offer in offered_variants(project, family("command"))] == before
-    assert operator_client.get("/renderers/command/").status_code == 200
+    assert operator_client.get("/experiments/renderers/command/").status_code == 200
 
 
 @pytest.mark.rendering
@@ -191,7 +191,7 @@ def test_a_variant_that_fails_is_reported_where_it_is_requested(
 ) -> None:
     install("pkg", "counterfoil.variants", "one = pkg:VARIANT", VARIANT.format(id="faulty", body=body))
     call = bash(create_run(project), "hello")
-    preview = parse_page(operator_client.get(f"/renderers/command/?call={call.pk}&variant=faulty"))
+    preview = parse_page(operator_client.get(f"/experiments/renderers/command/?call={call.pk}&variant=faulty"))
     assert sentence in preview.by_id("variant-text").text
     strip = parse_page(operator_client.get(f"/calls/{call.pk}/variants/")).by_id("variants")
     assert len(strip.all_by_text("could not be written")) == 1
@@ -203,6 +203,6 @@ def test_an_import_that_never_ends_is_listed_and_holds_nobody_up(
 ) -> None:
     monkeypatch.setattr(plugins, "IMPORT_SECONDS", 0.05)
     install("slow_pkg", "counterfoil.variants", "slow = slow_pkg:VARIANT", "import threading; threading.Event().wait()")
-    page = parse_page(operator_client.get("/renderers/"))
+    page = parse_page(operator_client.get("/experiments/"))
     assert "its import did not end within 0.05 seconds" in page.text
-    assert operator_client.get("/renderers/command/").status_code == 200
+    assert operator_client.get("/experiments/renderers/command/").status_code == 200

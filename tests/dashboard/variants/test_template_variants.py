@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dashboard.comparisons import stored_comparison
-from dashboard.comparisons.drift import check_all
+from dashboard.experiments import stored_comparison
+from dashboard.experiments.drift import check_all
 from dashboard.models import Project, RetiredTemplate, Run, TemplateVariant
 from dashboard.variants.variant_list import find_variant, latest_by_family, offered_by_family, offered_variants
 from envelopes.families.registry import family
@@ -18,8 +18,8 @@ from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import bash
 
-EDITOR = "/renderers/command/templates/"
-PAGE = "/renderers/command/"
+EDITOR = "/experiments/renderers/command/templates/"
+PAGE = "/experiments/renderers/command/"
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_template_becomes_a_variant_of_its_family(client: Client, run: Run) ->
     linked = page.select_one('#variant-text [data-pointer="/result/stdout_preview"]')
     assert (linked["data-at"], linked.text[:5]) == ("0-12", "hello")
     assert "template/command/terse version 1" in page.text
-    assert "template" not in load(client, "/renderers/file/").by_role("radiogroup", "Variant").html
+    assert "template" not in load(client, "/experiments/renderers/file/").by_role("radiogroup", "Variant").html
     assert load(client, f"/calls/{call.pk}/variants/").has("[data-variant=terse]")
 
 
@@ -164,18 +164,18 @@ RETIRE = f"{EDITOR}terse/retire/"
 def test_a_retired_template_is_offered_nowhere_and_comes_back(client: Client, run: Run, project: Project) -> None:
     call = bash(run, "hello")
     save(client, "{{ status }}")
-    lists = (PAGE, f"/calls/{call.pk}/", f"/calls/{call.pk}/variants/", "/comparisons/new/", "/renderers/")
+    lists = (PAGE, f"/calls/{call.pk}/", f"/calls/{call.pk}/variants/", "/experiments/new/", "/experiments/")
     assert all(load(client, address).all_by_text("terse", exact=True) for address in lists)
     assert client.post(RETIRE)["Location"] == f"{EDITOR}terse/"
     for address in lists[:-1]:
         assert "terse" not in load(client, address).markup, address
-    assert "retired: terse" in load(client, "/renderers/").text
+    assert "retired: terse" in load(client, "/experiments/").text
     assert not latest_by_family(project)
     assert "by olga. It is no longer offered." in load(client, f"{EDITOR}terse/").text
     client.post(RETIRE)  # once more changes nothing
     assert client.post(RETIRE, {"back": "1"}).status_code == 302
     assert all(load(client, address).all_by_text("terse", exact=True) for address in lists)
-    assert "retired" not in load(client, "/renderers/").text
+    assert "retired" not in load(client, "/experiments/").text
 
 
 def test_what_names_a_retired_template_still_shows_its_text(client: Client, run: Run, project: Project) -> None:
@@ -199,7 +199,7 @@ def test_an_old_comparison_is_unharmed_by_the_retirement_of_its_template(
     save(client, "It said {{ result.stdout_preview }}")
     comparison, _ = compared(project, ["receipt", "terse"])
     stored_comparison.pin(comparison, is_pinned=True)
-    addresses = (f"/comparisons/{comparison.pk}/", f"/comparisons/{comparison.pk}/calls/{call.pk}/")
+    addresses = (f"/experiments/{comparison.pk}/", f"/experiments/{comparison.pk}/calls/{call.pk}/")
     before = [load(client, address).text for address in addresses]
     assert "It said hello" in before[1]
     client.post(RETIRE)

@@ -1,1 +1,0 @@
-"""Comparisons of variants over many recorded calls: their measures, summaries and pages."""

@@ -1,0 +1,1 @@
+"""Experiments: one call under other renderers, variants over many recorded calls, their measures and pages."""

@@ -1,1 +1,0 @@
-"""The pages of renderers: previews of variants, and templates written in the browser."""

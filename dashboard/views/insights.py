@@ -1,0 +1,31 @@
+"""Insights: numbers over the calls of a filter, what differs in some of them, and what their requests cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from dashboard.accounts import OperatorRequest
+from dashboard.insights.call_numbers import InsightsParams, load_call_numbers
+from dashboard.insights.facet_differences import load_differences
+from dashboard.insights.request_costs import load_costs
+
+
+@require_safe
+def index(request: OperatorRequest) -> HttpResponse:
+    params = InsightsParams(request.GET)
+    query = params.build_query()
+    context: dict[str, Any] = {"params": params, "query": query, "views": params.link_views()}
+    context["problems"] = (*query.problems, *params.problems)
+    if query.problems:
+        return render(request, "insights/index.html", context)
+    if params.show == "differs":
+        context["differences"] = load_differences(request.project, query, params)
+    elif params.show == "cost":
+        context["costs"] = load_costs(request.project, params)
+    else:
+        context["numbers"] = load_call_numbers(request.project, query, params)
+    return render(request, "insights/index.html", context)

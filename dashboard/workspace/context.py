@@ -1,0 +1,113 @@
+"""The tab "In context": what stood before the model when it made a call, newest first, and what changed since.
+
+The context is that of the request which the call answers (`?step=` of the Model view), as far as it is recorded: what
+came before the last compaction is left out of the sums, and counted as earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.db.models import Max
+from django.urls import reverse
+
+from dashboard.runs.model_history import HistoryEntry, load_history
+from dashboard.runs.receipt_presence import ContextStep, find_step
+from dashboard.runs.timeline import Timeline
+from dashboard.workspace.steps import RunPosition
+
+SHOWN = 40  # items
+KIND_WORDS = {
+    "user": ("message of the user", "messages of the user"),
+    "assistant": ("message of the model", "messages of the model"),
+    "system": ("system message", "system messages"),
+    "arguments": ("call's arguments", "calls' arguments"),
+    "receipts": ("receipt", "receipts"),
+}
+LARGEST_WIDTH = 100  # of a bar, in percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextKind:
+    """Items of one kind that are still there; `share` is of the tokens that are shown as present, in percent."""
+
+    label: str
+    number: int
+    tokens: int
+    share: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextTab:
+    """`since` is the line of the last compaction, -1 without one; `changes` are since the request before.
+
+    `earlier` items are not listed; `history_url` shows all of them.
+    """
+
+    step: ContextStep | None
+    line: int
+    since: int
+    tokens: int
+    kinds: tuple[ContextKind, ...]
+    changes: tuple[str, ...]
+    before_line: int | None
+    entries: tuple[HistoryEntry, ...]
+    earlier: int
+    history_url: str
+
+
+def load_context(place: RunPosition) -> ContextTab:
+    run = place.run
+    history = load_history(run, step=place.line)
+    timeline = history.timeline
+    line = history.step.line if history.step else find_step(run, place.line)
+    since = max((event.line for event in timeline.compactions if event.line < line), default=-1)
+    weights = timeline.weigh_kinds(since)
+    tokens = sum(weight for _, weight in weights.values())
+    before = history.step.before if history.step else None
+    if before is None:
+        before = run.members.filter(ordinal__lt=line).aggregate(last=Max("ordinal"))["last"]
+    query = urlencode({"step": place.line})
+    return ContextTab(
+        step=history.step,
+        line=line,
+        since=since,
+        tokens=tokens,
+        kinds=tuple(
+            ContextKind(label=_label(kind, number), number=number, tokens=weight, share=_percent(weight, tokens))
+            for kind, (number, weight) in sorted(weights.items(), key=lambda item: -item[1][1])
+        ),
+        changes=tuple(_changes(timeline, before)) if before is not None else (),
+        before_line=before,
+        entries=tuple(reversed(history.entries))[:SHOWN],
+        earlier=history.before,
+        history_url=f"{reverse('run-model', args=[run.pk])}?{query}",
+    )
+
+
+def _label(kind: str, number: int) -> str:
+    one, more = KIND_WORDS.get(kind, (f"message of {kind}", f"messages of {kind}"))
+    return one if number == 1 else more
+
+
+def _percent(part: int, whole: int) -> int:
+    return round(LARGEST_WIDTH * part / whole) if whole else 0
+
+
+def _changes(timeline: Timeline, before: int) -> Iterator[str]:
+    """Sentences about everything that came into the context since the request at line `before`, or left it."""
+    added: Mapping[str, tuple[int, int]] = timeline.weigh_kinds(before - 1)
+    for kind, (number, tokens) in added.items():
+        yield f"+ {number:,} {_label(kind, number)}, about {tokens:,} tokens"
+    cleared = [receipt for receipt in timeline.receipts if (receipt.superseded_line or -1) >= before]
+    if cleared:
+        tokens = sum(receipt.tokens for receipt in cleared)
+        yield f"− {len(cleared):,} {_label('receipts', len(cleared))} cleared or replaced, about {tokens:,} tokens"
+    for event in timeline.compactions:
+        if event.line >= before:
+            yield f"compacted at line {event.line:,}"
+    for drop in timeline.drops:
+        if drop.line > before:
+            yield drop.sentence

@@ -1,0 +1,276 @@
+"""The place of a call in a run, the addresses of its tabs and of its neighbours, and the list of steps beside it.
+
+A call's position counts from 1 in the order of the run, copied calls included; it stands in the address
+(`/runs/<run>/83/context`). With a filter (`q`) the keys and the list walk the calls that match, and the position stays
+that in the whole run. How the halves are shown (`left`, `right`, `spaces`) stays in the links to the neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Max, Q, QuerySet
+
+from dashboard.evidence.context_changes import load_drops
+from dashboard.filters.language import Query, parse
+from dashboard.models import Call, Project, Run, RunCall
+from dashboard.models.runs import FAILED, step_url
+from dashboard.runs.overview import OutcomeStrip, build_strip, plain_axis
+from dashboard.runs.timeline import load_compactions
+from dashboard.runs.waterfall import CallRowPage, RowSelection, load_call_rows, load_child_runs
+from dashboard.text.params import LARGEST
+
+TABS = {
+    "halves": "Both halves",
+    "context": "In context",
+    "replay": "Replay",
+    "wire": "Wire",
+    "raw": "Raw",
+}
+Tab = Literal["halves", "context", "replay", "wire", "raw"]
+KEPT = ("q", "left", "right", "spaces")  # parameters that stay from step to step
+# The places that keys go to, as `?go=` names them; each is a redirect to the step.
+GOALS = ("next-failed", "previous-failed", "next-change", "previous-change")
+LEAD = 12  # rows that the list shows above the open step
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLink:
+    name: str
+    title: str
+    href: str
+    key: str
+    is_current: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPosition:
+    """A call in a run. `line` is its line there; `position` is 0 for a call that is in no run, and `line` -1.
+
+    `number` is its place among the `matching` calls of the filter, 0 outside of it. `before` and `after` are the
+    addresses of the neighbours, empty at the ends.
+    """
+
+    run: Run
+    call: UUID
+    line: int
+    position: int
+    total: int
+    number: int
+    matching: int
+    before: str
+    after: str
+    q: str
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.q)
+
+    @property
+    def up(self) -> str:
+        """The row of the call on the page of its run, which shows the first rows unless `skip` is given."""
+        skip = (self.number - 1) // settings.ROWS_PER_PAGE * settings.ROWS_PER_PAGE if self.number else 0
+        query = {"q": self.q} if self.q else {}
+        if skip or self.run.is_live:
+            query["skip"] = str(skip)
+        return self.run.get_absolute_url() + (f"?{urlencode(query)}" if query else "") + f"#c-{self.call}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepList:
+    """The rows around the open step. `earlier_url` and `later_url` are the run's page where more calls are listed."""
+
+    run: Run
+    query: Query
+    text: str
+    strip: OutcomeStrip
+    rows: CallRowPage
+    earlier_url: str
+    later_url: str
+
+    @property
+    def is_live(self) -> bool:
+        return self.run.is_live
+
+
+def shown_tab(tab: str, query: Mapping[str, str]) -> Tab:
+    """The tab of an address; one that asks for a form of another tab in the right half (`right`) means that tab."""
+    right = query.get("right", "")
+    if tab == "halves" and right.startswith("wire-"):
+        return "wire"
+    if tab == "halves" and (right.startswith("variant-") or right == "compacted"):
+        return "replay"
+    return cast(Tab, tab)
+
+
+def locate_call(project: Project, call: Call, query: Mapping[str, str]) -> str:
+    """The address of a call's step in its own run, or in the run that `?run=` names; empty for a call in no run."""
+    named = _parse_run(query.get("run", ""))
+    members = call.memberships.filter(run__project=project)
+    member = (named and members.filter(run=named).first()) or members.filter(run=call.run_id).first() or members.first()
+    if member is None:
+        return ""
+    params = {name: value for name, value in query.items() if name not in ("from", "run", "project")}
+    position = _count_before(member.run_id, member.ordinal, call.pk) + 1
+    return step_url(member.run_id, position, shown_tab("halves", query), params)
+
+
+def _parse_run(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _count_before(run: UUID, ordinal: int, call: UUID) -> int:
+    return RunCall.objects.filter(_is_before(ordinal, call), run=run).count()
+
+
+def _is_before(ordinal: int, call: UUID) -> Q:
+    return Q(ordinal__lt=ordinal) | Q(ordinal=ordinal, call__lt=call)
+
+
+def _is_behind(ordinal: int, call: UUID) -> Q:
+    return Q(ordinal__gt=ordinal) | Q(ordinal=ordinal, call__gt=call)
+
+
+def load_place(run: Run, position: int, tab: str, query: Mapping[str, str]) -> RunPosition | None:
+    """Two queries, six with a filter; None beyond the last call of the run."""
+    members = run.members.order_by("ordinal", "call")
+    is_possible = 0 < position <= LARGEST
+    own = members.values_list("ordinal", "call")[position - 1 : position] if is_possible else ()
+    for line, call in own:
+        place = RunPosition(
+            run=run,
+            call=call,
+            line=line,
+            position=position,
+            total=members.count(),
+            number=position,
+            matching=0,
+            before="",
+            after="",
+            q=query.get("q", ""),
+        )
+        return _place_in_filter(place, tab, query) if place.is_filtered else _place_in_run(place, tab, query)
+    return None
+
+
+def place_outside(call: Call) -> RunPosition:
+    """The place of a call that is in no run."""
+    nowhere = {"line": -1, "position": 0, "total": 0, "number": 0, "matching": 0, "q": ""}
+    return RunPosition(run=call.run, call=call.pk, before="", after="", **cast(Any, nowhere))
+
+
+def _kept(query: Mapping[str, str]) -> dict[str, str]:
+    return {name: query[name] for name in KEPT if query.get(name)}
+
+
+def _place_in_run(place: RunPosition, tab: str, query: Mapping[str, str]) -> RunPosition:
+    kept, position = _kept(query), place.position
+    return replace(
+        place,
+        matching=place.total,
+        before=step_url(place.run.pk, position - 1, tab, kept) if position > 1 else "",
+        after=step_url(place.run.pk, position + 1, tab, kept) if position < place.total else "",
+    )
+
+
+def _place_in_filter(place: RunPosition, tab: str, query: Mapping[str, str]) -> RunPosition:
+    run, kept = place.run, _kept(query)
+    calls = parse(query.get("q", ""), over="calls")
+    members = run.members.filter(call__in=calls.calls(run).order_by())
+    before = members.filter(_is_before(place.line, place.call))
+    behind = members.filter(_is_behind(place.line, place.call))
+    count_before, count_behind = before.count(), behind.count()
+    is_here = members.filter(call=place.call).exists()
+
+    def url(neighbours: QuerySet[RunCall], *order: str) -> str:
+        for ordinal, call in neighbours.order_by(*order).values_list("ordinal", "call")[:1]:
+            return step_url(run.pk, _count_before(run.pk, ordinal, call) + 1, tab, kept)
+        return ""
+
+    return replace(
+        place,
+        number=count_before + 1 if is_here else 0,
+        matching=count_before + is_here + count_behind,
+        before=url(before, "-ordinal", "-call"),
+        after=url(behind, "ordinal", "call"),
+    )
+
+
+def find_goal(place: RunPosition, tab: str, goal: str, query: Mapping[str, str]) -> str:
+    """The address of the next or previous failed call, or of the first call behind a change of the context.
+
+    A change is a compaction, a new conversation, or a drop that nothing explains. Empty where there is none.
+    """
+    run, is_ahead = place.run, goal.startswith("next")
+    if not goal.endswith("failed"):
+        return _find_change(place, tab, query, is_ahead=is_ahead)
+    members = run.members.filter(call__in=Call.objects.in_run(run).filter(FAILED).order_by())
+    beside = _is_behind(place.line, place.call) if is_ahead else _is_before(place.line, place.call)
+    order = ("ordinal", "call") if is_ahead else ("-ordinal", "-call")
+    found = members.filter(beside).order_by(*order).values_list("ordinal", "call").first()
+    if found is None:
+        return ""
+    return step_url(run.pk, _count_before(run.pk, *found) + 1, tab, _kept(query))
+
+
+def _find_change(place: RunPosition, tab: str, query: Mapping[str, str], *, is_ahead: bool) -> str:
+    """Changes that stand between the same two calls lead to one place, the call behind them."""
+    run, edge = place.run, place.line
+    lines = [event.line for event in load_compactions(run)] + [drop.line - 1 for drop in load_drops(run)]
+    if not is_ahead:  # a change right in front of this call leads to it, and is none before it
+        before = run.members.filter(_is_before(place.line, place.call)).aggregate(last=Max("ordinal"))["last"]
+        edge = -1 if before is None else before
+    beside = [line for line in lines if (line >= edge if is_ahead else line < edge)]
+    if not beside:
+        return ""
+    line = min(beside) if is_ahead else max(beside)
+    first = run.members.filter(ordinal__gt=line).order_by("ordinal", "call").values_list("ordinal", "call").first()
+    if first is None:
+        return ""
+    return step_url(run.pk, _count_before(run.pk, *first) + 1, tab, _kept(query))
+
+
+def load_step_list(place: RunPosition, tab: str, query: Mapping[str, str]) -> StepList:
+    run = place.run
+    kept = _kept(query)
+    parsed = parse(query.get("q", ""), over="calls")
+    skip = max(0, (place.number or 1) - 1 - LEAD)
+    selection = RowSelection(parsed, place.matching, "", skip, tab, kept)
+    rows = CallRowPage()
+    if not parsed.problems:
+        rows = load_call_rows(run, selection, plain_axis(None, None, 0), load_child_runs(run))
+    filtered = {"q": kept["q"]} if "q" in kept else {}
+    later = skip + settings.ROWS_PER_PAGE
+    return StepList(
+        run=run,
+        query=parsed,
+        text=kept.get("q", ""),
+        strip=build_strip(run),
+        rows=rows,
+        earlier_url=f"{run.get_absolute_url()}?{urlencode({**filtered, 'skip': 0})}" if rows.before else "",
+        later_url=f"{run.get_absolute_url()}?{urlencode({**filtered, 'skip': later})}" if rows.after else "",
+    )
+
+
+def build_tabs(place: RunPosition, tab: str, query: Mapping[str, str]) -> tuple[StepLink, ...]:
+    """Links to the tabs of the same step. What the right half shows belongs to one tab, and goes with it."""
+    kept = _kept(query)
+    kept.pop("right", None)
+    return tuple(
+        StepLink(
+            name=name,
+            title=title,
+            href=step_url(place.run.pk, place.position, name, kept),
+            key=f"{number} c" if name == "context" else str(number),
+            is_current=name == tab,
+        )
+        for number, (name, title) in enumerate(TABS.items(), 1)
+    )

@@ -1,0 +1,140 @@
+/* A note on selected characters: e, or the button beside the selection, fills the form; links of notes show their
+   characters in the half. The server finds the passage by its text, so the offset counted here is a proposal. */
+"use strict";
+
+const HALVES = ["receipt", "canonical", "recorded", "envelope", "args"];
+const noteButton = () => document.querySelector("[data-note-selection]");
+
+function findHalf(node) {
+  const element = node?.nodeType === Node.ELEMENT_NODE ? node : node?.parentElement;
+  if (!element?.closest("[data-exact]")) return null;
+  const half = element.closest(".half");
+  const name = half?.classList.contains("args") ? "args" : half?.dataset.half;
+  return HALVES.includes(name) ? { half, name } : null;
+}
+
+/* The exact text of a fragment: marked characters themselves, nothing for arrows that are drawn. */
+function exactText(fragment) {
+  for (const mark of fragment.querySelectorAll(".mark[data-code]")) mark.replaceWith(String.fromCodePoint(Number(mark.dataset.code)));
+  for (const space of fragment.querySelectorAll(".mark-space")) space.replaceWith(space.textContent.replace(/[→↵]/g, "").replaceAll("·", " "));
+  return fragment.textContent;
+}
+
+function selectedPassage() {
+  const selection = document.getSelection();
+  if (!selection.rangeCount || selection.isCollapsed) return null;
+  const range = selection.getRangeAt(0);
+  const from = findHalf(range.startContainer);
+  const to = findHalf(range.endContainer) ?? from;
+  if (!from || from.half !== to.half) return null;
+  const before = document.createRange();
+  before.setStart(from.half.querySelector("[data-exact]"), 0);
+  before.setEnd(range.startContainer, range.startOffset);
+  const quote = exactText(range.cloneContents());
+  if (!quote.trim()) return null;
+  return { half: from.name, quote, start: [...exactText(before.cloneContents())].length, range };
+}
+
+/* Copies the Markdown of a run; without a clipboard the link opens it. */
+async function copyIssue(link) {
+  try {
+    const response = await fetch(link.href);
+    if (!response.ok) throw new Error(response.statusText);
+    await navigator.clipboard.writeText(await response.text());
+    link.querySelector("[data-copied]").textContent = "Copied";
+  } catch {
+    location.href = link.href;
+  }
+}
+
+let passage = null;
+
+document.addEventListener("selectionchange", () => {
+  const button = noteButton();
+  if (!button) return;
+  passage = selectedPassage();
+  button.hidden = !passage;
+  if (!passage) return;
+  const box = passage.range.getBoundingClientRect();
+  const top = Math.min(Math.max(box.bottom + 6, 56), innerHeight - 48);
+  const left = Math.min(Math.max(box.left, 8), innerWidth - button.offsetWidth - 8);
+  button.style.top = `${top}px`;
+  button.style.left = `${left}px`;
+});
+
+function openForm() {
+  const { half, quote, start } = passage;
+  const details = document.querySelector(".note-form");
+  const form = details.querySelector("form");
+  form.elements.half.value = half;
+  form.elements.quote.value = quote;
+  form.elements.start.value = String(start);
+  details.open = true;
+  document.getSelection().removeAllRanges();
+  form.elements.text.focus();
+}
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest?.("[data-note-selection]") && passage) openForm();
+  const issue = event.target.closest?.("[data-copy-issue]");
+  if (issue) {
+    event.preventDefault();
+    copyIssue(issue);
+    return;
+  }
+  const link = event.target.closest?.("[data-note-range]");
+  if (link && !("noteChanged" in link.dataset) && showRange(link)) event.preventDefault();
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "e" || event.ctrlKey || event.metaKey || event.altKey || noteButton()?.hidden !== false) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  openForm();
+}, { capture: true });
+
+/* The characters [start, end) of a half, in code points; null when they are not on the page. */
+function rangeOf(name, start, end) {
+  const half = name === "args" ? document.querySelector(".half.args") : document.querySelector(`[data-half="${name}"]`);
+  const range = new Range();
+  let at = 0;
+  for (const part of half?.querySelectorAll("[data-exact]") ?? []) {
+    if (part.matches(".text-argument")) continue; /* the JSON of the arguments has the offsets */
+    const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const node = walker.currentNode;
+      const isMarked = node.parentElement.matches(".mark-space");
+      let offset = 0;
+      for (const text of node.parentElement.closest(".mark") ? [node.data] : node.data) {
+        const isOwn = !(isMarked && /[→↵]/.test(text));
+        if (isOwn && at === start) range.setStart(node, offset);
+        offset += text.length;
+        at += isOwn ? 1 : 0;
+        if (isOwn && at === end) {
+          range.setEnd(node, offset);
+          return range;
+        }
+      }
+    }
+  }
+  return null;
+}
+
+function showRange(link) {
+  const range = rangeOf(link.dataset.noteHalf, ...link.dataset.noteRange.split("-").map(Number));
+  if (!range) return false;
+  const element = range.startContainer.parentElement;
+  for (let fold = element.closest("details:not([open])"); fold; fold = fold.closest("details:not([open])")) fold.open = true;
+  element.scrollIntoView({ block: "center" });
+  return true;
+}
+
+function drawRanges() {
+  if (!globalThis.CSS?.highlights) return;
+  const links = [...document.querySelectorAll("[data-note-range]:not([data-note-changed])")];
+  const ranges = links.map((link) => rangeOf(link.dataset.noteHalf, ...link.dataset.noteRange.split("-").map(Number)));
+  CSS.highlights.set("noted", new Highlight(...ranges.filter(Boolean)));
+}
+
+drawRanges();
+document.addEventListener("htmx:afterSettle", drawRanges);

@@ -1,0 +1,97 @@
+"""Walking through the steps of a run: keys, the list beside the step, copying, Escape, and a live run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from dashboard.models import Project, Run
+from tests.browser.conftest import Browse
+from tests.dashboard.factories import create_call, create_run
+from tests.dashboard.recorded_calls import bash
+
+MARKUP = "<form id=forged action=/sign-out/ method=post><button>Go</button></form>"
+
+
+@pytest.fixture
+def run(project: Project, operator: User) -> Run:
+    run = create_run(project, "session-one")
+    for line in (1, 2, 3):
+        bash(run, f"{MARKUP} {line}", line=line)
+    return run
+
+
+def test_links_to_recorded_bytes_never_become_a_part_of_the_page(operator_page: Page, run: Run) -> None:
+    """htmx would read the text of an answer as markup."""
+    page = operator_page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.extend([request.url] if request.headers.get("hx-request") else []))
+    page.goto(f"/runs/{run.pk}/1/halves")
+    for name in ("text", "result"):
+        page.keyboard.press("y")
+        link = page.locator(".step-head .menu[open]").get_by_role("link", name=name, exact=True).first
+        if name == "text":
+            link.click()
+            expect(page.locator("[data-announcement]")).to_contain_text("Copied")
+            page.keyboard.press("Escape")
+        else:
+            with page.expect_download():
+                link.click()
+    expect(page.locator("#step")).to_have_count(1)
+    expect(page.locator("#forged")).to_have_count(0)
+    assert [url for url in asked if "/raw/" in url or "as=" in url] == []
+
+
+def test_a_walk_keeps_the_focus_the_title_and_the_tab_also_in_the_list(operator_page: Page, run: Run) -> None:
+    page = operator_page
+    page.goto(f"/runs/{run.pk}/1/halves")
+    page.locator("#step-after").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/2/halves")
+    expect(page.locator("#step-after")).to_be_focused()
+    expect(page).to_have_title(re.compile("^2 · Bash: "))
+    page.keyboard.press("c")
+    page.wait_for_url("**/2/context")
+    page.locator('.steps [data-position="3"]').click()
+    page.wait_for_url("**/3/context")
+    expect(page.locator('.steps [data-position="3"]')).to_have_attribute("aria-current", "true")
+    page.go_back()
+    page.wait_for_url("**/2/context")
+    expect(page.locator(".steps [aria-current]")).to_have_attribute("data-position", "2")
+
+
+def test_escape_closes_what_is_open_before_it_goes_up(operator_page: Page, run: Run) -> None:
+    page = operator_page
+    page.goto(f"/runs/{run.pk}/1/halves")
+    for key, opened in (("y", ".step-head .menu"), ("d", "#step-details"), ("a", "#step-args")):
+        page.keyboard.press(key)
+        expect(page.locator(opened)).to_have_attribute("open", "")
+        page.keyboard.press("Escape")
+        expect(page.locator(opened)).not_to_have_attribute("open", "")
+    page.locator("#halves .linked").first.click()
+    expect(page.locator("#halves .is-pinned").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#halves .is-pinned")).to_have_count(0)
+    page.keyboard.press("Escape")
+    page.wait_for_url(f"**/runs/{run.pk}/#c-*")
+
+
+def test_a_live_run_keeps_a_pinned_link_and_leads_on_to_what_came(browse: Browse, project: Project) -> None:
+    page = browse(signed_in=True, clocked=True)
+    run = create_run(project, "live", last_at=timezone.now(), call_count=1, revision=1)
+    bash(run, "hello there", line=1)
+    page.goto(f"/runs/{run.pk}/1/halves")
+    page.locator("#halves .linked").first.click()
+    create_call(run, line=2)
+    Run.objects.filter(pk=run.pk).update(revision=2, call_count=2)
+    page.clock.run_for(2_100)
+    expect(page.locator('.steps [data-position="2"]')).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#halves .is-pinned")).to_have_count(0)
+    page.keyboard.press("j")
+    page.wait_for_url("**/2/halves")
+    expect(page.locator(".steps [aria-current]")).to_have_attribute("data-position", "2")
