@@ -193,6 +193,9 @@ def _load_view(content: Content, artifact: Artifact, params: Params, deadline: D
         visible=visible, lines=location.lines, query=query, query_suffix=query_suffix, deadline=deadline
     )
     window = load_window(content, mode.name, location.start, marks)
+    if window.first and 0 < window.last < location.lines.start and location.start.line:
+        # The lines before the requested one fill the window.
+        window = load_window(content, mode.name, WindowStart(line=location.lines.start), marks)
     goes_on = bool(location.lines) and location.lines[-1] > window.last
     content.stream.seek(max(0, content.size - LONGEST_END))
     end = content.stream.read(LONGEST_END)
@@ -239,17 +242,18 @@ def _line_ends(content: Content) -> str:
 
 
 def _next_unseen(visible: VisibleLines, window: ArtifactWindow) -> UnseenLines | None:
-    """None where the window begins with them."""
+    """None where the window was opened for them."""
     unseen = visible.next_unseen(window.last)
-    is_here = unseen is not None and unseen.line == window.first and unseen.offset in (-1, window.start)
+    is_here = unseen is not None and unseen.first <= window.first <= unseen.line and unseen.offset in (-1, window.start)
     return None if is_here else unseen
 
 
 def _permalink(window: ArtifactWindow, location: Location, query_suffix: str) -> str:
-    """The requested lines where the window begins with them, else its first line, else its first byte."""
+    """The requested lines where the window has them, else its first line, else its first byte."""
     first = window.first
-    if first and first == location.lines.start:
-        return f"line={location.line_range}{query_suffix}#L{first}"
+    if first and first <= location.lines.start <= window.last:
+        before = "" if first == location.lines.start else f"from={first}&"
+        return f"{before}line={location.line_range}{query_suffix}#L{first}"
     if first and window.rows and not window.rows[0].is_continued:
         return f"line={first}{query_suffix}#L{first}"
     return f"offset={window.start}{query_suffix}"

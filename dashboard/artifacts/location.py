@@ -1,6 +1,7 @@
 """Locations in an artifact, as an address names them and as an operator types them.
 
     ?line=120        ?line=120-180      a line, a range of lines; they are highlighted
+    ?from=110&line=120                  the same, in a window that begins with line 110
     ?offset=7000     ?at=40             a byte, a percentage
     ?tail                               the end
     ?time=05:03                         the first line at or after a time, where lines carry one
@@ -58,13 +59,19 @@ def parse_location(params: Params) -> Location:
     return Location(
         start=WindowStart(
             offset=_number(params, "offset"),
-            line=lines.start or None,
+            line=_first_line(params, lines),
             percent=int(percent[1]) if percent else _number(params, "at"),
             is_tail="tail" in params,
         ),
         lines=lines,
         time=params.text("time", default="" if percent or lines else typed, longest=LONGEST_TIME),
     )
+
+
+def _first_line(params: Params, lines: range) -> int | None:
+    """The line that the window begins with: `?from=`, which has no meaning behind the requested lines."""
+    first = params.integer("from", default=0, most=LARGEST)
+    return first if 0 < first < lines.start else lines.start or None
 
 
 def parse_lines(text: str) -> range:

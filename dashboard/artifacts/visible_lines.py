@@ -30,6 +30,7 @@ from envelopes.text.preview import Cut
 EXCERPT_BYTES = 256 * 1024  # of each end of a file; a longer receipt is not looked for
 LEAST_EXCERPT_BYTES = 16 * 1024  # of each end, however short the receipt is
 LONG_BEGINNING = 1_000  # characters or bytes of a line: from there on links lead behind them, not to the line's start
+LINES_BEFORE = 10
 BYTE_ORDER_MARK = "\ufeff"
 TextSpan = tuple[int, int]  # characters [start, end) of a text
 
@@ -67,24 +68,34 @@ class VisibleLines:
 
 @dataclass(frozen=True, kw_only=True)
 class UnseenLines:
-    """The start of lines that the model did not see; `offset` is -1 where the beginning of the line is meant."""
+    """The start of lines that the model did not see; `offset` is -1 where the beginning of the line is meant.
+
+    A link to them shows LINES_BEFORE lines before them, so that a reader sees where the text of the model ended.
+    """
 
     line: int
     offset: int
 
     @property
+    def first(self) -> int:
+        """The line that the window begins with."""
+        return self.line if self.offset >= 0 else max(1, self.line - LINES_BEFORE)
+
+    @property
     def query(self) -> str:
-        return f"line={self.line}" if self.offset < 0 else f"offset={self.offset}"
+        if self.offset >= 0:
+            return f"offset={self.offset}"
+        return f"line={self.line}" if self.first == self.line else f"from={self.first}&line={self.line}"
 
     @property
     def fragment(self) -> str:
-        return f"#L{self.line}"
+        return f"#L{self.first}"
 
     @property
     def location(self) -> Location:
         if self.offset >= 0:
             return Location(start=WindowStart(offset=self.offset))
-        return Location(start=WindowStart(line=self.line), lines=range(self.line, self.line + 1))
+        return Location(start=WindowStart(line=self.first), lines=range(self.line, self.line + 1))
 
 
 def find_visible_lines(

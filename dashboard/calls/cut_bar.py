@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from dashboard.artifacts.content import AbsenceCause
 from dashboard.artifacts.summaries import ArtifactSummary
-from dashboard.artifacts.visible_lines import LONG_BEGINNING, PartialLine, find_partial_line, shown_spans
+from dashboard.artifacts.visible_lines import LONG_BEGINNING, PartialLine, UnseenLines, find_partial_line, shown_spans
 from dashboard.models import Artifact
 from dashboard.text.formatting import format_size
 from dashboard.text.text_markup import printable
@@ -180,9 +180,10 @@ def _output_bar(output: _Output, page: str, got: str) -> CutBar:
         line, partial = output.cut.gaps[0][0] + 1, output.partial
         if partial and partial.end - partial.start > LONG_BEGINNING:
             offset = len(output.text[: partial.end].encode("utf-8", "surrogatepass"))
-            url, link = f"{page}?offset={offset}#L{line}", f"Go to the rest of line {line:,}"
+            unseen, link = UnseenLines(line=line, offset=offset), f"Go to the rest of line {line:,}"
         else:
-            url, link = f"{page}?line={line}#L{line}", f"Go to line {line:,}"
+            unseen, link = UnseenLines(line=line, offset=-1), f"Go to line {line:,}"
+        url = f"{page}?{unseen.query}{unseen.fragment}"
     tokens = split(output.field.pointer)
     name = "/".join(tokens[-2:] if len(tokens) > 1 and tokens[-2].isdigit() else tokens[-1:]) or "result"
     return CutBar(

@@ -17,7 +17,7 @@ function followFragment() {
   const address = new URL(location.href);
   const lines = range[2] ? `${range[1]}-${range[2]}` : range[1];
   if (address.searchParams.get("line") === lines) return;
-  for (const name of ["offset", "at", "tail", "go", "hit"]) address.searchParams.delete(name);
+  for (const name of ["offset", "at", "tail", "go", "hit", "from"]) address.searchParams.delete(name);
   address.searchParams.set("line", lines);
   address.hash = `L${range[1]}`;
   location.replace(address);
@@ -28,7 +28,7 @@ function highlight(first, last) {
   const lines = first === last ? `${first}` : `${first}-${last}`;
   const link = document.querySelector("[data-copy-link]");
   const address = new URL(link.href);
-  address.searchParams.delete("offset");
+  for (const name of ["offset", "from"]) address.searchParams.delete(name);
   address.searchParams.set("line", lines);
   address.hash = `L${first}`;
   link.href = address.href;

@@ -74,8 +74,24 @@ def test_every_line_has_a_permalink(client: Client, call: Call) -> None:
 def test_what_the_model_saw_is_marked_and_the_next_unseen_line_is_one_step_away(client: Client, call: Call) -> None:
     page = open_page(client, field_artifact(call, LINES))
     assert (page.by_id("L40")["data-seen"], page.by_id("L41")["data-seen"]) == ("yes", "no")
-    assert key_link(page, "n") == "?line=41#L41"
+    assert key_link(page, "n") == "?from=31&line=41#L31"
     assert "60 of 1,000 lines" in page.text
+
+
+def test_ten_lines_before_the_first_unseen_one_are_shown(client: Client, call: Call) -> None:
+    page = open_page(client, field_artifact(call, LINES), "?from=31&line=41")
+    assert rows_of(page)[0] == (31, "line 31")
+    assert [row["id"] for row in page.select(".line[data-highlighted]")] == ["L41"]
+    assert key_link(page, "y") == "?from=31&line=41#L31"
+    assert not page.select('a[data-key="n"]'), "it would lead to where one is"
+
+
+@pytest.mark.parametrize("query", ["?from=31&line=41", "?from=60&line=41", "?from=x&line=41"])
+def test_lines_before_never_push_the_requested_one_out_of_the_window(client: Client, call: Call, query: str) -> None:
+    long = "".join(f"line {number} {'x' * 10_000}\n" for number in range(1, 60))
+    page = open_page(client, field_artifact(call, long), query)
+    assert rows_of(page)[0][0] == 41
+    assert "data-highlighted" in page.by_id("L41")
 
 
 @pytest.mark.rendering

@@ -45,7 +45,7 @@ def test_the_preview_of_a_saved_output_is_marked_in_the_file(client: Client, run
     page = open_page(client, artifact)
     assert seen_lines(page) == list(range(1, 41))
     assert "40 of 3,000 lines" in page.text
-    assert key_link(page, "n") == "?line=41#L41"
+    assert key_link(page, "n") == "?from=31&line=41#L31"
     assert seen_lines(open_page(client, artifact, "?line=41")) == []
 
 
@@ -64,7 +64,7 @@ def test_beginning_and_end_around_a_cut_are_marked(client: Client, run: Run, cou
     page = open_page(client, artifact)
     assert seen_lines(page) == list(range(1, 31))
     assert seen_lines(open_page(client, artifact, "?tail")) == list(range(count - 9, count + 1))
-    assert key_link(page, "n") == "?line=31#L31"
+    assert key_link(page, "n") == "?from=21&line=31#L21"
 
 
 @pytest.mark.parametrize("receipt", ["The build ran.", "", receipt_of(["another output"]), PREVIEW.format(PATH, "")])

@@ -95,7 +95,7 @@ def test_a_cut_is_drawn_to_scale_and_leads_to_what_was_missed(client: Client, ru
     assert (seen.classes, seen["x"], seen["width"]) == (["seen"], "0.00", "40.00")
     assert (unseen.classes, unseen["x"], unseen["width"]) == (["unseen"], "40.00", "960.00")
     assert [rect.text for rect in (seen, unseen)] == ["lines 1–40: seen by the model", "lines 41–1,000: not seen"]
-    assert cuts.by_role("link")["href"] == f"/artifacts/{call.artifacts.get().pk}/?line=41#L41"
+    assert cuts.by_role("link")["href"] == f"/artifacts/{call.artifacts.get().pk}/?from=31&line=41#L31"
 
 
 @pytest.mark.parametrize("fidelity", ["exact", "recorded", "inflated", "reconstructed", "masked"])

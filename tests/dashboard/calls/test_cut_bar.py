@@ -54,10 +54,11 @@ def test_the_key_leads_into_the_stored_file_where_it_has_all_of_the_output(clien
     file = stored(call, "".join(f"{line}\n" for line in LINES).encode(), path=PATH, role="output")
     page = load_call(client, call)
     assert key_leads_to(page) == [f"/artifacts/{file.pk}/?unseen#window"]
-    assert page.by_role("link", "Go to line 41")["href"] == f"/artifacts/{field.pk}/?line=41#L41"
+    assert page.by_role("link", "Go to line 41")["href"] == f"/artifacts/{field.pk}/?from=31&line=41#L31"
     assert "The agent saved the complete output to a file: 3,000 lines, 67.9 KB." in cuts(page)
     led = open_page(client, file, "?unseen")
-    assert rows_of(led)[0] == (41, LINES[40])
+    assert rows_of(led)[0] == (31, LINES[30])
+    assert "data-highlighted" in led.by_id("L41")
     assert (led.by_id("L41")["data-seen"], highlighted_lines(led)) == ("no", [41])
 
 
@@ -72,7 +73,7 @@ def test_without_the_file_the_key_leads_into_what_is_recorded(
     stored(call, b"x\n", path=PATH, role="output")
     Artifact.objects.filter(observation=None).update(state=state, size=70_000)
     page = load_call(client, call)
-    assert key_leads_to(page) == [f"/artifacts/{field.pk}/?line=41#L41"]
+    assert key_leads_to(page) == [f"/artifacts/{field.pk}/?from=31&line=41#L31"]
     assert f"The agent saved the complete output to a file: 70.0 KB by the recording. {absence} Details" in cuts(page)
 
 
@@ -101,7 +102,7 @@ def test_a_file_that_left_the_store_is_described_as_on_its_own_page(
     assert page.by_role("link", listed)
     assert listed in open_page(client, file).text
     assert f"saved the complete output to a file: 3,000 lines, 6.0 KB. That file {absence}" in cuts(page)
-    assert key_leads_to(page) == [f"/artifacts/{field.pk}/?line=41#L41"]
+    assert key_leads_to(page) == [f"/artifacts/{field.pk}/?from=31&line=41#L31"]
 
 
 def test_what_the_recording_holds_whole_is_not_called_all_of_it(client: Client, run: Run) -> None:
@@ -115,7 +116,7 @@ def test_a_file_that_the_receipt_does_not_call_the_output_is_none(client: Client
     stored(call, b"x\n", path="/home/x/transcript.jsonl")
     page = load_call(client, call)
     assert "to a file" not in cuts(page)
-    assert key_leads_to(page) == [f"/artifacts/{field.pk}/?line=41#L41"]
+    assert key_leads_to(page) == [f"/artifacts/{field.pk}/?from=31&line=41#L31"]
 
 
 def test_of_an_output_on_one_line_the_key_leads_behind_what_the_model_got(client: Client, run: Run) -> None:
