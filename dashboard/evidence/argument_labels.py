@@ -1,8 +1,8 @@
 """Labels each call with the argument that a person would name it by: `make test`, `/src/app.py`, a question.
 
 A summary describes what came of a call. Forty commands that ended well have the same summary forty times, and a
-reader could not find one of them. A label is read from the head of the recorded arguments, for the rows of one
-page; all arguments are on the Call page.
+reader could not find one of them. A label is read from the head of the recorded arguments, once, and stored in the
+call's column `asked`; all arguments are on the Call page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from uuid import UUID
 
-from dashboard.models import Observation, load_slices
+from dashboard.models import Call, Observation, load_slices
 from dashboard.models.sources import SLICE_FIELDS
 from dashboard.text.formatting import column_text
 from dashboard.text.masks import mask_text, mask_value
@@ -38,15 +38,35 @@ _HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
 def argument_labels(calls: Sequence[UUID]) -> dict[UUID, str]:
     """The label of each call whose arguments contain a text. Paths are relative to the working folder of the run.
 
-    Two queries, for the calls of one page.
+    One query, for the calls of one page; two more where some of them are not derived yet.
     """
+    if not calls:
+        return {}
+    rows = Call.objects.filter(pk__in=calls).order_by().values_list("pk", "asked", "derivation", "run__cwd")
+    labels, waiting = {}, []
+    for key, asked, derivation, cwd in rows:
+        labels[key] = show_label(asked, cwd)
+        if not derivation:
+            waiting.append(key)
+    labels |= _read_labels(waiting)
+    return {key: label for key, label in labels.items() if label}
+
+
+def label_calls(calls: Sequence[Call], cwd: str) -> dict[UUID, str]:
+    """The same labels, of calls of a run with this working folder: without a query, once they are derived."""
+    others = [call.pk for call in calls if call.inherited or not call.derivation]
+    labels = {call.pk: show_label(call.asked, cwd) for call in calls if call.derivation and not call.inherited}
+    return labels | argument_labels(others)
+
+
+def _read_labels(calls: Sequence[UUID]) -> dict[UUID, str]:
+    """The labels of calls whose column does not follow from their evidence yet."""
     if not calls:
         return {}
     arguments = Observation.objects.filter(call__in=calls, surface="args", selected=True)
     rows = list(arguments.select_related("call__run").only(*SLICE_FIELDS, "call__run__cwd"))
     load_slices(rows)
-    labels = {row.call_id: shorten_paths(label_arguments(row.data), row.call.run.cwd) for row in rows}
-    return {call: label for call, label in labels.items() if label}
+    return {row.call_id: shorten_paths(label_arguments(row.data), row.call.run.cwd) for row in rows}
 
 
 def shorten_paths(text: str, cwd: str) -> str:

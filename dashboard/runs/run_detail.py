@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 from django.conf import settings
 
-from dashboard.evidence.argument_labels import argument_labels, unless_repeated
+from dashboard.evidence.argument_labels import label_calls, unless_repeated
 from dashboard.evidence.execution import ExecutionFact, build_run_execution
 from dashboard.evidence.remarks import RemarkList, load_remarks
 from dashboard.filters.keys import STATES
@@ -250,14 +250,14 @@ def _format_plan(run: Run) -> str:
 
 
 def load_peek(project: Project, run_id: UUID | None, close_url: str) -> Peek:
-    """Four queries, however many calls the run has; at most one for a run that the project does not have."""
+    """Three queries, however many calls the run has; at most one for a run that the project does not have."""
     run = project.runs.defer("plan", "document").filter(pk=run_id).first() if run_id else None
     if run is None:
         return Peek(close_url)
-    calls = Call.objects.in_run(run)
+    calls = Call.objects.in_run_with_ordinals(run)
     failed = list(calls.filter(FAILED)[:MAX_PEEKED_CALLS])
     biggest = list(calls.filter(tokens__gt=0).order_by("-tokens", "memberships__ordinal", "id")[:MAX_PEEKED_CALLS])
-    labels = argument_labels([call.pk for call in (*failed, *biggest)])
+    labels = label_calls((*failed, *biggest), run.cwd)
     return Peek(close_url, run, build_strip(run), _peeked(run, failed, labels), _peeked(run, biggest, labels))
 
 

@@ -19,7 +19,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Exists, F, OuterRef, Q
 
-from dashboard.evidence.argument_labels import argument_labels, shorten_paths, unless_repeated
+from dashboard.evidence.argument_labels import label_calls, shorten_paths, unless_repeated
 from dashboard.filters.language import Query
 from dashboard.filters.queryset import filter_run_calls
 from dashboard.ingest.run_stats import OUTCOMES, OutcomeMark, halves_disagree, outcome_letter
@@ -40,6 +40,7 @@ ROW_FIELDS = (
     *("tool", "step", "attempt", "iteration", "origin", "child_run", "status", "outcome", "summary", "exit_status"),
     *("source_error", "started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_cut", "author"),
     *("tokens", "seen_lines", "output_lines", "result_fidelity", "receipt_fidelity"),
+    *("asked", "derivation"),
 )
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
 
@@ -216,7 +217,7 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
     marks = [] if selection.query else load_run_marks(run, branches, page[0].ordinal if page and before else 0, end)
     numbers = _load_numbers(run, page) if selection.query else map(str, range(before + 1, before + 1 + len(page)))
     children_by_call = children.rows_by_call(axis) if children else {}
-    labels = argument_labels([call.pk for call in page])
+    labels = label_calls(page, run.cwd)
     rows = []
     for call, number, group in zip(page, numbers, _groups(page), strict=True):
         below = children_by_call.get(call.pk) or children_by_call.get(call.child_run or run.pk) or ()

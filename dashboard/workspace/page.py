@@ -9,13 +9,13 @@ from django.http import QueryDict
 
 from dashboard.calls.call_detail import CallPage, load_call_page
 from dashboard.calls.stages import WIRE
-from dashboard.evidence.argument_labels import argument_labels
+from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.fidelity import describe_seen_lines
 from dashboard.models import Call, Observation, Project
 from dashboard.models.sources import SourceSlice, load_lines
 from dashboard.runs.receipt_presence import ReceiptPresence, load_presence
-from dashboard.text.text_markup import TextChunk, printable, text_chunk
+from dashboard.text.text_markup import TextChunk, text_chunk
 from dashboard.workspace.context import ContextTab, load_context
 from dashboard.workspace.steps import RunPosition, StepLink, StepList, Tab, build_tabs, load_step_list, shown_tab
 from envelopes.transports import TRANSPORTS
@@ -73,7 +73,7 @@ def load_workspace(
         tab=shown,
         tabs=build_tabs(place, shown, query) if place.position else (),
         call=page,
-        label=printable(argument_labels([call.pk]).get(call.pk, "")),
+        label=show_label(call.asked, call.run.cwd),
         seen=describe_seen_lines(call) if call.is_cut else "",
         presence=load_presence(page.other_run or place.run, receipt) if receipt and shown == "halves" else None,
         steps=load_step_list(place, shown, query) if with_steps and place.position else None,

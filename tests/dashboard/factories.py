@@ -1,4 +1,4 @@
-"""Rows for tests: plain functions with visible defaults. Nothing here derives anything."""
+"""Rows for tests: plain functions with visible defaults. Nothing here derives anything but the label of a call."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
+from dashboard.evidence.argument_labels import store_label
 from dashboard.ingest.derivation import current_derivation
 from dashboard.models import (
     Call,
@@ -85,7 +86,9 @@ def create_call(
     number = next(NEXT)
     external_id = external_id or f"toolu_{number:04d}"
     fields = {"tool": "Bash", "family": "command", "status": "success", "line": number} | fields
+    args = args if args is not None else {"command": "echo hello"}
     fields.setdefault("derivation", current_derivation())
+    fields.setdefault("asked", store_label(_encode(args)) if fields["derivation"] else "")
     fields.setdefault("started_at", START + timedelta(seconds=number))
     names = ("status", "error_kind", "exit_status", "source_error")
     fields.setdefault("outcome", decide_outcome(**{name: fields[name] for name in names if name in fields}))
@@ -94,7 +97,7 @@ def create_call(
         id=key, project=run.project, run=run, namespace="test", external_id=external_id, **fields
     )
     RunCall.objects.create(run=run, call=call, ordinal=call.line)
-    create_observation(call, "args", args if args is not None else {"command": "echo hello"})
+    create_observation(call, "args", args)
     observation = None if result is None else create_observation(call, "result", result)
     if receipt is not None:
         create_receipt(call, receipt)
@@ -103,14 +106,18 @@ def create_call(
     return call
 
 
-def create_observation(
-    call: Call, surface: str, content: Any, *, fidelity: str = "structured", selected: bool = True
-) -> Observation:
-    data = (
+def _encode(content: Any) -> bytes:
+    return (
         content
         if isinstance(content, bytes)
         else json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
     )
+
+
+def create_observation(
+    call: Call, surface: str, content: Any, *, fidelity: str = "structured", selected: bool = True
+) -> Observation:
+    data = _encode(content)
     sha256 = hashlib.sha256(data).hexdigest()
     return Observation.objects.create(
         id=derive_id("observation", call.pk.bytes, surface, sha256),

@@ -11,13 +11,14 @@ import dashboard
 from dashboard.evidence.argument_labels import (
     argument_labels,
     label_arguments,
+    label_calls,
     show_first_line,
     show_label,
     store_first_line,
     store_label,
 )
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Project
+from dashboard.models import Call, Project
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.measured_comparisons import compared
 from tests.dashboard.page_text import Page, parse_page
@@ -67,13 +68,18 @@ def test_the_first_line_of_a_receipt_is_one_with_a_text(receipt: str, line: str)
     assert show_first_line(stored, "") == line
 
 
+@pytest.mark.postgresql
 def test_paths_are_relative_to_the_working_folder_of_the_run(project: Project) -> None:
     run = create_run(project, cwd="/srv/app/")
     inside = create_call(run, args={"file_path": "/srv/app/src/a.py"})
     outside = create_call(run, args={"file_path": "/srv/other/b.py"})
     nothing = create_call(run, args={})
-    labels = argument_labels([inside.pk, outside.pk, nothing.pk])
-    assert labels == {inside.pk: "src/a.py", outside.pk: "/srv/other/b.py"}
+    waiting = create_call(run, args={"file_path": "/srv/app/src/c.py"}, derivation="")
+    calls = [inside, outside, nothing, waiting]
+    labels = {inside.pk: "src/a.py", outside.pk: "/srv/other/b.py", waiting.pk: "src/c.py"}
+    assert argument_labels([call.pk for call in calls]) == labels
+    listed = list(Call.objects.in_run_with_ordinals(run))
+    assert label_calls(listed, run.cwd) == labels | {nothing.pk: ""}
 
 
 @pytest.mark.extended

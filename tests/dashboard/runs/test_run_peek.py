@@ -108,7 +108,7 @@ def test_the_number_of_queries_does_not_grow_with_the_run(
     operator_client.get("/runs/")
     with django_assert_num_queries(10):
         operator_client.get("/runs/")
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(13):
         operator_client.get(f"/runs/?peek={run.pk}")
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(6):
         operator_client.get(f"/runs/?peek={run.pk}", headers=FRAGMENT)
