@@ -133,10 +133,11 @@ def load_tool_list(project: Project) -> ToolList:
     uses = count_uses(project, {*definitions, *mapped_names(FAMILIES)})
     rows = [tool_row(definition, uses) for definition in definitions.values()]
     groups = []
-    for plane in get_args(Plane):
+    own_planes = sorted({row.planes[0] for row in rows if row.planes}.difference(get_args(Plane)))
+    for plane in (*get_args(Plane), *own_planes):
         plane_rows = tuple(row for row in rows if row.planes[:1] == (plane,))
         if plane_rows:
-            groups.append(PlaneGroup(plane, PLANES[plane], plane_rows))
+            groups.append(PlaneGroup(plane, PLANES.get(plane, plane), plane_rows))
     return ToolList(
         called=tuple(called[:MAX_CALLED]),
         left_out=len(called[MAX_CALLED:]),

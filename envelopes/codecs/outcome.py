@@ -21,7 +21,7 @@ from envelopes.schema.outcome import (
     refer_to_output,
 )
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, ToolError, summarize
-from envelopes.schema.settlement import Settlement, Situation, StoredOutput, outcome_situation
+from envelopes.schema.settlement import Settlement, Situation, StoredOutput, blocks_tool, outcome_situation
 from envelopes.schema.timestamps import epoch_seconds, format_instant, subtract_milliseconds
 from envelopes.storage.file_store import ArtifactSink
 
@@ -32,7 +32,7 @@ def encode(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) 
     """Builds the outcome of a settled call. `canonical` is the envelope of the same call.
 
     A large output becomes a reference to the first artifact of the envelope, or to the whole output as JSON, which
-    is then written to `sink`.
+    is then written to `sink`. A failure that is not `retryable` there blocks the tool (E-26).
     """
     if settled.end == "ok":
         return _success(settled, canonical, sink)
@@ -46,7 +46,7 @@ def encode(settled: Settlement, canonical: CanonicalResult, sink: ArtifactSink) 
             return ToolTimeout(settled.call_id, tool, deadline, settled.duration_ms, settled.retryable)
         case "cancelled":
             return ToolFailure(settled.call_id, tool, CANCELLED, retryable=True, elapsed_ms=settled.duration_ms)
-    return ToolFailure(settled.call_id, tool, message, settled.retryable, settled.duration_ms)
+    return ToolFailure(settled.call_id, tool, message, not blocks_tool(settled.error), settled.duration_ms)
 
 
 def decode(outcome: ToolOutcome, *, ended_at: str) -> Settlement:

@@ -193,6 +193,14 @@ def _list_tool(family: str, definition: ToolDefinition) -> Inventory:
         "result_only": list(definition.result_only),
         "complete_result": definition.output_schema(),
         "error_kinds": list(definition.error_kinds),
+        "path_args": list(definition.path_args),
+        "sensitive": list(definition.sensitive),
+        "idempotent": definition.idempotent,
+        "parallel_safe": definition.parallel_safe,
+        "timeout_ms": definition.timeout_ms,
+        "cancellable": definition.cancellable,
+        "retry_on_timeout": definition.retry_on_timeout,
+        "effects": list(definition.effects),
     }
 
 

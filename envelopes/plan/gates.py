@@ -116,7 +116,8 @@ class Gates:
     def _gates_after_parsing(self, call: ToolCall, admitted: Admitted) -> Iterator[tuple[str, bool]]:
         """A generator, so that nobody is asked about a call that an earlier gate refuses."""
         name = admitted.tool.name
-        yield "duplicate", self.replay.is_duplicate(name, admitted.args, idempotent=name in self.idempotent)
+        is_idempotent = admitted.tool.idempotent or name in self.idempotent
+        yield "duplicate", self.replay.is_duplicate(name, admitted.args, idempotent=is_idempotent)
         yield "hook_refused", not self.pre_hook(call, admitted)
         yield "write_refused", admitted.tool.risk != "read-only" and not self.approve_write(call, admitted)
         yield "expired", self._is_expired()  # hooks and people take their time

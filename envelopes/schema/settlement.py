@@ -5,6 +5,7 @@
     SITUATIONS       the table: a row a situation, a column a vocabulary
     find_situation   settlement -> its row
     call_code        error kind -> CALL code; the kind is stored, the code follows from it
+    blocks_tool      error -> whether its tool may not be called again in the turn
 
     envelope_situation, call_situation, outcome_situation   back from the vocabularies that hold less
     native_is_error                                         the flag of a provider that has one
@@ -114,11 +115,11 @@ _KINDS_OF_CODES: dict[Code, str] = {
     """,
     "POLICY_DENIED": """
         tool_not_exposed_for_round unsupported_agent_profile_capability execution_root_violation path_escape
-        network_denied web_fetch_disabled write_denied denied_by_hook
+        network_denied web_fetch_disabled tool_disabled write_denied denied_by_hook
     """,
     "NOT_FOUND": "missing_file unknown_work_item unknown_task memory_source_not_found",
     "CONFLICT": "existing_file context_not_found ambiguous_context",
-    "PRECONDITION_FAILED": "unsupported_runtime_capability task_not_running provider_unavailable",
+    "PRECONDITION_FAILED": "unsupported_runtime_capability task_not_running provider_unavailable missing_credentials",
     "TIMEOUT": "tool_timed_out command_timed_out deadline_expired",
     "CANCELLED": "",
     "INTERNAL_ERROR": """
@@ -134,11 +135,28 @@ SKIPPED_KINDS = frozenset(
     kind for row in SITUATIONS if row.end == "skipped" and row.kind for kind in (row.kind, *row.kinds)
 )
 RETRYABLE_KINDS = frozenset({"truncated_mutation_tool_call", "network_failed", "rate_limited", CANCELLED})
+# Kinds that no other arguments cure (spec/model.md E-26). Of an exception without a kind, `tool_execution_failed`, only
+# that of a tool that writes is not retryable, because nobody knows how far it came.
+BLOCKING_KINDS = frozenset(
+    {
+        *("provider_unavailable", "missing_credentials", "tool_disabled", "web_fetch_disabled"),
+        *("tool_not_exposed_for_round", "unsupported_agent_profile_capability", "tool_execution_failed"),
+    }
+)
 
 
 def call_code(kind: str) -> Code | None:
     """INTERNAL_ERROR for an unknown kind, None for the kinds of a skipped call."""
     return None if kind in SKIPPED_KINDS else CODES.get(kind, "INTERNAL_ERROR")
+
+
+def blocks_tool(error: ToolError) -> bool:
+    """Decides whether a failed call blocks its tool for the rest of the turn (OUT-050, spec/model.md E-26).
+
+    `error.retryable` answers another question: whether the same call may succeed later. A failure that the model can
+    correct by other arguments is not retryable, and the tool stays available.
+    """
+    return error.kind in BLOCKING_KINDS and not error.retryable
 
 
 class Created(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,19 +5,21 @@
     NonEmpty        a string that must not be blank; a struct that trims it names it in `trimmed`
 
 The seeds' `ToolCapabilityFamily` is called capability here; a family is always the renderer's (design.md
-section 2). A capability decides who may call a tool, a plane only where it is listed.
+section 2). A capability decides who may call a tool, a plane only where it is listed. A runtime may use names of its
+own for both.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeAlias
 
 import msgspec
 
 from envelopes.schema.conversion import convert_json
 from envelopes.schema.result import ToolError
 
+# The names that the built-in tools use.
 Capability: TypeAlias = Literal["core_agent", "agent_creation", "local_environment", "web"]
 Plane: TypeAlias = Literal["work_item", "task_control", "agent", "workspace", "memory", "web"]
 RiskLevel: TypeAlias = Literal["read-only", "writes", "commands"]  # CALL-029
@@ -71,6 +73,16 @@ class ToolInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Raises ValueError("field: sentence") for a combination that the tool refuses."""
 
 
+if TYPE_CHECKING:  # typing.TypeVar has no `default` before Python 3.13
+    from typing_extensions import TypeVar
+
+    Input = TypeVar("Input", bound=ToolInput, default=ToolInput, covariant=True)
+else:
+    from typing import TypeVar
+
+    Input = TypeVar("Input", covariant=True)
+
+
 class InvalidToolInput(ValueError):
     """Arguments that do not fit the tool's input. `error` is the canonical payload, retryable false.
 
@@ -91,14 +103,22 @@ class InvalidToolOutput(ValueError):
     """A tool's output that does not fit its schema; the message ends in the path."""
 
 
-class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool: what the model may pass to it, and what it returns.
+class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
+    """A tool: what the model may pass to it, what it returns, and how an executor runs it.
 
     `result` lists the complete result structs that the tool may yield, the usual one first. `result_only` names
     result metadata that a model must not pass as input (TOOLS-042), `misnamed` maps a wrong input field to the right
     one; `result_hint` is the recovery hint for result metadata, `hint` for other input that does not fit. `examples`
     and `counter_examples` are inputs that the schema accepts and refuses; a test compares description and schema
     with them (TOOLS-049). `conditions` are JSON Schema keywords (`if`, `then`, `else`) that publish `check`.
+
+    For the executor: `path_args` and `sensitive` are pointers into the arguments, where `*` stands for each item of a
+    list: paths that the sandbox checks (OD-21), and values that no record may contain (OD-30). A second call of an
+    `idempotent` tool with the same arguments is a duplicate. A tool that writes runs beside others only when it is
+    `parallel_safe` (OD-16). `timeout_ms` is for one attempt. A call that is not `cancellable` runs to its end when
+    its run is cancelled (OD-27). A timeout without `retry_on_timeout` is not tried again, and blocks the tool for the
+    turn (OUT-011, OUT-012). `effects` are the kinds of change that the tool may make, in the words of
+    `Effects.side_effects_observed`.
 
     >>> from envelopes import tools
     >>> definition = tools()["ExecCommand"]
@@ -109,11 +129,11 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    capability: Capability
-    planes: tuple[Plane, ...]
+    capability: str
+    planes: tuple[str, ...]
     risk: RiskLevel
     description: str
-    input: type[ToolInput]
+    input: type[Input]
     result: tuple[type[msgspec.Struct], ...]
     error_kinds: tuple[str, ...] = ()
     is_mutation: bool = False
@@ -126,8 +146,16 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
     examples: tuple[dict[str, Any], ...] = ()
     counter_examples: tuple[dict[str, Any], ...] = ()
     conditions: dict[str, Any] = {}
+    path_args: tuple[str, ...] = ()
+    sensitive: tuple[str, ...] = ()
+    idempotent: bool = False
+    parallel_safe: bool = False
+    timeout_ms: int | None = None
+    cancellable: bool = True
+    retry_on_timeout: bool = True
+    effects: tuple[str, ...] = ()
 
-    def parse(self, arguments: Any, *, strict: bool = True) -> ToolInput:
+    def parse(self, arguments: Any, *, strict: bool = True) -> Input:
         """The input struct for `arguments`, decoded JSON. Raises InvalidToolInput.
 
         Not `strict`: a string that spells a number or a flag is converted to it, as a repair (OUT-006).

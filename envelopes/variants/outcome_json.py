@@ -26,7 +26,7 @@ from envelopes.schema.outcome import (
 )
 from envelopes.schema.receipt import Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue, ToolError, summarize
-from envelopes.schema.settlement import envelope_situation
+from envelopes.schema.settlement import blocks_tool, envelope_situation
 from envelopes.text.pointer import text_at
 from envelopes.variants.canonical_json import JsonString, Tree, render_json, with_sources
 
@@ -72,7 +72,7 @@ def _failure(tool: str, error: ToolError) -> ToolOutcome:
         return ToolTimeout("", tool, 0.0, 0, error.retryable)
     if row.end == "cancelled":
         return ToolFailure("", tool, CANCELLED, retryable=True)
-    return ToolFailure("", tool, error.message, error.retryable)
+    return ToolFailure("", tool, error.message, not blocks_tool(error))
 
 
 def _output(canonical: CanonicalResult) -> Any:
@@ -117,4 +117,4 @@ def _member_tree(name: str, value: JsonValue, canonical: CanonicalResult) -> Tre
     return JsonString((Segment(value, "label"),))
 
 
-VARIANT = Variant(id="outcome_json", version=1, title="Outcome as JSON", render=render)
+VARIANT = Variant(id="outcome_json", version=2, title="Outcome as JSON", render=render)

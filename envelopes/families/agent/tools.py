@@ -92,6 +92,7 @@ TOOLS = (
         capability="core_agent",
         planes=("work_item", "agent"),
         risk="writes",
+        effects=("record-wait",),
         description=(
             "End this turn and record what you wait for: `reason` in a sentence, and `wake`, which is "
             "operator_input, task_result or external. For task_result give the task id as `resource`, for external "
@@ -137,6 +138,7 @@ TOOLS = (
         capability="core_agent",
         planes=("agent",),
         risk="writes",
+        effects=("schedule-message",),
         description=(
             "Schedule a follow-up message to yourself: `text`, and `priority`, which is interject (before anything "
             "else), next (the default), normal or background. It is delivered in a later turn."
@@ -159,6 +161,7 @@ TOOLS = (
         capability="agent_creation",
         planes=("agent",),
         risk="commands",
+        effects=("start-agent",),
         description=(
             "Create another agent. `preset` private_child (the default) starts a child on `initial_message` and "
             "supervises it as a background task; the runtime names it. `preset` public_named creates an agent that "

@@ -97,6 +97,8 @@ EXEC_COMMAND = ToolDefinition(
     capability="local_environment",
     planes=("task_control",),
     risk="commands",
+    path_args=("/workdir",),
+    effects=("run-command",),
     is_mutation=True,
     description=(
         "Start one shell command, in workdir when it is given, by the shell that is named and as a login shell unless "
@@ -128,6 +130,8 @@ EXEC_COMMAND_BATCH = ToolDefinition(
     capability="local_environment",
     planes=("task_control",),
     risk="commands",
+    path_args=("/items/*/workdir",),
+    effects=("run-command",),
     is_mutation=True,
     description=(
         f"Run 1 to {MOST_ITEMS} shell commands one after the other. No command of a batch becomes a task: one that "

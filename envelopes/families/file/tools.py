@@ -30,6 +30,8 @@ APPLY_PATCH = ToolDefinition(
     capability="local_environment",
     planes=("workspace",),
     risk="writes",
+    cancellable=False,
+    effects=("create-file", "modify-file", "delete-file", "rename-file"),
     is_mutation=True,
     description=(
         "Apply a unified diff to files of the workspace: modify, add (old file /dev/null), delete (new file "

@@ -52,6 +52,7 @@ MEMORY_SEARCH = ToolDefinition(
     capability="core_agent",
     planes=("memory",),
     risk="read-only",
+    idempotent=True,
     description=(
         "Search the agent's memory for `query` as full text and return the best matches first, each with a title, a "
         "snippet and a source_ref for MemoryGet. `limit` is accepted whatever its size and clamped to 1..50. "
@@ -82,6 +83,7 @@ MEMORY_GET = ToolDefinition(
     capability="core_agent",
     planes=("memory",),
     risk="read-only",
+    idempotent=True,
     description=(
         "Read one memory. Copy `source_ref` verbatim from a result of MemorySearch: it is an opaque handle, not a "
         "path, an address or a guess. `max_chars` bounds the content and the result says when it was cut."

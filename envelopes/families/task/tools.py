@@ -109,6 +109,7 @@ TOOLS = (
         capability="core_agent",
         planes=("task_control",),
         risk="commands",
+        effects=("send-input",),
         description=(
             "Send `input` to a running task that accepts input, by `task_id`. The text is written as it stands: "
             "end a line with a newline yourself. A task that takes no input refuses it, and the result says why."
@@ -128,6 +129,7 @@ TOOLS = (
         capability="core_agent",
         planes=("task_control",),
         risk="commands",
+        effects=("stop-task",),
         description=(
             "Stop a running task, by `task_id`. A command is first asked to end; a second TaskStop for the same "
             "task forces it. Other kinds of tasks are cancelled at once. Stopping a task that has ended is an error."

@@ -46,6 +46,7 @@ WEB_FETCH = ToolDefinition(
     capability="web",
     planes=("web",),
     risk="read-only",
+    idempotent=True,
     stability="experimental",
     description=(
         "Fetch one http or https URL and return its readable text with the final URL, status, content type, a "
@@ -89,6 +90,7 @@ WEB_SEARCH = ToolDefinition(
     capability="web",
     planes=("web",),
     risk="read-only",
+    idempotent=True,
     stability="experimental",
     description=(
         "Search the web for `query` and return titles, URLs and snippets with the sources to cite. Titles and "

@@ -106,6 +106,7 @@ CREATE = ToolDefinition(
     capability="core_agent",
     planes=("work_item",),
     risk="writes",
+    effects=("create-work-item",),
     is_mutation=True,
     description=(
         "Create an open work item with an `objective`. `plan` becomes the first text of its plan file, whose path is "
@@ -145,6 +146,7 @@ UPDATE = ToolDefinition(
     capability="core_agent",
     planes=("work_item",),
     risk="writes",
+    effects=("update-work-item",),
     is_mutation=True,
     description=(
         "Change the `objective`, the `plan_status` or the `todo_list` of the open work item `work_item_id`; name at "
@@ -179,6 +181,7 @@ PICK = ToolDefinition(
     capability="core_agent",
     planes=("work_item",),
     risk="writes",
+    effects=("pick-work-item",),
     is_mutation=True,
     description=(
         "Make the open work item `work_item_id` the current one. Give a `reason` when you leave current work that is "
@@ -259,6 +262,7 @@ COMPLETE = ToolDefinition(
     capability="core_agent",
     planes=("work_item",),
     risk="writes",
+    effects=("complete-work-item",),
     is_mutation=True,
     description=(
         "Mark the work item `work_item_id` complete. What you write beside this call becomes its completion report, so "

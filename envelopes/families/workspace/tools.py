@@ -53,6 +53,8 @@ USE_WORKSPACE = ToolDefinition(
     capability="local_environment",
     planes=("workspace",),
     risk="writes",
+    path_args=("/path", "/cwd"),
+    effects=("switch-workspace",),
     is_mutation=True,
     description=(
         "Switch the active workspace. Give exactly one of path, a folder, and workspace_id, one that is known. mode "

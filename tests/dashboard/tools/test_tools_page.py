@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
@@ -49,6 +50,16 @@ def test_every_definition_is_listed_under_its_first_plane(reader: Client) -> Non
     for name, title in planes.items():
         assert title.startswith(PLANES[tools()[name].planes[0]])
     assert f"{len(tools())} built-in tools" in page.text
+
+
+def test_a_plane_of_ones_own_is_listed_behind_the_built_in_ones(
+    reader: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = msgspec.structs.replace(tools()[TOOL], planes=("vault",))
+    monkeypatch.setattr("dashboard.tools.tool_list.tools", lambda: {**tools(), TOOL: own})
+    *_, last = load(reader, "/tools/").select("table.tool-table tbody")
+    title, row = last.select("tr")
+    assert (title.text.startswith("vault"), row.select_one("th a").text) == (True, TOOL)
 
 
 def test_a_row_says_risk_planes_and_who_may_not_call(reader: Client) -> None:

@@ -103,6 +103,38 @@ def test_each_plane_lists_its_tools_and_a_tool_may_be_in_two(plane: Plane, names
     assert {name for name, tool in TOOLS if plane in tool.planes} == names
 
 
+def test_a_runtime_may_name_capabilities_and_planes_of_its_own() -> None:
+    own = msgspec.structs.replace(definition("WebSearch"), capability="vault", planes=("notes",))
+    (listed,) = build_inventory([("vault", own)])["tools"]
+    assert (listed["capability"], listed["planes"], listed["profiles"]) == (
+        *("vault", ["notes"]),
+        ["public_named", "private_child"],
+    )
+
+
+def test_the_pointers_of_a_definition_lead_to_fields_of_its_input() -> None:
+    """`*` stands for each item of a list."""
+    for name, tool in TOOLS:
+        for pointer in (*tool.path_args, *tool.sensitive):
+            schema = tool.input_schema()
+            place: Any = schema
+            for part in pointer.split("/")[1:]:
+                place = schema["$defs"][place["$ref"].rpartition("/")[2]] if "$ref" in place else place
+                place = place["items"] if part == "*" else place["properties"][part]
+            assert place, (name, pointer)
+
+
+def test_what_a_tool_declares_for_its_executor() -> None:
+    declared = dict(TOOLS)
+    assert {name for name, tool in TOOLS if tool.idempotent} == {"MemorySearch", "MemoryGet", "WebFetch", "WebSearch"}
+    assert {name for name, tool in TOOLS if not tool.cancellable} == {"ApplyPatch"}
+    assert {name for name, tool in TOOLS if not tool.effects} == {
+        name for name, tool in TOOLS if tool.risk == "read-only"
+    }
+    assert declared["ExecCommandBatch"].path_args == ("/items/*/workdir",)
+    assert not [name for name, tool in TOOLS if tool.parallel_safe or tool.sensitive]
+
+
 def test_every_profile_may_call_every_tool_but_a_private_child_spawns_no_agent() -> None:
     profiles: tuple[Profile, ...] = ("public_named", "private_child")
     withheld = {(profile, name) for profile in profiles for name in NAMES if not may_call(profile, name)}

@@ -224,7 +224,7 @@ def test_what_no_repair_makes_fit_is_refused_with_its_first_reason(tool: str, ar
 
 def test_a_loop_obeys_its_gates() -> None:
     """In a turn, a failure blocks its tool until the turn ends, and a success makes the next call a duplicate."""
-    gate, sink = gates(idempotent=frozenset({"MemorySearch"})), MemorySink()
+    gate, sink = gates(), MemorySink()  # the definition of MemorySearch makes it idempotent
     search = request("MemorySearch", {"query": "x", "limit": "5"})
     first = gate.admit(search)
     assert isinstance(first, Admitted)

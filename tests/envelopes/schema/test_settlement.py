@@ -12,7 +12,14 @@ from envelopes.codecs import outcome as outcome_codec
 from envelopes.codecs.call import to_result, to_settlement
 from envelopes.families.registry import tools
 from envelopes.schema import settlement
-from envelopes.schema.outcome import ToolArtifactReference, ToolDenied, ToolExecutionResult, ToolFailure, ToolTimeout
+from envelopes.schema.outcome import (
+    ToolArtifactReference,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolTimeout,
+    outcome_blocks_tool,
+)
 from envelopes.schema.result import CanonicalResult, ToolError
 from envelopes.schema.settlement import (
     BY_NAME,
@@ -22,6 +29,7 @@ from envelopes.schema.settlement import (
     InvalidSettlement,
     Settlement,
     StoredOutput,
+    blocks_tool,
     call_code,
     call_situation,
     envelope_situation,
@@ -73,10 +81,10 @@ CODES = {
         missing_hunk path_header_mismatch duplicate_file_patch rename_path_mismatch unsupported_git_patch_feature
         invalid_url truncated_mutation_tool_call""",
     "POLICY_DENIED": """tool_not_exposed_for_round unsupported_agent_profile_capability execution_root_violation
-        path_escape network_denied web_fetch_disabled policy_denied write_denied denied_by_hook""",
+        path_escape network_denied web_fetch_disabled tool_disabled policy_denied write_denied denied_by_hook""",
     "NOT_FOUND": "missing_file unknown_work_item unknown_task memory_source_not_found",
     "CONFLICT": "existing_file context_not_found ambiguous_context",
-    "PRECONDITION_FAILED": "unsupported_runtime_capability task_not_running provider_unavailable",
+    "PRECONDITION_FAILED": "unsupported_runtime_capability task_not_running provider_unavailable missing_credentials",
     "TIMEOUT": "tool_timed_out command_timed_out deadline_expired",
     "CANCELLED": "cancelled",
     "INTERNAL_ERROR": """tool_execution_failed command_spawn_failed patch_failed network_failed rate_limited
@@ -363,3 +371,22 @@ def test_a_stored_settlement_is_checked_when_it_is_read() -> None:
 
 def test_the_first_moment_of_a_call_may_be_its_last() -> None:
     assert (settled("fits").started_at, settled("fits").ended_at) == (AT, AT)
+
+
+@each(
+    ("kind", "retryable", "blocks"),
+    [
+        *((kind, False, False) for kind in ("invalid_tool_input", "unknown_task", "missing_file", "context_not_found")),
+        *((kind, False, False) for kind in ("execution_root_violation", "path_escape", "a_kind_of_ones_own")),
+        *((kind, False, True) for kind in ("provider_unavailable", "tool_disabled", "missing_credentials")),
+        *((kind, False, True) for kind in ("unsupported_agent_profile_capability", "tool_execution_failed")),
+        *((kind, True, False) for kind in ("provider_unavailable", "tool_execution_failed", "network_failed")),
+    ],
+)
+def test_a_failure_that_other_arguments_cure_blocks_no_tool(kind: str, *, retryable: bool, blocks: bool) -> None:
+    error = ToolError(kind=kind, message="it failed", retryable=retryable)
+    assert blocks_tool(error) is blocks
+    settlement = settled("tool_error", error=error)
+    outcome = outcome_codec.encode(settlement, canonical_of(settlement), MemorySink())
+    assert outcome_blocks_tool(outcome) is blocks
+    assert settlement.retryable is retryable  # the envelope's word stays the tool's

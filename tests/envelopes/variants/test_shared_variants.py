@@ -227,7 +227,8 @@ def test_an_outcome_reads_as_its_row_says(canonical: CanonicalResult, content: d
     ("canonical", "outcome"),
     [
         (failed("invalid_tool_input", "cmd: missing"), ToolDenied("", "Look", "validation", "cmd: missing")),
-        (failed("missing_file", "no such file"), ToolFailure("", "Look", "no such file", retryable=False)),
+        (failed("missing_file", "no such file"), ToolFailure("", "Look", "no such file", retryable=True)),
+        (failed("tool_disabled", "switched off"), ToolFailure("", "Look", "switched off", retryable=False)),
     ],
 )
 def test_the_strings_are_those_of_the_outcome(canonical: CanonicalResult, outcome: ToolDenied | ToolFailure) -> None:
