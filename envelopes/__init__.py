@@ -7,6 +7,7 @@
     outcome_to_model_content(outcome)          one of the five outcomes of a call -> the tool message's text
     tools(), builtin(tool)                     the definitions of the built-in tools, and the families they belong to
     transport(name).encode(…)                  the receipt -> the message of a provider
+    transport(name).answers(…, calls=…)        all receipts of a turn -> the messages of a provider, none missing
 
 This is the whole public API: what a runtime needs is imported from `envelopes` itself. `ToolOutcome` is an alias of
 the five outcome classes (`envelopes.schema.outcome`). Only msgspec and rfc8785 are needed to import it.
@@ -35,9 +36,10 @@ from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.settlement import Settlement
 from envelopes.schema.tool import InvalidToolInput, ToolDefinition
 from envelopes.storage.file_store import FileStore, MemorySink
-from envelopes.transports import CallIds, transport
+from envelopes.transports import AnsweredCall, CallIds, IncompleteTurn, transport
 
 __all__ = [
+    "AnsweredCall",
     "CallIds",
     "CanonicalResult",
     "Compacted",
@@ -46,6 +48,7 @@ __all__ = [
     "Family",
     "FileStore",
     "Halves",
+    "IncompleteTurn",
     "InvalidToolInput",
     "Limits",
     "MemorySink",

@@ -5,8 +5,16 @@ A body is a plain dict, ready for the provider's client. No client is imported h
 
 from __future__ import annotations
 
-from envelopes.transports import anthropic, gemini, mcp, openai
-from envelopes.transports.base import Body, CallIds, DecodedBody, Transport, UnsupportedPart
+from envelopes.transports import anthropic, gemini, langchain, mcp, openai
+from envelopes.transports.base import (
+    AnsweredCall,
+    Body,
+    CallIds,
+    DecodedBody,
+    IncompleteTurn,
+    Transport,
+    UnsupportedPart,
+)
 
 TRANSPORTS: tuple[Transport, ...] = (
     anthropic.TRANSPORT,
@@ -15,9 +23,21 @@ TRANSPORTS: tuple[Transport, ...] = (
     openai.CHAT,
     gemini.TRANSPORT,
     mcp.TRANSPORT,
+    mcp.STRUCTURED,
+    langchain.TRANSPORT,
 )
 
-__all__ = ["TRANSPORTS", "Body", "CallIds", "DecodedBody", "UnsupportedPart", "Transport", "transport"]
+__all__ = [
+    "TRANSPORTS",
+    "AnsweredCall",
+    "Body",
+    "CallIds",
+    "DecodedBody",
+    "IncompleteTurn",
+    "Transport",
+    "UnsupportedPart",
+    "transport",
+]
 
 
 def transport(name: str) -> Transport:

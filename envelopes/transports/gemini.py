@@ -2,11 +2,13 @@
 
     {"functionResponse": {"id": …, "name": tool, "response": {"output" or "error": text}, "parts": [media]}}
 
-The native error flag is the key of the text. Media follow the whole text, in their order.
+The native error flag is the key of the text. Media follow the whole text, in their order. The API wants as many
+such parts as the model made calls, in one content.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,11 +20,14 @@ from envelopes.schema.settlement import native_is_error
 from envelopes.schema.tool import ToolDefinition
 from envelopes.text.untrusted_json import dump_json
 from envelopes.transports.base import (
+    AnsweredCall,
     Block,
     Body,
     CallIds,
     DecodedBody,
+    NameRule,
     Transport,
+    checked_media_type,
     input_schema,
     is_url,
     other_part,
@@ -31,6 +36,7 @@ from envelopes.transports.base import (
 )
 
 PASSED = frozenset({"inlineData", "fileData"})
+MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"})
 
 
 class _FunctionResponse(msgspec.Struct, frozen=True):
@@ -47,11 +53,17 @@ class _Part(msgspec.Struct, frozen=True, rename="camel"):
 def encode(receipt: Receipt, result: CanonicalResult, call_ids: CallIds) -> Body:
     """Builds the part, without an id when the model gave none. Raises UnsupportedPart for other than text and media."""
     answer: Body = {"id": call_ids.provider} if call_ids.provider else {}
-    answer["name"] = result.tool_name
+    answer["name"] = TRANSPORT.wire_name(result.tool_name)
     answer["response"] = {"error" if native_is_error(result) else "output": receipt.text}
     if media := [_media(part) for part in receipt.parts if not isinstance(part, TextPart)]:
         answer["parts"] = media
     return {"functionResponse": answer}
+
+
+def gather(answers: Sequence[AnsweredCall]) -> list[Body]:
+    """One content with a part for each call."""
+    parts = [encode(answer.receipt, answer.result, answer.call_ids) for answer in answers]
+    return [{"role": "user", "parts": parts}] if parts else []
 
 
 def decode(body: JsonValue) -> DecodedBody:
@@ -71,7 +83,7 @@ def decode(body: JsonValue) -> DecodedBody:
 def declare(definition: ToolDefinition) -> Body:
     """An entry of `functionDeclarations`."""
     return {
-        "name": definition.name,
+        "name": TRANSPORT.wire_name(definition.name),
         "description": definition.description,
         "parametersJsonSchema": input_schema(definition),
     }
@@ -82,7 +94,7 @@ def _media(part: ImagePart | OtherPart) -> Block:
         return pass_through(part, PASSED, "gemini")
     if is_url(part):
         return {"fileData": {"fileUri": part.data, "mimeType": part.media_type}}
-    return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
+    return {"inlineData": {"mimeType": checked_media_type(part, MEDIA_TYPES, "gemini"), "data": part.data}}
 
 
 def _part(block: Block) -> Part:
@@ -94,4 +106,12 @@ def _part(block: Block) -> Part:
     return other_part(next(iter(block), "object"), block)
 
 
-TRANSPORT = Transport(name="gemini", title="Gemini", encode=encode, decode=decode, declare=declare)
+TRANSPORT = Transport(
+    name="gemini",
+    title="Gemini",
+    encode=encode,
+    decode=decode,
+    declare=declare,
+    gather=gather,
+    names=NameRule(characters="a-zA-Z0-9_.-", first="a-zA-Z_"),
+)

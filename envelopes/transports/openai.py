@@ -9,20 +9,26 @@ A custom tool takes raw text instead of arguments: the only field of a tool with
 ApplyPatch. Chat Completions takes a message of the role `tool`, which carries text only:
 
     {"role": "tool", "tool_call_id": …, "content": text or text parts}
+
+Function calls and custom tool calls of one turn are answered by two transports. The images of tool messages go into a
+message of the role `user` behind the answers of all calls, and a sentence in the answer refers to them. One body cannot
+hold both, so `encode` refuses images and `answers` sends them.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from envelopes.schema.conversion import convert_json
-from envelopes.schema.receipt import ImagePart, Receipt, image_part
+from envelopes.schema.receipt import ImagePart, Part, Receipt, image_part
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.schema.tool import ToolDefinition
 from envelopes.transports.base import (
+    AnsweredCall,
     Block,
     BlockCodec,
     Body,
@@ -30,12 +36,16 @@ from envelopes.transports.base import (
     DecodedBody,
     Transport,
     UnsupportedPart,
+    checked_media_type,
+    describe_part,
     input_schema,
     is_url,
     read_text,
     text_block,
+    unsourced_text,
 )
 
+MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 DATA_ADDRESS = re.compile(r"data:(?P<media_type>[^;,]*);base64,(?P<data>.*)", re.DOTALL)
 
 
@@ -78,7 +88,7 @@ def _declare_custom(definition: ToolDefinition) -> Body:
         raise UnsupportedPart(f"openai_responses_custom: the input of {definition.name} is not one text")
     return {
         "type": "custom",
-        "name": definition.name,
+        "name": CUSTOM.wire_name(definition.name),
         "description": definition.description,
         "format": {"type": "text"},
     }
@@ -87,6 +97,23 @@ def _declare_custom(definition: ToolDefinition) -> Body:
 def _encode_message(receipt: Receipt, _result: CanonicalResult, call_ids: CallIds) -> Body:
     """Builds the message. Raises UnsupportedPart for any part but text: the API takes images from the user only."""
     return {"role": "tool", "tool_call_id": call_ids.provider, "content": PARTS.content(receipt)}
+
+
+def _gather_messages(answers: Sequence[AnsweredCall]) -> list[Body]:
+    """A message a call, then one of the user with the images of all, each behind the id of its call."""
+    messages: list[Body] = []
+    images: list[Block] = []
+    for answer in answers:
+        provider_id = answer.call_ids.provider
+        parts: list[Part] = []
+        for part in answer.receipt.parts:
+            if isinstance(part, ImagePart):
+                images += [text_block(f"Image of the tool call {provider_id}:"), _nested_image(part)]
+                parts.append(unsourced_text(f"[In the next user message: {describe_part(part)}]"))
+            else:
+                parts.append(part)
+        messages.append(_encode_message(Receipt(tuple(parts)), answer.result, answer.call_ids))
+    return [*messages, {"role": "user", "content": images}] if images else messages
 
 
 def _decode_message(body: JsonValue) -> DecodedBody:
@@ -101,7 +128,7 @@ def _declare_nested_function(definition: ToolDefinition) -> Body:
 
 def _function(definition: ToolDefinition) -> Body:
     return {
-        "name": definition.name,
+        "name": CHAT.wire_name(definition.name),
         "description": definition.description,
         "parameters": input_schema(definition),
     }
@@ -112,8 +139,17 @@ def _text(text: str) -> Block:
 
 
 def _image(part: ImagePart) -> Block:
-    address = part.data if is_url(part) else f"data:{part.media_type};base64,{part.data}"
-    return {"type": "input_image", "image_url": address, "detail": "auto"}
+    return {"type": "input_image", "image_url": _address(part, "openai_responses"), "detail": "auto"}
+
+
+def _nested_image(part: ImagePart) -> Block:
+    return {"type": "image_url", "image_url": {"url": _address(part, "openai_chat")}}
+
+
+def _address(part: ImagePart, provider: str) -> str:
+    if is_url(part):
+        return part.data
+    return f"data:{checked_media_type(part, MEDIA_TYPES, provider)};base64,{part.data}"
 
 
 def _read_image(block: Block) -> ImagePart | None:
@@ -156,4 +192,5 @@ CHAT = Transport(
     encode=_encode_message,
     decode=_decode_message,
     declare=_declare_nested_function,
+    gather=_gather_messages,
 )

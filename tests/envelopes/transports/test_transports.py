@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -44,6 +45,7 @@ MIXED = Receipt(
     )
 )
 each = pytest.mark.parametrize("wire", TRANSPORTS, ids=[wire.name for wire in TRANSPORTS])
+BESIDE = {"mcp_structured": "structuredContent", "langchain": "artifact"}  # the field that holds the envelope
 with_images = pytest.mark.parametrize("name", [wire.name for wire in TRANSPORTS if wire.name != "openai_chat"])
 
 
@@ -52,13 +54,14 @@ def failed(kind: str) -> CanonicalResult:
     return CanonicalResult(tool_name="Look", status="error", summary_text="no", error=error)
 
 
+def typed_dict(kind: Any) -> Callable[[Body], Any]:
+    adapter = TypeAdapter(kind)
+    return lambda body: eager(adapter.validate_python(body))
+
+
 @cache
 def published(name: str) -> Callable[[Body], Any]:
     """The provider's own type for that body, as its client publishes it; returns what it parsed."""
-
-    def typed_dict(kind: Any) -> Callable[[Body], Any]:
-        adapter = TypeAdapter(kind)
-        return lambda body: eager(adapter.validate_python(body))
 
     match name:
         case "anthropic":
@@ -81,6 +84,10 @@ def published(name: str) -> Callable[[Body], Any]:
             from google.genai.types import Part
 
             return lambda body: Part.model_validate(body).model_dump(mode="json", by_alias=True, exclude_none=True)
+        case "langchain":
+            from langchain_core.messages import ToolMessage
+
+            return lambda body: ToolMessage.model_validate(body).model_dump(exclude_unset=True)
     from mcp.types import CallToolResult
 
     return lambda body: CallToolResult.model_validate(body).model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -126,6 +133,8 @@ def test_every_body_is_one_that_the_provider_publishes(wire: Transport) -> None:
         ("gemini", {"text_of_somebody": "x"}),
         ("mcp", {"content": [{"type": "image", "data": PIXEL}]}),
         ("mcp", {"is_error": "perhaps"}),
+        ("mcp_structured", {"content": [{"type": "resource_link", "name": "x"}]}),
+        ("langchain", {"status": "perhaps"}),
     ],
 )
 def test_the_published_types_reject_a_wrong_body(name: str, wrong: Body) -> None:
@@ -146,10 +155,14 @@ def test_the_text_on_the_wire_is_the_receipt_and_nothing_else(wire: Transport) -
 
 @each
 def test_a_transport_says_what_the_receipt_says_whatever_the_result_holds(wire: Transport) -> None:
-    """Two results with the same tool and status give the same body: only the receipt is used."""
+    """Two results with the same tool and status give the same body, but for the field that no model reads."""
     other = CanonicalResult(tool_name="Look", status="success", summary_text="another", result={"secret": "x"})
     receipt = text_receipt([Segment("what the model is to see", "value")])
-    assert wire.encode(receipt, DONE, IDS) == wire.encode(receipt, other, IDS)
+    bodies = [wire.encode(receipt, result, IDS) for result in (DONE, other)]
+    for body, result in zip(bodies, (DONE, other), strict=True):
+        field = BESIDE.get(wire.name)
+        assert field is None or body.pop(field) == result.to_json()
+    assert bodies[0] == bodies[1]
 
 
 @each
@@ -162,7 +175,8 @@ def test_any_variant_of_a_result_is_sent_as_it_is(wire: Transport) -> None:
 
 def test_nothing_but_the_transports_knows_a_provider() -> None:
     """The public interface of `envelopes` has the function `transport`, which takes the provider's name."""
-    public = {"envelopes.transports", "envelopes.transports.transport", "envelopes.transports.CallIds"}
+    names = ("transport", "CallIds", "AnsweredCall", "IncompleteTurn")
+    public = {"envelopes.transports", *(f"envelopes.transports.{name}" for name in names)}
     importers = [
         f"{path} imports {name}"
         for path in modules("envelopes")
@@ -180,7 +194,7 @@ def test_a_body_reads_back_as_what_was_sent(wire: Transport) -> None:
         decoded = wire.decode(wire.encode(receipt, canonical, IDS))
         assert decoded.receipt.text == receipt.text
         assert decoded.provider_call_id in (IDS.provider, None)
-        assert decoded.tool_name in (canonical.tool_name, None)
+        assert decoded.tool_name in (wire.wire_name(canonical.tool_name), None)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +206,26 @@ def test_a_body_reads_back_as_what_was_sent(wire: Transport) -> None:
         ("openai_chat", {"role": "tool", "tool_call_id": "toolu_7", "content": "ok"}),
         ("gemini", {"functionResponse": {"id": "toolu_7", "name": "Look", "response": {"output": "ok"}}}),
         ("mcp", {"content": [{"type": "text", "text": "ok"}], "isError": False, "resultType": "complete"}),
+        (
+            "mcp_structured",
+            {
+                "content": [{"type": "text", "text": "ok"}],
+                "isError": False,
+                "resultType": "complete",
+                "structuredContent": DONE.to_json(),
+            },
+        ),
+        (
+            "langchain",
+            {
+                "type": "tool",
+                "tool_call_id": "toolu_7",
+                "name": "Look",
+                "content": "ok",
+                "artifact": DONE.to_json(),
+                "status": "success",
+            },
+        ),
     ],
 )
 def test_a_short_receipt_gives_this_body(name: str, body: Body) -> None:
@@ -206,6 +240,7 @@ def test_the_native_flag_follows_the_kind_of_the_error(kind: str) -> None:
     bodies = {wire.name: wire.encode(receipt, failed(kind), IDS) for wire in TRANSPORTS}
     assert bodies["anthropic"]["is_error"] is flag
     assert bodies["mcp"]["isError"] is flag
+    assert bodies["langchain"]["status"] == ("error" if flag else "success")
     assert bodies["gemini"]["functionResponse"]["response"] == {"error" if flag else "output": "no"}
     for name, body in bodies.items():
         assert transport(name).decode(body).is_error is (None if name.startswith("openai") else flag)
@@ -234,7 +269,7 @@ def test_images_go_as_the_provider_s_own_parts(name: str) -> None:
 
 
 def test_parts_keep_their_order_where_the_provider_has_one_list() -> None:
-    for name in ("anthropic", "openai_responses", "openai_responses_custom", "mcp"):
+    for name in ("anthropic", "openai_responses", "openai_responses_custom", "mcp", "langchain"):
         decoded = transport(name).decode(transport(name).encode(MIXED, DONE, IDS)).receipt
         assert [type(part) for part in decoded.parts] == [TextPart, ImagePart, TextPart], name
 
@@ -250,7 +285,7 @@ def test_several_texts_are_blocks_of_their_own_and_an_empty_one_is_none(wire: Tr
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("name", ["anthropic", "openai_responses", "openai_responses_custom", "gemini"])
+@pytest.mark.parametrize("name", ["anthropic", "openai_responses", "openai_responses_custom", "gemini", "langchain"])
 def test_an_image_by_address_stays_an_address(name: str) -> None:
     receipt = Receipt((ImagePart("image/png", "https://pictures.example/1.png", 0),))
     body = transport(name).encode(receipt, DONE, IDS)
@@ -263,13 +298,17 @@ def test_an_image_by_address_stays_an_address(name: str) -> None:
     ("name", "part"),
     [
         ("openai_chat", ImagePart("image/png", PIXEL, 8)),
-        ("anthropic", ImagePart("image/svg+xml", PIXEL, 8)),
+        *[
+            (name, ImagePart("image/svg+xml", PIXEL, 8))
+            for name in ("anthropic", "openai_responses", "openai_responses_custom", "gemini")
+        ],
+        *[(name, ImagePart("text/plain", PIXEL, 8)) for name in ("mcp", "mcp_structured", "langchain")],
         ("mcp", ImagePart("image/png", "https://pictures.example/1.png", 0)),
         *[(wire.name, OtherPart("hologram", '{"type":"hologram"}')) for wire in TRANSPORTS],
     ],
 )
 def test_what_a_provider_cannot_hold_is_refused_and_never_dropped(name: str, part: ImagePart | OtherPart) -> None:
-    with pytest.raises(UnsupportedPart, match=name.removesuffix("_custom")):
+    with pytest.raises(UnsupportedPart, match=re.sub("_(custom|structured)", "", name)):
         transport(name).encode(Receipt((part,)), DONE, IDS)
 
 
