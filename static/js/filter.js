@@ -21,26 +21,40 @@ function startCompleting(input) {
   const options = () => [...list.children];
   const active = () => list.querySelector("[aria-selected=true]");
 
-  function close() {
+  function setBusy(isBusy) {
+    list.setAttribute("aria-busy", String(isBusy));
+  }
+
+  function stopLoading() {
     clearTimeout(timer);
     request?.abort();
+    request = null;
+    setBusy(false);
+  }
+
+  function close() {
+    stopLoading();
     list.hidden = true;
     input.setAttribute("aria-expanded", "false");
     input.removeAttribute("aria-activedescendant");
   }
 
   async function load() {
-    request?.abort();
-    request = new AbortController();
+    stopLoading();
+    const own = request = new AbortController();
+    setBusy(true);
     const query = new URLSearchParams({ q: input.value, at: input.selectionStart });
     try {
-      const response = await fetch(`${input.dataset.completions}?${query}`, { signal: request.signal });
+      const response = await fetch(`${input.dataset.completions}?${query}`, { signal: own.signal });
       if (!response.ok || response.redirected) return close();
       const fragment = new DOMParser().parseFromString(await response.text(), "text/html");
+      if (request !== own) return;
       list.replaceChildren(...fragment.querySelectorAll("[role=option]"));
     } catch { /* typed on, or no connection: the box works without */
+      if (request === own) stopLoading();
       return;
     }
+    stopLoading();
     list.hidden = !list.children.length || document.activeElement !== input;
     input.setAttribute("aria-expanded", String(!list.hidden));
     input.removeAttribute("aria-activedescendant");
@@ -60,7 +74,7 @@ function startCompleting(input) {
     input.focus();
     input.setSelectionRange(at, at);
     input.dispatchEvent(new Event("input", { bubbles: true })); /* for what counts along, as a new comparison does */
-    clearTimeout(timer);
+    stopLoading();
     if (input.value[at - 1] === ":") load();
   }
 
@@ -71,7 +85,8 @@ function startCompleting(input) {
   }
 
   input.addEventListener("input", () => {
-    clearTimeout(timer);
+    stopLoading();
+    setBusy(true); /* what is listed belongs to the text before */
     timer = setTimeout(load, DELAY);
   });
   input.addEventListener("blur", close);

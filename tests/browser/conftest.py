@@ -48,7 +48,7 @@ from dashboard.ingest.importer import import_paths
 from dashboard.models import Project
 from envelopes.text.tokens import count_tokens
 from tests.browser.chromium import FLAGS, Chromium, NoChromium, find
-from tests.browser.rest import PATIENCE, come_to_rest
+from tests.browser.rest import NOTES_THAT_IT_IS_LEFT, PATIENCE, come_to_rest
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_project
 
@@ -115,6 +115,7 @@ class SharedPages:
             viewport=VIEWPORT,
         )
         context.set_default_timeout(PATIENCE)
+        context.add_init_script(NOTES_THAT_IT_IS_LEFT)
         if kind.clocked:
             context.clock.install()
         return context.new_page()

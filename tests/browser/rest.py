@@ -1,16 +1,27 @@
-"""Waits until a page has come to rest, so that what is looked at or pressed next does not depend on the moment."""
+"""Waits until a page has come to rest, so that what is looked at or pressed next does not depend on the moment.
+
+A key or a click may begin to load another page. Until its first bytes are there the old page stays, complete and quiet,
+and a second key would be pressed on it. So each page notes that it is left: browsers say so before they ask for
+anything. It notes in the same way that htmx fetches an entry of the history, which no class of an element tells.
+"""
 
 from __future__ import annotations
 
-from playwright.sync_api import Error, Page
+from playwright.sync_api import Download, Error, Locator, Page
 
 PATIENCE = 60_000  # milliseconds; a busy machine may need many of them, and nothing waits longer than it has to
-# Loaded, its fonts there, no answer of htmx on its way or being put in, nothing that moves, and drawn so.
+# Run in each page before its own scripts.
+NOTES_THAT_IT_IS_LEFT = """(() => {
+  const note = (isLeft) => () => { globalThis.isLeft = isLeft; };
+  for (const event of ["beforeunload", "htmx:historyCacheMiss"]) addEventListener(event, note(true));
+  for (const event of ["htmx:historyRestore", "htmx:historyCacheMissLoadError"]) addEventListener(event, note(false));
+})()"""
+# Loaded, its fonts there, no answer on its way or being put in, nothing that moves, and drawn so.
 RESTS = """async (patience) => {
   const until = performance.now() + patience;
   const frame = () => new Promise(requestAnimationFrame);
-  const moves = () => document.readyState !== "complete"
-    || document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling, .htmx-added")
+  const moves = () => globalThis.isLeft || document.readyState !== "complete"
+    || document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling, .htmx-added, [aria-busy=true]")
     || document.getAnimations().some((animation) => animation.playState === "running");
   await document.fonts.ready;
   do {
@@ -40,3 +51,19 @@ def press(page: Page, *keys: str) -> None:
     for key in keys:
         come_to_rest(page)
         page.keyboard.press(key)
+
+
+def scroll_to_end(page: Page) -> None:
+    """What is loaded as it comes into view replaces itself: no element of the page may be waited for meanwhile."""
+    come_to_rest(page)
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    come_to_rest(page)
+
+
+def download(page: Page, button: Locator) -> Download:
+    """What the button or link downloads. The page was about to be left, as it seemed, and stays."""
+    come_to_rest(page)
+    with page.expect_download() as started:
+        button.click()
+    page.evaluate("globalThis.isLeft = false")
+    return started.value

@@ -121,9 +121,9 @@ def test_a_search_is_stopped_and_goes_on_by_a_key(
     for message in ("Stopped: 0 hits", "so far", "Stopped: 0 hits"):
         page.keyboard.press("x")
         expect(more).to_contain_text(message)
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     page.wait_for_url(f"**{artifact.get_absolute_url()}")
-    page.keyboard.press("w")
+    press(page, "w")
     expect(page.get_by_label("Wrap lines")).not_to_be_checked()
     expect(page.locator(".line pre").first).to_have_css("white-space", "pre")
     # htmx reports the request that was aborted as an error.
@@ -190,7 +190,7 @@ def test_what_is_added_to_a_followed_file_appears_by_itself(
     artifact = stored(create_call(create_run(project, last_at=timezone.now())), b"one\n")
     page = browse(signed_in=True, clocked=True)
     page.goto(artifact.get_absolute_url())
-    page.keyboard.press("o")
+    press(page, "o")
     page.wait_for_url("**follow**")
     trimmed = page.locator("[data-trimmed]")
     expect(trimmed).to_be_hidden()

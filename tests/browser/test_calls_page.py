@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from dashboard.models import Project
 from tests.browser.conftest import Browse
 from tests.browser.rest import press
+from tests.dashboard.factories import create_call, create_run
 
 
 @pytest.mark.extended
@@ -33,6 +35,7 @@ def test_calls_are_listed_chosen_and_exported_by_keys(
     press(page, "Enter")
     page.wait_for_url(re.compile("/halves$"))
     page.go_back()
+    expect(name).to_be_visible()
     press(page, "?")
     expect(page.locator("#help")).to_contain_text("Choose the focused call")
 
@@ -52,3 +55,23 @@ def test_calls_are_listed_chosen_and_exported_by_keys(
     plain.locator("tbody input").first.check()
     plain.get_by_role("button", name="Compare the chosen calls").click()
     expect(plain.locator("#matching")).to_have_text(re.compile(r"^\s*1\s+call matches"))
+
+
+@pytest.mark.extended
+def test_a_live_list_keeps_the_focus_the_choice_and_what_is_typed(browse: Browse, project: Project) -> None:
+    page = browse(signed_in=True, clocked=True)
+    run = create_run(project, "live", last_at=timezone.now())
+    create_call(run, line=1)
+    page.goto("/calls/")
+    names = page.locator("tbody .call-name")
+    tag = page.locator("#tag-chosen")
+    tag.fill("flaky")
+    press(page, "Escape", "j", "x")
+    for count, focused in ((2, names.last), (3, tag)):  # the newest call is first
+        create_call(run, line=count)
+        page.clock.run_for(5_100)
+        expect(names).to_have_count(count)
+        expect(focused).to_be_focused()
+        tag.focus()
+    expect(tag).to_have_value("flaky")
+    expect(page.locator("tbody input").last).to_be_checked()

@@ -105,7 +105,7 @@ def test_the_focus_stays_while_the_list_renews_itself(browse: Callable[..., Page
     page.goto("/experiments/")
     first, second = (page.locator("#rows [data-item]").nth(index).locator("a").first for index in range(2))
     first.focus()
-    page.keyboard.press("j")
+    press(page, "j")
     expect(second).to_be_focused()
     page.locator("#rows").evaluate("rows => rows.dataset.isOld = ''")
     page.clock.run_for(2_100)

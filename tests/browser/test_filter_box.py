@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from dashboard.models import Project
 from tests.browser.conftest import Browse
-from tests.browser.rest import press
+from tests.browser.rest import come_to_rest, press
 
 pytestmark = pytest.mark.extended
 
@@ -28,6 +28,7 @@ def test_a_filter_is_completed_by_keys(
     press(page, "ArrowDown", "Enter")
     expect(box).to_have_value("outcome:")
     expect(options.nth(1)).to_be_visible()
+    come_to_rest(page)
     page.keyboard.type("fai")
     expect(options).to_have_count(1)
     press(page, "ArrowUp")
@@ -43,9 +44,12 @@ def test_a_filter_is_completed_by_keys(
     page.set_viewport_size({"width": 390, "height": 844})
     press(page, "ArrowDown")
     expect(options.first).to_be_visible()
+    come_to_rest(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("option", name="tool: the tool").click()
+    come_to_rest(page)
     page.keyboard.type("bas")
+    come_to_rest(page)
     page.get_by_role("option", name=re.compile("^tool:Bash$")).click()
     expect(box).to_have_value("outcome:failed tool:Bash ")
     press(page, "Enter")

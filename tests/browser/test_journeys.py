@@ -54,6 +54,7 @@ def test_hovering_a_field_lights_up_its_characters_and_the_other_way_round(
 ) -> None:
     call = Call.objects.filter(tool="Glob", receipt_lines__gt=3).order_by("pk")[0]
     operator_page.goto(f"/calls/{call.pk}/")
+    come_to_rest(operator_page)
     piece = operator_page.locator("#halves .linked[data-pointer]").first
     pointer = piece.get_attribute("data-pointer")
     field = operator_page.locator(f'[data-half="canonical"] [data-pointer="{pointer}"]').first

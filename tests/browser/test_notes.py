@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from dashboard.models import Call, Note, Project, SavedView
 from dashboard.sharing.share_file import check_file
 from tests.browser.conftest import Browse, Serious
-from tests.browser.rest import come_to_rest, press
+from tests.browser.rest import come_to_rest, download, press
 from tests.dashboard.factories import create_call, create_run
 
 OUTPUT = "".join(f"line {number} of the build\n" for number in range(1, 9))
@@ -58,9 +58,8 @@ def test_a_note_on_a_range_takes_a_selection_a_key_and_the_text(
     press(page, "u")
     expect(page.locator(".note")).to_be_visible()
     press(page, "y")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="One HTML file").click()
-    assert check_file(download.value.path().read_bytes()).changes == ()
+    shared = download(page, page.get_by_role("button", name="One HTML file"))
+    assert check_file(shared.path().read_bytes()).changes == ()
 
 
 @pytest.mark.extended
@@ -111,6 +110,6 @@ def test_the_forms_work_without_scripts_on_a_narrow_page(browse: Browse, calls: 
     plain.get_by_role("button", name="Reviewed").click()
     expect(plain.locator(".annotations")).to_contain_text("reviewed by")
     plain.get_by_text("Copy", exact=False).first.click()
-    with plain.expect_download() as download:
+    with plain.expect_download() as started:
         plain.get_by_role("button", name="One HTML file").click()
-    assert download.value.suggested_filename.endswith(".html")
+    assert started.value.suggested_filename.endswith(".html")

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from dashboard.models import Project
 from tests.browser.conftest import Browse
-from tests.browser.rest import press
+from tests.browser.rest import come_to_rest, press
 
 
 def test_the_peek_follows_the_keys_and_its_address_holds_it(
@@ -18,6 +18,7 @@ def test_the_peek_follows_the_keys_and_its_address_holds_it(
     page = operator_page
     title = page.locator("#peek h2")
     page.goto("/runs/?q=agent:claude-code")
+    come_to_rest(page)
     names = page.locator(".run-table tbody th a:first-of-type").all_inner_texts()
     press(page, "j", "p")
     expect(title).to_have_text(names[0])
@@ -45,6 +46,7 @@ def test_the_peek_follows_the_keys_and_its_address_holds_it(
     expect(title).to_have_text(names[0])
 
     press(page, "Escape")
+    expect(title).to_have_count(0)
     page.goto("/runs/?q=agent:claude-code")
     press(page, "j")
     for key, name in (("p", names[0]), ("j", names[1]), ("j", names[2]), ("k", names[1])):

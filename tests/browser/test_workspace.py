@@ -7,10 +7,11 @@ import re
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from dashboard.models import Project, Run
-from tests.browser.conftest import Browse
+from tests.browser.conftest import Browse, listening
+from tests.browser.rest import come_to_rest, download, press
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.recorded_calls import bash
 
@@ -29,18 +30,18 @@ def test_links_to_recorded_bytes_never_become_a_part_of_the_page(operator_page: 
     """htmx would read the text of an answer as markup."""
     page = operator_page
     asked: list[str] = []
-    page.on("request", lambda request: asked.extend([request.url] if request.headers.get("hx-request") else []))
-    page.goto(f"/runs/{run.pk}/1/halves")
-    for name in ("text", "result"):
-        page.keyboard.press("y")
-        link = page.locator(".step-head .menu[open]").get_by_role("link", name=name, exact=True).first
-        if name == "text":
-            link.click()
-            expect(page.locator("[data-announcement]")).to_contain_text("Copied")
-            page.keyboard.press("Escape")
-        else:
-            with page.expect_download():
-                link.click()
+
+    def on_request(request: Request) -> None:
+        asked.extend([request.url] if request.headers.get("hx-request") else [])
+
+    with listening(page.context, {"request": on_request}):
+        page.goto(f"/runs/{run.pk}/1/halves")
+        link = page.locator(".step-head .menu[open]").get_by_role("link")
+        press(page, "y")
+        link.and_(page.get_by_role("link", name="text", exact=True)).first.click()
+        expect(page.locator("[data-announcement]")).to_contain_text("Copied")
+        press(page, "Escape", "y")
+        download(page, link.and_(page.get_by_role("link", name="result", exact=True)).first)
     expect(page.locator("#step")).to_have_count(1)
     expect(page.locator("#forged")).to_have_count(0)
     assert [url for url in asked if "/raw/" in url or "as=" in url] == []
@@ -49,13 +50,15 @@ def test_links_to_recorded_bytes_never_become_a_part_of_the_page(operator_page: 
 def test_a_walk_keeps_the_focus_the_title_and_the_tab_also_in_the_list(operator_page: Page, run: Run) -> None:
     page = operator_page
     page.goto(f"/runs/{run.pk}/1/halves")
+    come_to_rest(page)
     page.locator("#step-after").focus()
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     page.wait_for_url("**/2/halves")
     expect(page.locator("#step-after")).to_be_focused()
     expect(page).to_have_title(re.compile("^2 · Bash: "))
-    page.keyboard.press("c")
+    press(page, "c")
     page.wait_for_url("**/2/context")
+    come_to_rest(page)
     page.locator('.steps [data-position="3"]').click()
     page.wait_for_url("**/3/context")
     expect(page.locator('.steps [data-position="3"]')).to_have_attribute("aria-current", "true")
@@ -68,15 +71,15 @@ def test_escape_closes_what_is_open_before_it_goes_up(operator_page: Page, run: 
     page = operator_page
     page.goto(f"/runs/{run.pk}/1/halves")
     for key, opened in (("y", ".step-head .menu"), ("d", "#step-details"), ("a", "#step-args")):
-        page.keyboard.press(key)
+        press(page, key)
         expect(page.locator(opened)).to_have_attribute("open", "")
-        page.keyboard.press("Escape")
+        press(page, "Escape")
         expect(page.locator(opened)).not_to_have_attribute("open", "")
     page.locator("#halves .linked").first.click()
     expect(page.locator("#halves .is-pinned").first).to_be_visible()
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     expect(page.locator("#halves .is-pinned")).to_have_count(0)
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     page.wait_for_url(f"**/runs/{run.pk}/#c-*")
 
 
@@ -86,12 +89,13 @@ def test_a_live_run_keeps_a_pinned_link_and_leads_on_to_what_came(browse: Browse
     bash(run, "hello there", line=1)
     page.goto(f"/runs/{run.pk}/1/halves")
     page.locator("#halves .linked").first.click()
+    expect(page.locator("#halves .is-pinned").first).to_be_visible()
     create_call(run, line=2)
     Run.objects.filter(pk=run.pk).update(revision=2, call_count=2)
     page.clock.run_for(2_100)
     expect(page.locator('.steps [data-position="2"]')).to_be_visible()
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     expect(page.locator("#halves .is-pinned")).to_have_count(0)
-    page.keyboard.press("j")
+    press(page, "j")
     page.wait_for_url("**/2/halves")
     expect(page.locator(".steps [aria-current]")).to_have_attribute("data-position", "2")

@@ -34,7 +34,7 @@ def load_fragment(client: Client, address: str) -> Page:
 def test_the_call_page_asks_for_the_strip_when_it_comes_into_view(client: Client, run: Run) -> None:
     call = bash(run, "hello")
     strip = load_call(client, call).by_id("variants")
-    assert (strip["hx-get"], strip["hx-trigger"]) == (f"/calls/{call.pk}/variants/?run={run.pk}", "revealed")
+    assert (strip["hx-get"], strip["hx-trigger"]) == (f"/calls/{call.pk}/variants/?run={run.pk}", "intersect once")
     link = strip.by_role("link", "This call under every variant")
     assert (link["href"], link["data-key"]) == (f"/calls/{call.pk}/variants/", "v")
     names = [f"{name} {key}" for name, key in zip(NAMES, "ABCDEGH", strict=True)]

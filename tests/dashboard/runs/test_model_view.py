@@ -198,7 +198,7 @@ def test_what_is_left_out_is_counted_and_one_step_away(client: Client, run: Run)
         create_message(run, f"message {line}", line=line)
     assert "5 earlier left out" in load(client, run, "?at=end").select_one(".earlier").text
     later = load(client, run).select_one(".sentinel a")
-    assert (later.text, later["hx-get"], later["hx-trigger"]) == ("5 later", later["href"], "revealed")
+    assert (later.text, later["hx-get"], later["hx-trigger"]) == ("5 later", later["href"], "intersect once")
     fragment = load(client, run, later["href"], **HTMX)
     assert fragment.by_text("message 45")
     assert fragment.is_fragment

@@ -282,7 +282,7 @@ def test_a_long_run_shows_its_first_rows_and_the_rest_one_step_away(client: Clie
     fill(run, short_pages + 3)
     first = load(client, run)
     link = first.select_one(".sentinel a")
-    assert (link.text, link["hx-get"], link["hx-trigger"]) == ("3 more calls", link["href"], "revealed")
+    assert (link.text, link["hx-get"], link["hx-trigger"]) == ("3 more calls", link["href"], "intersect once")
     second = load(client, run, link["href"])
     assert lines(first) + lines(second) == list(range(1, short_pages + 4))
     assert not second.has(".sentinel")
