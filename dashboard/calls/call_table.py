@@ -36,6 +36,7 @@ from dashboard.text.text_markup import printable
 from envelopes.text.deadline import current_deadline
 
 MOST_COUNTED = 1_000
+HITS_PER_PAGE = 25  # calls of a search in payloads, each of which takes two lines and is looked for in its texts
 MOST_READ = 400  # calls whose texts are looked at together
 SORTS = {"newest": "started_at", "took": "duration_ms", "tokens": "tokens", "unseen": "unseen_lines"}
 NULLABLE = ("started_at", "duration_ms")
@@ -222,11 +223,12 @@ class CallTable:
 
 
 def load_call_table(project: Project, params: CallTableParams, *, size: int | None = None) -> CallTable:
-    """The page of `size` calls that the parameters name; ROWS_PER_PAGE without one."""
+    """The page of `size` calls that the parameters name; without one of ROWS_PER_PAGE, with hits of HITS_PER_PAGE."""
     query = parse(params.q, over="calls", reads_texts=True)
     search = PayloadSearch(project, query)
-    calls, matching = _select_calls(query, project, is_counted=not search.is_undecided)
-    window = _load_window(calls, params, size or settings.ROWS_PER_PAGE, search)
+    selection = _select_calls(query, project, is_counted=not search.is_undecided)
+    size = size or (min(HITS_PER_PAGE, settings.ROWS_PER_PAGE) if search else settings.ROWS_PER_PAGE)
+    window = _load_window(selection, params, size, search)
     table_calls = _load_table_calls([key for _, key in window.edges])
     marks = load_row_marks("call", [row.call.pk for row in table_calls])
     digest = _digest(table_calls, marks)
@@ -244,7 +246,7 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
             for column in params.columns
         ],
         presets=link_presets(PRESETS, params.q, params.sort),
-        matching=matching,
+        matching=selection.matching,
         digest=digest,
         next_url=params.first_page_url(after=_format_cursor(window.after)) if window.after else "",
         previous_url=params.first_page_url(before=_format_cursor(window.before)) if window.before else "",
@@ -254,16 +256,39 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
     )
 
 
-def _select_calls(query: Query, project: Project, *, is_counted: bool) -> tuple[CallQuerySet, int | None]:
-    """The matching calls, a few of them by their ids, and their number up to MOST_COUNTED + 1.
+class _Selection(NamedTuple):
+    """The matching calls, a few of them by their ids; `matching` as in CallTable.
 
-    The order leads SQLite to the index that has the columns of filters.
+    `newest` has the cursors of all of them, or of the newest MOST_COUNTED + 1; of none where they were not counted.
     """
+
+    calls: CallQuerySet
+    matching: int | None
+    newest: Sequence[Cursor] = ()
+
+    def continue_newest(self, cursor: Cursor | None, size: int) -> list[Cursor] | None:
+        """The `size` newest calls behind the cursor, without a query; None where they have to be asked for.
+
+        Databases have calls without a time at different ends.
+        """
+        if cursor is not None and cursor not in self.newest:
+            return None
+        start = 0 if cursor is None else self.newest.index(cursor) + 1
+        edges = list(self.newest[start : start + size])
+        is_there = len(edges) == size or (self.matching is not None and self.matching <= MOST_COUNTED)
+        return edges if is_there and all(value is not None for value, _ in edges) else None
+
+
+def _select_calls(query: Query, project: Project, *, is_counted: bool) -> _Selection:
+    """The order leads SQLite to the index that has the columns of filters."""
     calls = query.calls_in(project)
     if not is_counted:
-        return calls, None
-    keys = list(calls.order_by("-started_at", "-id").values_list("pk", flat=True)[: MOST_COUNTED + 1])
-    return (Call.objects.filter(pk__in=keys) if len(keys) <= MOST_COUNTED else calls), len(keys)
+        return _Selection(calls, None)
+    rows = calls.order_by("-started_at", "-id").values_list("started_at", "pk")
+    newest: list[Cursor] = list(rows[: MOST_COUNTED + 1])
+    if len(newest) <= MOST_COUNTED:
+        calls = Call.objects.filter(pk__in=[key for _, key in newest])
+    return _Selection(calls, len(newest), newest)
 
 
 class _Window(NamedTuple):
@@ -274,7 +299,7 @@ class _Window(NamedTuple):
     after: Cursor | None
 
 
-def _load_window(calls: CallQuerySet, params: CallTableParams, size: int, search: PayloadSearch) -> _Window:
+def _load_window(calls: _Selection, params: CallTableParams, size: int, search: PayloadSearch) -> _Window:
     """One call more than a page shows is read, to learn whether there are more."""
     column = SORTS[params.sort]
     if params.is_backward:
@@ -293,7 +318,7 @@ def _load_window(calls: CallQuerySet, params: CallTableParams, size: int, search
 
 
 def _load_matching(
-    calls: CallQuerySet, column: str, cursor: Cursor | None, size: int, search: PayloadSearch, *, is_backward: bool
+    calls: _Selection, column: str, cursor: Cursor | None, size: int, search: PayloadSearch, *, is_backward: bool
 ) -> tuple[list[Cursor], Cursor | None]:
     """The same as `_load_edges`, of calls whose texts match; and how far it came when the time was over before that."""
     if not search:
@@ -314,9 +339,13 @@ def _load_matching(
 
 
 def _load_edges(
-    calls: CallQuerySet, column: str, cursor: Cursor | None, size: int, *, is_backward: bool
+    selection: _Selection, column: str, cursor: Cursor | None, size: int, *, is_backward: bool
 ) -> list[Cursor]:
     """At most `size` cursors from the given one on: of calls with a value, the largest first, then of the others."""
+    if column == SORTS[NEWEST] and not is_backward:
+        known = selection.continue_newest(cursor, size)
+        if known is not None:
+            return known
     parts = [True, False] if column in NULLABLE else [True]
     if is_backward:
         parts.reverse()
@@ -324,7 +353,7 @@ def _load_edges(
         parts = parts[parts.index(cursor[0] is not None) :]
     edges: list[Cursor] = []
     for position, has_value in enumerate(parts):
-        part = calls.filter(**{f"{column}__isnull": not has_value})
+        part = selection.calls.filter(**{f"{column}__isnull": not has_value})
         start = cursor if position == 0 else None
         edges += _load_part(part, column if has_value else "", start, size - len(edges), is_backward=is_backward)
         if len(edges) == size:

@@ -38,7 +38,7 @@ from dashboard.models.runs import FAILED, HALVES_DISAGREE, IDLE_BEFORE_ASSUMED_E
 from dashboard.models.search import ANY, count_matching, is_exact, matching_ids
 from envelopes.text.words import Phrase
 
-FEW_CALLS = 2_000  # that contain a term: up to this many are looked up one by one
+FEW_CALLS = 3_000  # that contain a term: up to this many are looked up one by one
 
 
 class Row(NamedTuple):
@@ -108,6 +108,7 @@ class Conditions:
         self._now = timezone.now()
         self._exact = exact or {}
         self._is_negated = False
+        self._are_few: dict[Term, bool] = {}
 
     def on_call(self, node: Node, row: Row) -> Q:
         """A condition on each call, its run included. `row` is CALL or MEMBER."""
@@ -241,9 +242,20 @@ class Conditions:
         if phrase.parts:
             return Q(**{f"{column}__isnull": False})
         ids = matching_ids(term.kind, phrase)
-        if row is CALL and count_matching(term.kind, phrase, FEW_CALLS + 1) > FEW_CALLS:
+        if row is CALL and not self.is_in_few_texts(term):
             return Q(In(_hidden(column), ids))  # many are not looked up one by one
         return Q(**{f"{column}__in": ids})
+
+    def is_in_few_texts(self, term: Term) -> bool:
+        """True for a payload term that few calls and messages contain; those with it are looked up one by one."""
+        phrase = phrase_of(term)
+        if term not in self._are_few:
+            self._are_few[term] = (
+                phrase is not None
+                and not phrase.parts
+                and count_matching(term.kind, phrase, FEW_CALLS + 1) <= FEW_CALLS
+            )
+        return self._are_few[term]
 
     def _has_message(self, term: Term, row: Row) -> Q:
         phrase = phrase_of(term)

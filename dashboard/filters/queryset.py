@@ -67,15 +67,20 @@ def select_calls(
 ) -> CallQuerySet:
     """Calls of a project that meet the filter, unordered. The few runs that can have them are looked up first.
 
+    Neither these nor the few calls that contain a word are looked for along the list of all calls (see `select_runs`).
+
     With terms about payloads these are candidates among the calls that are searchable, unless `exact` has the calls
     that contain each term.
     """
     conditions = Conditions(project.pk, exact)
     ids = candidate_ids(project, tree, "calls", conditions)
-    if ids is None:
+    demanded = [node for node in tree.nodes if isinstance(node, Term)] if isinstance(tree, And) else []
+    if ids is None and not (exact is None and any(map(conditions.is_in_few_texts, demanded))):
         calls = Call.objects.filter(project=project)
     else:
-        calls = Call.objects.filter(Exact(Coalesce("project_id", "project_id"), project.pk), run__in=ids)
+        calls = Call.objects.filter(Exact(Coalesce("project_id", "project_id"), project.pk))
+    if ids is not None:
+        calls = calls.filter(run__in=ids)
     if any(map(phrase_of, iterate_terms(tree))):
         calls = calls.filter(search_id__isnull=False)
     return calls.filter(conditions.on_call(tree, CALL))

@@ -19,7 +19,7 @@ from django.conf import settings
 
 from dashboard.models import Call, Message, Observation, RecordedReceipt, load_slices, receipts_in
 from dashboard.models.search import HALVES
-from dashboard.models.sources import DamagedEvidence, SourceSlice
+from dashboard.models.sources import SLICE_FIELDS, DamagedEvidence, SourceSlice
 from envelopes.halves import parse_parts
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_named_strings
@@ -55,14 +55,16 @@ NO_TEXT = SearchText((), (), 0)
 def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> dict[UUID, dict[str, SearchText]]:
     """The texts of these halves by call."""
     surfaces = {"result" if half == "canonical" else half for half in halves}
-    rows = list(Observation.objects.filter(call__in=keys, surface__in=surfaces).order_by("line", "id"))
+    recorded = Observation.objects.filter(call__in=keys, surface__in=surfaces)
+    rows = list(recorded.only(*SLICE_FIELDS, "call_id", "surface", "selected", "line").order_by("line", "id"))
     _load_undamaged(rows)
     observations: dict[UUID, list[Observation]] = defaultdict(list)
     for row in rows:
         observations[row.call_id].append(row)
     receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
     if "receipt" in halves:
-        for receipt in RecordedReceipt.objects.filter(call__in=keys).order_by("seq"):
+        sent = RecordedReceipt.objects.filter(call__in=keys).only("call_id", "run_id", "observation_id")
+        for receipt in sent.order_by("seq"):
             receipts[receipt.call_id].append(receipt)
     calls = Call.objects.filter(pk__in=keys).only("run_id", "status")
     read = {call.pk: _read_halves(call, observations[call.pk], receipts[call.pk]) for call in calls}

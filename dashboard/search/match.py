@@ -1,12 +1,12 @@
 """Looks for the payload terms of a filter in the decoded texts: an index only yields candidates.
 
-A list asks for the calls of one page at a time. Which calls contain each term is found in their texts; the filter is
-asked again with these in place of the terms, so that negations and `or` hold for the texts as well.
+A list asks for the calls of one page at a time. Which calls contain each term is found in their texts. Where the terms
+stand in an `or` with others, the filter is asked again with these calls in place of the terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidel
 from dashboard.filters.keys import phrase_of
 from dashboard.filters.language import Query
 from dashboard.filters.queryset import select_calls
-from dashboard.filters.syntax import Node, Not, Term, inner_nodes
+from dashboard.filters.syntax import And, Node, Not, Term, inner_nodes, iterate_terms
 from dashboard.models import Call, Project
 from dashboard.models.search import ANY, HALVES, is_exact
 from dashboard.search.documents import NO_TEXT, SearchText, load_call_texts
@@ -94,7 +94,9 @@ class PayloadSearch:
         kinds = {term.kind for term in self._phrases}
         self.halves = HALVES if ANY in kinds else tuple(half for half in HALVES if half in kinds)
         self._demanded = tuple(_positive_terms(query.tree))
+        self._is_conjunction = isinstance(query.tree, And) and all(map(_is_decided_alone, query.tree.nodes))
         self._texts: dict[UUID, CallTexts] = {}  # of the calls that were looked at and match
+        self._hits: dict[tuple[Term, UUID], PayloadHit | None] = {}
         self._looked = 0  # calls
         self.is_stopped = False  # before a page was full, because the time was over
 
@@ -107,19 +109,32 @@ class PayloadSearch:
         return not all(map(is_exact, self._phrases.values()))
 
     def select_matching(self, keys: Sequence[UUID]) -> set[UUID]:
-        """Those of these calls that match by their texts."""
+        """Those of these calls, which meet the filter as far as its index tells, that match by their texts."""
         texts = load_call_texts(keys, self.halves)
         self._looked += len(keys)
-        exact = {term: [key for key in texts if self._find(term, texts[key]) is not None] for term in self._phrases}
-        matching = select_calls(self._project, self._query.tree, exact).filter(pk__in=keys)
-        chosen = set(matching.values_list("pk", flat=True))
-        self._texts |= {key: texts[key] for key in chosen}
+        self._texts |= texts
+        chosen = self._select_conjunction(texts) if self._is_conjunction else self._select_again(texts, keys)
+        self._texts = {key: found for key, found in self._texts.items() if key not in texts or key in chosen}
         return chosen
+
+    def _select_conjunction(self, keys: Iterable[UUID]) -> set[UUID]:
+        """The terms that stand beside each other, one after the other: what else the filter demands, the calls meet."""
+        chosen = list(keys)
+        for node in self._query.tree.nodes:
+            term = node.node if isinstance(node, Not) else node
+            if isinstance(term, Term) and term in self._phrases:
+                chosen = [key for key in chosen if bool(self._find(term, key)) != isinstance(node, Not)]
+        return set(chosen)
+
+    def _select_again(self, texts: Iterable[UUID], keys: Sequence[UUID]) -> set[UUID]:
+        exact = {term: [key for key in texts if self._find(term, key)] for term in self._phrases}
+        matching = select_calls(self._project, self._query.tree, exact).filter(pk__in=keys)
+        return set(matching.values_list("pk", flat=True))
 
     def build_hit(self, call: Call) -> RowHit:
         """The first occurrence of the first term that the call contains, and which halves were searched in part."""
         texts = self._texts.get(call.pk, {})
-        hit = next((hit for term in self._demanded if (hit := self._find(term, texts))), None)
+        hit = next((hit for term in self._demanded if (hit := self._find(term, call.pk))), None)
         notes = [
             f"{half}: searched the first {text.searched:,} of {text.total:,} characters"
             for half, text in texts.items()
@@ -139,13 +154,25 @@ class PayloadSearch:
             notes.append(f"Looked at {self._looked:,} of {total:,} calls; “Next” goes on.")
         return notes
 
-    def _find(self, term: Term, texts: CallTexts) -> PayloadHit | None:
+    def _find(self, term: Term, call: UUID) -> PayloadHit | None:
+        """The first occurrence in a call that was looked at, which is looked for once."""
+        if (term, call) not in self._hits:
+            self._hits[term, call] = self._look_for(term, self._texts.get(call, {}))
+        return self._hits[term, call]
+
+    def _look_for(self, term: Term, texts: CallTexts) -> PayloadHit | None:
         for half in HALVES if term.kind == ANY else (term.kind,):
             searched = texts.get(half, NO_TEXT)
             for name, text in zip(searched.names, searched.texts, strict=True):
                 for start, end in self._phrases[term].find(text):
                     return PayloadHit(half, term, start, end, text, name)
         return None
+
+
+def _is_decided_alone(node: Node) -> bool:
+    """True for a payload term, for its negation, and for what has no payload term in it."""
+    term = node.node if isinstance(node, Not) else node
+    return isinstance(term, Term) or not any(map(phrase_of, iterate_terms(node)))
 
 
 def _positive_terms(node: Node, *, is_negated: bool = False) -> Iterator[Term]:
