@@ -112,6 +112,7 @@ class RunRow(TypedDict):
 PRESETS = (
     Preset("all", "All runs", "Every run but those of subagents", ""),
     Preset("errors", "Errors", "A call failed or timed out", "status:failed"),
+    Preset("today", "Errors in 24 h", "Errors in runs of the last 24 hours", "status:failed age:<1d"),
     Preset("refused", "Refused", "A person or a rule refused a call", "outcome:refused"),
     Preset("cut", "Cut before the model", "The model got a part of an output", "cut:yes"),
     Preset("biggest", "Biggest receipts", "Most tokens first", "", "tokens"),

@@ -130,9 +130,11 @@ def save_version(
     source: str,
     characters: str,
     note: str = "",
+    is_new: bool = False,
 ) -> TemplateVariant:
     """Saves a new version, or returns the latest one when nothing differs; a retired template is brought back.
 
+    `is_new`: the name must be free, so that nobody's template gets a version by a name that is used by chance.
     Raises TemplateNotSaved.
     """
     if not NAME.fullmatch(name):
@@ -140,7 +142,9 @@ def save_version(
             "A name is lower-case letters, digits and underscores, at most 40, and begins with a letter."
         )
     if name in RESERVED or name in {variant.name for variant in variants_for(owner)}:
-        raise TemplateNotSaved(f"There is a variant {name} already that is no template: take another name.")
+        raise TemplateNotSaved(f"There is already a variant {name}: choose another name.")
+    if is_new and load_versions(project, owner.name, name):
+        raise TemplateNotSaved(f"There is already a template {name}: open it to change it, or choose another name.")
     ceiling = parse_integer(characters, least=FEWEST_CHARACTERS, most=RECEIPT_CHARACTERS)
     if ceiling is None:
         raise TemplateNotSaved(

@@ -131,6 +131,7 @@ def _save(request: OperatorRequest, page: EditorPage, draft: Draft) -> HttpRespo
             source=draft.source,
             characters=draft.characters,
             note=draft.note,
+            is_new=page.version is None,
         )
     except TemplateNotSaved as refusal:
         refused = replace(page, problem=str(refusal), problem_line=refusal.line)

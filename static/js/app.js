@@ -45,12 +45,13 @@ function isTyping(target) {
   return target.isContentEditable || target.matches?.("input:not([type=checkbox], [type=radio], [type=range]), textarea, select");
 }
 
-/* Moves the focus to the next or previous [data-item] of the page's [data-list]; Enter opens its first link. */
+/* Moves the focus to the next or previous [data-item] of the page's [data-list]; Enter opens its first link, or the
+   match of a search in it. */
 function walk(step) {
   const items = [...document.querySelectorAll("[data-list] [data-item]")];
   const at = items.findIndex((item) => item.contains(document.activeElement));
   const next = items[at < 0 ? (step > 0 ? 0 : items.length - 1) : at + step];
-  const link = next?.querySelector("a[href]");
+  const link = next?.querySelector("a.match[href]") ?? next?.querySelector("a[href]");
   link?.focus();
   next?.scrollIntoView({ block: "nearest" });
   return Boolean(link);
@@ -93,6 +94,14 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "x") isDone = choose();
   else isDone = false;
   if (isDone) event.preventDefault();
+});
+
+/* In a box of several lines Enter begins a new one. */
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.matches?.("textarea")) return;
+  event.preventDefault();
+  const form = event.target.form;
+  form?.requestSubmit(form.querySelector("button:not([type])"));
 });
 
 document.addEventListener("click", (event) => {

@@ -65,7 +65,13 @@ function scrollerOf(target) {
 
 document.addEventListener("htmx:beforeSwap", (event) => {
   const box = scrollerOf(event.detail.target);
-  end = box && { id: event.detail.target.id, top: box.scrollTop, isShown: box.scrollTop > 0 && box.scrollTop + box.clientHeight > box.scrollHeight - 40 };
+  if (!box) {
+    end = null;
+    return;
+  }
+  /* A page that fits its window is read from its head; a list that is just full is about its end. */
+  const isAtEnd = box.scrollTop + box.clientHeight > box.scrollHeight - 40;
+  end = { id: event.detail.target.id, top: box.scrollTop, isShown: isAtEnd && (box.scrollTop > 0 || box !== document.documentElement) };
 });
 
 document.addEventListener("htmx:afterSwap", () => {
