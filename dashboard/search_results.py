@@ -70,7 +70,7 @@ class FoundRuns:
 
 
 class FoundMessage(NamedTuple):
-    """`url` is the place in the Model view, `whole_url` the message by itself."""
+    """`url` is the place in the history of the run, `whole_url` the message by itself."""
 
     hit: PayloadHit
     role: str
@@ -249,7 +249,7 @@ def _read_messages(messages: Sequence[Message], phrases: Mapping[Term, Phrase]) 
         hits = [_find_hit(text, term, phrase) for term, phrase in phrases.items()]
         if not all(hits) or hits[0] is None:
             continue
-        model_url = reverse("run-model", args=[message.run_id])
+        model_url = reverse("run-context", args=[message.run_id])
         start = HistoryCursor(message.line - 1, LAST_RANK, LAST_KEY)
         yield FoundMessage(
             hit=hits[0],

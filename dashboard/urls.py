@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from django.http import HttpResponseBase
 from django.urls import path
 from django.views.generic import RedirectView
 
@@ -35,6 +38,12 @@ handler500 = "dashboard.views.site.failed"
 
 READING = ["get", "head"]
 
+
+def moved_to(name: str) -> Callable[..., HttpResponseBase]:
+    """Redirects to the page of that name with the query string."""
+    return RedirectView.as_view(pattern_name=name, query_string=True, http_method_names=READING)
+
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="run-list", http_method_names=READING), name="home"),
     path("healthz", site.healthz, name="healthz"),
@@ -48,14 +57,9 @@ urlpatterns = [
     path("runs/against/", runs.against_chosen, name="run-against-chosen"),
     path("runs/<uuid:pk>/against/", runs.against_original, name="run-against-original"),
     path("runs/<uuid:pk>/against/<uuid:other>/", runs.against, name="run-against"),
-    path("runs/<uuid:pk>/", runs.detail, name="run-detail"),
-    path("runs/<uuid:pk>/model/", runs.model_view, name="run-model"),
-    path("runs/<uuid:pk>/replay/", runs.replay, name="run-replay"),
-    path(
-        "runs/<uuid:pk>/variants/",
-        RedirectView.as_view(pattern_name="run-replay", query_string=True, http_method_names=READING),
-        name="run-variants",
-    ),
+    path("runs/<uuid:pk>/", workspace.run, name="run-detail"),
+    path("runs/<uuid:pk>/context", workspace.run_context, name="run-context"),
+    path("runs/<uuid:pk>/replay", workspace.run_replay, name="run-replay"),
     path("runs/<uuid:pk>/delete/", runs.delete, name="run-delete"),
     path("runs/<uuid:pk>/<int:position>/<slug:tab>", workspace.step, name="run-step"),
     path("search/", search.index, name="search-index"),
@@ -115,6 +119,9 @@ urlpatterns = [
     path("experiments/<uuid:pk>/review/<int:ordinal>/", verdicts.review, name="comparison-review"),
     path("experiments/<uuid:pk>/export/<str:what>", verdicts.export, name="comparison-export"),
     # Addresses of earlier versions:
+    path("runs/<uuid:pk>/model/", moved_to("run-context"), name="run-model"),
+    path("runs/<uuid:pk>/replay/", moved_to("run-replay"), name="run-old-replay"),
+    path("runs/<uuid:pk>/variants/", moved_to("run-replay"), name="run-variants"),
     path("renderers/", experiments.moved, name="old-renderer-list"),
     path("renderers/drifted/", experiments.moved, {"rest": "drifted/"}, name="old-receipt-drift"),
     path("renderers/<path:rest>", experiments.moved, {"folder": "renderers/"}, name="old-renderer"),

@@ -357,7 +357,7 @@ def _show_line(line: int, lines: Sequence[str]) -> QuotedLine:
 
 def _show_item(call: Call, recalled: RecalledCall, item: QuotedItem, number: int, lines: Sequence[str]) -> ShownItem:
     is_message = item.used_by.kind == "message"
-    model_view = f"{reverse('run-model', args=[call.run_id])}?message={item.used_by.key}"
+    model_view = f"{reverse('run-context', args=[call.run_id])}?message={item.used_by.key}"
     return ShownItem(
         lines=tuple(_show_line(line, lines) for line in item.lines),
         step="a message of the model" if is_message else "the arguments of a call",

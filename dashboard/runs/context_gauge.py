@@ -1,4 +1,4 @@
-"""The gauge of the Model view: what a request weighed, as recorded, beside what the history above it weighs.
+"""The gauge of the history of the run: what a request weighed, as recorded, beside what the history above it weighs.
 
 A recording has no system prompt and no definitions of tools, and its tokens are counted here by another tokenizer: the
 history makes about half of a request. The rest is shown as not recorded. A history that weighs more than its request

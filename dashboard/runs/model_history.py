@@ -91,6 +91,7 @@ class HistoryEntry:
     url: str = ""
     url_text: str = ""
     raw_url: str = ""
+    step_url: str = ""  # the context at the step of this item
 
     @property
     def added(self) -> str:
@@ -213,6 +214,7 @@ def _build_entries(
     entries: list[HistoryEntry] = []
     running = counts.tokens
     lines = [compaction.line for compaction in compactions]
+    history_url = reverse("run-context", args=[run.pk])
     for item in items:
         before, running = running, 0 if item.kind == "compaction" else max(0, running + item.tokens)
         weight = gauge.weigh(item, before, running) if gauge else ContextWeight(running)
@@ -223,9 +225,8 @@ def _build_entries(
         line = item.row.line if isinstance(item.row, ContextDrop) else item.cursor.line
         is_event = not isinstance(item.row, Message | RunCall | RecordedReceipt)
         anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
-        new_entry = partial(
-            HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens, weight=weight
-        )
+        new_entry = partial(HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens)
+        new_entry = partial(new_entry, weight=weight, step_url=f"{history_url}?step={line}")
         match item.row:
             case Message() as message:
                 entry = _message_entry(new_entry, run, message, payloads, notes)
@@ -258,7 +259,7 @@ def _fitting(entries: Sequence[HistoryEntry], page_chars: int, *, backwards: boo
 def _message_entry(
     new_entry: NewEntry, run: Run, message: Message, payloads: _Payloads, notes: Iterable[EntryNote]
 ) -> HistoryEntry:
-    url = f"{reverse('run-model', args=[run.pk])}?message={message.pk}"
+    url = f"{reverse('run-context', args=[run.pk])}?message={message.pk}"
     delivery = DELIVERY_NOTES.get(message.delivery)
     return new_entry(
         heading=message.role,
@@ -282,6 +283,7 @@ def _call_entry(
         texts=preview_arguments(payloads.arguments.get(call.pk, NO_PAYLOAD)),
         notes=(*own_notes, *notes),
         url=_call_url(run, call),
+        step_url=f"{call.get_absolute_url()}?{urlencode({'run': run.pk, 'tab': 'context'})}",
         url_text="the call",
         raw_url=reverse("call-raw", args=[call.pk, "args"]),
     )

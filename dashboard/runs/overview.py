@@ -1,7 +1,7 @@
 """The drawings of a run: its time axis, the strip of its outcomes, and all its calls with their sums by tool.
 
 The axis is in percent of a width. A session that rests over lunch would spend most of it on nothing: the plain axis
-is true to scale, the squeezed one draws each long gap as a thin slice. The page offers it and never chooses it.
+is true to scale, the squeezed one, which pages show first, draws each long gap as a thin slice.
 
 The strip has one bar a call, its height and colour by outcome. In a run with more calls than bars each bar shows the
 worst of several (`ingest.run_stats`); the label is then made from the run's own counts.
@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.core.cache import cache
 
 from dashboard.evidence.context_changes import load_drops
 from dashboard.ingest.run_stats import OUTCOMES, STRIP_LETTERS, outcome_letter
@@ -35,10 +36,10 @@ LONG_GAP_MS = 60_000
 GAP_SLICE = 0.01  # of the busy time: the width of a squeezed gap
 LEAST_WIDTH = 0.35  # percent; a thinner bar could not be seen
 LEAST_DRAWN = 0.005  # percent; less is rounded to nothing
-WORTH_SQUEEZING = 60  # percent of the run in which no tool ran
 TimeSpan = tuple[int, int]  # begin and end, in milliseconds since the axis starts
 STEP, HEIGHT = 3, 14  # a stroke of 2 and a gap of 1
 OUTCOME_COLUMNS = ("is_waiting", "is_cut", "outcome")
+CACHE_SECONDS = 3_600  # of an axis, which a change of the run makes another
 MAX_DRAWN = 5_000  # calls; the page gives the number of those left out
 MAX_FAILED = 24
 MAX_TOOLS = 10  # the others are one row
@@ -72,10 +73,6 @@ class Axis:
     @property
     def span_ms(self) -> int:
         return self.real[-1]
-
-    @property
-    def is_worth_squeezing(self) -> bool:
-        return self.idle_percent >= WORTH_SQUEEZING
 
     def percent(self, ms: int) -> float:
         """`ms` after the start, as percent of the width; a time outside the run is put at the edge."""
@@ -222,7 +219,7 @@ class ToolSums(NamedTuple):
 
 
 class DropMark(NamedTuple):
-    """An unexplained drop of the context before the call at `x`; `url` shows it in the Model view."""
+    """An unexplained drop of the context before the call at `x`; `url` shows it in the history of the run."""
 
     x: int
     sentence: str
@@ -253,9 +250,11 @@ class RunOverview:
         return ", ".join(parts)
 
 
-def load_overview(run: Run, *, is_squeezed: bool = False, limit: int = MAX_DRAWN) -> RunOverview:
+def load_overview(run: Run, *, is_squeezed: bool = True, limit: int = MAX_DRAWN) -> RunOverview:
     """Reads a few columns of the run's first `limit` calls."""
     points = _load_points(run, limit)
+    busy_ms = sum([point.duration_ms for point in points])
+    plain = plain_axis(run.started_at, run.ended_at or run.last_at, busy_ms)
     return RunOverview(
         width=max(len(points), 1),
         bands=tuple(_bands(points)),
@@ -264,7 +263,7 @@ def load_overview(run: Run, *, is_squeezed: bool = False, limit: int = MAX_DRAWN
         failed_left_out=max(0, run.failed_count - MAX_FAILED),
         left_out=max(0, run.call_count - len(points)),
         drawn=len(points),
-        axis=_load_axis(run, points, is_squeezed=is_squeezed),
+        axis=load_squeezed_axis(run) if is_squeezed else plain,
         tools=sum_by_tool(points),
         drops=tuple(_load_drops(run, len(points))),
     )
@@ -305,17 +304,23 @@ def _load_with_copies(run: Run, columns: Sequence[str], limit: int) -> Iterator[
         yield tuple(values)
 
 
-def _load_axis(run: Run, points: Sequence[CallPoint], *, is_squeezed: bool) -> Axis:
-    """Reads the calls' times only where gaps are squeezed; whether that is worth it follows from the durations."""
+def load_squeezed_axis(run: Run) -> Axis:
+    """The axis with long gaps squeezed. The calls' times are read once for each revision of the run."""
     start, end = run.started_at, run.ended_at or run.last_at
-    if not is_squeezed or start is None:
-        return plain_axis(start, end, sum([point.duration_ms for point in points]))
+    if start is None:
+        return plain_axis(start, end, 0)
+    key = f"run-axis:{run.pk.hex}:{run.revision}"
+    stored = cache.get(key)
+    if isinstance(stored, Axis):
+        return stored
     times = Call.objects.in_run(run).exclude(started_at=None).values_list("started_at", "duration_ms")[:MAX_DRAWN]
     spans = []
     for started_at, duration in times:
         begin = max(0, ((started_at or start) - start) // MILLISECOND)
         spans.append((begin, begin + (duration or 0)))
-    return squeezed_axis(start, end, spans)
+    axis = squeezed_axis(start, end, spans)
+    cache.set(key, axis, CACHE_SECONDS)
+    return axis
 
 
 def _bands(points: Sequence[CallPoint]) -> Iterable[OutcomeBand]:

@@ -183,7 +183,7 @@ def _describe_clear(receipt: PlacedReceipt) -> str:
 class ReceiptPresence:
     """When a receipt was first in the context, by its fidelity, and whether it is still there at the end.
 
-    `note` is a badge of the grade with a sentence about it, `url` the receipt in the Model view.
+    `note` is a badge of the grade with a sentence about it, `url` the receipt in the history of the run.
     """
 
     line: int

@@ -1,4 +1,4 @@
-"""A run with the receipts of another variant: the tokens of each call and of the whole history, and the Replay page.
+"""A run with the receipts of another variant: the tokens of each call and of the whole history, and of the tab Replay.
 
 Writing a hundred thousand receipts takes longer than a page may: a request writes for a second and caches what it has,
 the next one goes on. A page that shows these numbers shows how many calls they cover.
@@ -173,7 +173,7 @@ class ReplayedReceipt:
 
 
 class ReplayedReceipts:
-    """The receipts of a replay, for the model view.
+    """The receipts of a replay, for the history of the run.
 
     The first receipt of a call is the variant's; a later one that replaced it stays as recorded. A call without a
     recorded receipt has one here, at the line of the call.
@@ -369,7 +369,7 @@ def load_switch(run: Run, query: Mapping[str, str], *names_to_keep: str) -> Repl
 
 
 def load_replay_page(run: Run, query: Mapping[str, str]) -> ReplayPage:
-    params = {"limit": query["limit"]} if query.get("limit") else {}
+    params = {name: query[name] for name in ("limit", "position") if query.get(name)}
     view = _load_view(run, query.get("with", "")[:MAX_VARIANT_CHARACTERS] or DEFAULT_VARIANT, params)
     start = parse_integer(query.get("from")) or 0
     end = start + CALLS_PER_PAGE

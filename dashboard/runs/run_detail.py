@@ -42,7 +42,7 @@ MAX_PLAN_CHARACTERS = 16_000
 CHIP_KINDS = ("state", "author", "family", "tool")
 OPEN_CHIPS = 8  # of a kind; the rest is folded
 MAX_SOURCES = 20
-SQUEEZED = "squeezed"
+REAL_TIME = "real"  # of the axis; "squeezed" was its other word, and is what a page shows without one
 MAX_VARIANT_CHARACTERS = 64
 MAX_PEEKED_CALLS = 4  # in each of the two lists
 
@@ -57,7 +57,7 @@ class RunDetailParams(Params):
     def __init__(self, query: Mapping[str, str]) -> None:
         super().__init__(query)
         self.q = self.text("q", longest=MAX_CHARACTERS + 1)
-        self.is_squeezed = self.choice("time", ("", SQUEEZED), default="") == SQUEEZED
+        self.is_real_time = self.choice("time", ("", REAL_TIME), default="") == REAL_TIME
         self.variant = self.text("with", longest=MAX_VARIANT_CHARACTERS)
         self.after = self.text("after")
         self.skip = self.integer("skip", default=None)
@@ -128,8 +128,9 @@ class RunPage:
         return self.params.url(since=self.run.revision)
 
     @property
-    def squeeze_url(self) -> str:
-        return self.params.url(time="" if self.params.is_squeezed else SQUEEZED)
+    def axis_url(self) -> str:
+        """The page with the other axis."""
+        return self.params.url(time="" if self.params.is_real_time else REAL_TIME)
 
     @property
     def next_url(self) -> str:
@@ -185,7 +186,7 @@ def is_unchanged(run: Run, params: RunDetailParams) -> bool:
 
 def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_RECORDED) -> RunPage:
     query = parse(params.q, over="calls")
-    overview = load_overview(run, is_squeezed=params.is_squeezed)
+    overview = load_overview(run, is_squeezed=not params.is_real_time)
     matching = query.calls(run).count() if query else run.call_count
     children = load_child_runs(run)
     calls = _load_calls(run, params, query, matching, overview, children)

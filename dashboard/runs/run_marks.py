@@ -43,7 +43,7 @@ GAP_MEANING = "If it was a message or a receipt, the model had it, and this page
 
 @dataclass(frozen=True, slots=True)
 class EntryNote:
-    """A badge of an item of the Model view."""
+    """A badge of an item of the history of the run."""
 
     tone: str
     text: str
@@ -172,7 +172,7 @@ class Branch(NamedTuple):
         return self.start <= line < self.end
 
     def url(self, run: Run) -> str:
-        return f"{reverse('run-model', args=[run.pk])}?branch={self.start}"
+        return f"{reverse('run-context', args=[run.pk])}?branch={self.start}"
 
 
 def load_branches(run: Run, until: int | None = None) -> list[Branch]:
@@ -246,7 +246,9 @@ def load_run_marks(run: Run, branches: Iterable[Branch], start: int, end: int | 
     marks.sort(key=lambda mark: mark.line)
     if len(marks) <= MAX_MARKS:
         return marks
-    more = RunMark(marks[MAX_MARKS].line, "more", "", "more of them are in the Model view", "", model_url(run, 0))
+    more = RunMark(
+        marks[MAX_MARKS].line, "more", "", "more of them are in the history of the run", "", model_url(run, 0)
+    )
     return [*marks[:MAX_MARKS], more]
 
 
@@ -261,5 +263,5 @@ def _load_messages(run: Run, lines: Q) -> Iterator[RunMark]:
 
 
 def model_url(run: Run, line: int) -> str:
-    """The Model view from this line on."""
-    return f"{reverse('run-model', args=[run.pk])}?after={line}-0-{'0' * 32}"
+    """The history of the run from this line on."""
+    return f"{reverse('run-context', args=[run.pk])}?after={line}-0-{'0' * 32}"

@@ -24,6 +24,7 @@ from dashboard.filters.language import Query
 from dashboard.filters.queryset import filter_run_calls
 from dashboard.ingest.run_stats import OUTCOMES, OutcomeMark, halves_disagree, outcome_letter
 from dashboard.models import Call, RecordedReceipt, Run
+from dashboard.models.notes import RowMarks, load_row_marks
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor, step_url
 from dashboard.runs.overview import MILLISECOND, Axis, TimeBar
@@ -160,6 +161,7 @@ class CallRow(TypedDict):
     group: str
     children: tuple[ChildRunRow, ...]
     marks: Sequence[RunMark]
+    annotations: RowMarks | None
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
     marks = [] if selection.query else load_run_marks(run, branches, page[0].ordinal if page and before else 0, end)
     numbers = _load_numbers(run, page) if selection.query else map(str, range(before + 1, before + 1 + len(page)))
     children_by_call = children.rows_by_call(axis) if children else {}
-    labels = label_calls(page, run.cwd)
+    labels, annotations = label_calls(page, run.cwd), load_row_marks("call", [call.pk for call in page])
     rows = []
     for call, number, group in zip(page, numbers, _groups(page), strict=True):
         below = children_by_call.get(call.pk) or children_by_call.get(call.child_run or run.pk) or ()
@@ -226,6 +228,7 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
         row = _build_row(run, call, number, group, axis, label, url, tuple(below))
         ahead = bisect_right(marks, call.ordinal, key=lambda mark: mark.line)
         row["marks"], marks = marks[:ahead], marks[ahead:]
+        row["annotations"] = annotations.get(call.pk)
         if any(branch.has(call.ordinal) for branch in branches):
             row["flags"] = ", ".join(filter(None, (row["flags"], "rewound")))
         rows.append(row)
@@ -290,6 +293,7 @@ def _build_row(
         group=group,
         children=children,
         marks=(),
+        annotations=None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The pages of runs: the list, one run, what its model saw, its replay, and deleting one."""
+"""The list of runs, two runs beside each other, and deleting one. `views/workspace.py` shows a run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from dashboard.audit import record_request
 from dashboard.filters.saved_views import build_view_box, load_saved_views
 from dashboard.ingest.write import delete_run
 from dashboard.models import AuditEntry, Run
-from dashboard.notes.annotations import load_panel
 from dashboard.runs.facet_counts import clear_facet_counts
-from dashboard.runs.model_history import load_history, load_message_page, raw_message
-from dashboard.runs.replay import ReplayedReceipts, load_replay_page, load_switch
 from dashboard.runs.run_comparison import (
     RunComparisonParams,
     find_original,
     load_chosen,
     load_run_comparison,
 )
-from dashboard.runs.run_detail import RunDetailParams, is_unchanged, load_peek, load_run_page
+from dashboard.runs.run_detail import load_peek
 from dashboard.runs.run_filters import load_facet_groups
 from dashboard.runs.run_list import RunListParams, build_run_list, find_first_cut
 from dashboard.runs.run_pair import load_pair
@@ -54,49 +51,6 @@ def index(request: OperatorRequest) -> HttpResponse:
     cut = None if request.htmx else find_first_cut(request.project, page.query)
     context = {"page": page, "facets": facets, "peek": peek, "views": box, "cut": cut}
     return render_page(request, "runs/list.html", context, partial="rows")
-
-
-@require_safe
-def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    run = _get_run(request, pk)
-    params = RunDetailParams(request.GET)
-    if is_unchanged(run, params):
-        return HttpResponse(status=NOTHING_NEW)
-    switch = load_switch(run, request.GET, "q", "time", "skip")
-    is_next = bool(params.after) and params.since is None
-    panel = None if is_next and request.htmx else load_panel(request, run)
-    context = {"page": load_run_page(run, params, switch), "panel": panel}
-    return render_page(request, "runs/detail.html", context, partial="rows" if is_next else "live")
-
-
-@require_safe
-def model_view(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    run = _get_run(request, pk)
-    params = Params(request.GET)
-    if "message" in params:
-        key = params.uuid("message")
-        if "raw" in params:
-            return raw_message(run, key)
-        page = load_message_page(run, key, params.integer("from", default=0))
-        return render(request, "runs/message.html", {"page": page})
-    switch = load_switch(run, request.GET, "after", "before", "at", "branch", "step")
-    history = load_history(
-        run,
-        after=params.text("after"),
-        before=params.text("before"),
-        at_end=params.text("at") == "end",
-        branch_start=params.integer("branch", default=None),
-        step=params.integer("step", default=None),
-        replayed=ReplayedReceipts(run, switch.view.replay) if switch.view else None,
-    )
-    context = {"run": run, "history": history, "switch": switch}
-    return render_page(request, "runs/model.html", context, partial="entries")
-
-
-@require_safe
-def replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
-    page = load_replay_page(_get_run(request, pk), request.GET)
-    return render_page(request, "runs/replay.html", {"page": page}, partial="totals")
 
 
 @require_safe

@@ -104,9 +104,13 @@ def docs_page(request: OperatorRequest, name: str) -> HttpResponse:
     return render(request, "docs/page.html", {"document": chosen, "documents": documents()})
 
 
+def is_visit(request: OperatorRequest) -> bool:
+    """False where htmx asks for a part of the page. A boosted visit is a visit: it gets the whole page."""
+    return not request.htmx or bool(request.htmx.boosted)
+
+
 def render_page(request: OperatorRequest, template: str, context: Mapping[str, Any], *, partial: str) -> HttpResponse:
-    """Render the page, or only `partial` of it when htmx asks. A boosted visit is a visit: the whole page."""
-    wants_part = bool(request.htmx) and not request.htmx.boosted
-    response = render(request, f"{template}#{partial}" if wants_part else template, context)
+    """Renders the page, or only `partial` of it when htmx asks."""
+    response = render(request, template if is_visit(request) else f"{template}#{partial}", context)
     patch_vary_headers(response, ["HX-Request"])
     return response

@@ -1,6 +1,6 @@
 """The tab "In context": what stood before the model when it made a call, newest first, and what changed since.
 
-The context is that of the request which the call answers (`?step=` of the Model view), as far as it is recorded: what
+The context is that of the request which the call answers, as far as it is recorded: what
 came before the last compaction is left out of the sums, and counted as earlier.
 """
 
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
 from django.db.models import Max
-from django.urls import reverse
 
 from dashboard.runs.model_history import HistoryEntry, load_history
 from dashboard.runs.receipt_presence import ContextStep, find_step
 from dashboard.runs.timeline import Timeline
 from dashboard.workspace.steps import RunPosition
 
-SHOWN = 40  # items
 KIND_WORDS = {
     "user": ("message of the user", "messages of the user"),
     "assistant": ("message of the model", "messages of the model"),
@@ -43,7 +40,8 @@ class ContextKind:
 class ContextTab:
     """`since` is the line of the last compaction, -1 without one; `changes` are since the request before.
 
-    `earlier` items are not listed; `history_url` shows all of them.
+    `earlier` items are not listed: they are those in front of the cursor `first`. `is_page` is true where the newest
+    are not listed either.
     """
 
     step: ContextStep | None
@@ -55,21 +53,22 @@ class ContextTab:
     before_line: int | None
     entries: tuple[HistoryEntry, ...]
     earlier: int
-    history_url: str
+    first: str
+    is_page: bool
 
 
-def load_context(place: RunPosition) -> ContextTab:
+def load_context(place: RunPosition, before: str = "") -> ContextTab:
+    """The items in front of the cursor `before`, or the newest; the sums are of all of them."""
     run = place.run
-    history = load_history(run, step=place.line)
+    history = load_history(run, step=place.line, before=before)
     timeline = history.timeline
     line = history.step.line if history.step else find_step(run, place.line)
     since = max((event.line for event in timeline.compactions if event.line < line), default=-1)
     weights = timeline.weigh_kinds(since)
     tokens = sum(weight for _, weight in weights.values())
-    before = history.step.before if history.step else None
-    if before is None:
-        before = run.members.filter(ordinal__lt=line).aggregate(last=Max("ordinal"))["last"]
-    query = urlencode({"step": place.line})
+    request_before = history.step.before if history.step else None
+    if request_before is None:
+        request_before = run.members.filter(ordinal__lt=line).aggregate(last=Max("ordinal"))["last"]
     return ContextTab(
         step=history.step,
         line=line,
@@ -79,11 +78,12 @@ def load_context(place: RunPosition) -> ContextTab:
             ContextKind(label=_label(kind, number), number=number, tokens=weight, share=_percent(weight, tokens))
             for kind, (number, weight) in sorted(weights.items(), key=lambda item: -item[1][1])
         ),
-        changes=tuple(_changes(timeline, before)) if before is not None else (),
-        before_line=before,
-        entries=tuple(reversed(history.entries))[:SHOWN],
+        changes=tuple(_changes(timeline, request_before)) if request_before is not None else (),
+        before_line=request_before,
+        entries=tuple(reversed(history.entries)),
         earlier=history.before,
-        history_url=f"{reverse('run-model', args=[run.pk])}?{query}",
+        first=history.first,
+        is_page=bool(before),
     )
 
 

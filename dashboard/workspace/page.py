@@ -1,27 +1,49 @@
-"""The page of a step: the call in the tab that is open, and, unless only the tab is asked for, the list beside it."""
+"""The page of a step: the call in the tab that is open, and, unless only the tab is asked for, the list beside it.
+
+The tabs In context and Replay have a second form, about the whole run, which may name the step that it came from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.http import QueryDict
+from django.urls import reverse
 
 from dashboard.calls.call_detail import CallPage, load_call_page
+from dashboard.calls.call_variants import RIGHT
 from dashboard.calls.stages import WIRE
 from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.fidelity import describe_seen_lines
-from dashboard.models import Call, Observation, Project
+from dashboard.models import Call, Observation, Project, Run
+from dashboard.models.runs import step_url
 from dashboard.models.sources import SourceSlice, load_lines
 from dashboard.runs.receipt_presence import ReceiptPresence, load_presence
+from dashboard.runs.replay import ReplayTotals
+from dashboard.text.chart_markup import Chart, ChartSeries
+from dashboard.text.params import Params
 from dashboard.text.text_markup import TextChunk, text_chunk
 from dashboard.workspace.context import ContextTab, load_context
-from dashboard.workspace.steps import RunPosition, StepLink, StepList, Tab, build_tabs, load_step_list, shown_tab
+from dashboard.workspace.steps import (
+    WHOLE_RUN_TABS,
+    RunPosition,
+    StepLink,
+    StepList,
+    Tab,
+    build_run_tabs,
+    build_tabs,
+    load_place,
+    load_step_list,
+    shown_tab,
+)
 from envelopes.transports import TRANSPORTS
 
 WITHOUT_HALVES = ("context", "raw")  # tabs
 RAW_CHARS = 16 * 1024  # of a line, on the page
+PLOTTED = 60  # calls of a plot, evenly spaced; the table below it has every call
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +66,8 @@ class RawLine:
 class WorkspacePage:
     """`label` is what was asked, in a line; `seen` which lines the model got of an output that was cut.
 
-    `steps` is None where only the open step is asked for. `context` and `raw` belong to their tabs.
+    `steps` is None where only the open step is asked for. `context` and `raw` belong to their tabs. `run_url` is the
+    form of the tab for the whole run, empty where it has none.
     """
 
     place: RunPosition
@@ -57,6 +80,7 @@ class WorkspacePage:
     steps: StepList | None
     context: ContextTab | None
     raw: tuple[RawLine, ...]
+    run_url: str
 
 
 def load_workspace(
@@ -76,9 +100,75 @@ def load_workspace(
         label=show_label(call.asked, call.run.cwd),
         seen=describe_seen_lines(call) if call.is_cut else "",
         presence=load_presence(page.other_run or place.run, receipt) if receipt and shown == "halves" else None,
-        steps=load_step_list(place, shown, query) if with_steps and place.position else None,
-        context=load_context(place) if shown == "context" else None,
+        steps=load_step_list(place.run, place, shown, query) if with_steps and place.position else None,
+        context=load_context(place, query.get("before", "")) if shown == "context" else None,
         raw=_build_raw_lines(page.evidence) if shown == "raw" else (),
+        run_url=_whole_run_url(place, shown, query) if place.position and shown in WHOLE_RUN_TABS else "",
+    )
+
+
+def _whole_run_url(place: RunPosition, tab: str, query: QueryDict) -> str:
+    """The history opens at the line of the step, the replay with the variant that is open."""
+    params = {"position": str(place.position)}
+    right = query.get("right", "")
+    if tab == "context":
+        params["after"] = f"{place.line}-0-{'0' * 32}"
+    elif right.startswith(RIGHT):
+        params["with"] = right.removeprefix(RIGHT)
+    return f"{reverse(f'run-{tab}', args=[place.run.pk])}?{urlencode(params)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeRunPage:
+    """The form of a tab for a whole run. `place` is the step that `position` names, which `step_url` leads back to.
+
+    Without one `step_url` is the last step, and empty in a run without calls.
+    """
+
+    run: Run
+    tab: str
+    tabs: tuple[StepLink, ...]
+    place: RunPosition | None
+    steps: StepList | None
+    step_url: str
+
+    @property
+    def step_words(self) -> str:
+        return f"call {self.place.position:,}" if self.place else "the last call"
+
+
+def load_whole_run(run: Run, tab: str, query: QueryDict, *, with_steps: bool) -> WholeRunPage:
+    position = Params(query).integer("position", default=0)
+    place = load_place(run, position, tab, query) if position else None
+    last = place.position if place else run.members.count()
+    return WholeRunPage(
+        run=run,
+        tab=tab,
+        tabs=build_run_tabs(run, tab, query),
+        place=place,
+        steps=load_step_list(run, place, tab, query, is_whole=True) if with_steps else None,
+        step_url=step_url(run.pk, last, tab) if last else "",
+    )
+
+
+def build_replay_chart(run: Run, name: str, totals: ReplayTotals) -> Chart:
+    """The tokens of the history after each call, as recorded and under the variant `name`, and the limit."""
+    step = -(-len(totals.calls) // PLOTTED) or 1
+    numbers = sorted({*range(0, len(totals.calls), step), *([len(totals.calls) - 1] if totals.calls else [])})
+    calls = [totals.calls[number] for number in numbers]
+    return Chart(
+        id="replay",
+        title="Tokens of the history after each call",
+        head="Call",
+        labels=[f"{number + 1:,}" for number in numbers],
+        kind="line",
+        series=[
+            ChartSeries(name="as recorded", ink="baseline", values=[call.before_running for call in calls]),
+            ChartSeries(name=name, ink="accent", values=[call.after_running for call in calls]),
+            ChartSeries(name="limit", ink="cut", values=[totals.limit for _ in calls]),
+        ],
+        urls=[step_url(run.pk, number + 1, "replay") for number in numbers],
+        note="" if step == 1 else f"Every {step:,}th call is drawn; the table below has all.",
     )
 
 

@@ -15,15 +15,17 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Max, Q, QuerySet
+from django.urls import reverse
 
 from dashboard.evidence.context_changes import load_drops
 from dashboard.filters.language import Query, parse
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.models.runs import FAILED, step_url
-from dashboard.runs.overview import OutcomeStrip, build_strip, plain_axis
+from dashboard.runs.overview import load_squeezed_axis
 from dashboard.runs.timeline import load_compactions
 from dashboard.runs.waterfall import CallRowPage, RowSelection, load_call_rows, load_child_runs
-from dashboard.text.params import LARGEST
+from dashboard.text.params import LARGEST, Params
+from dashboard.workspace.run_strip import RunStrip, load_run_strip
 
 TABS = {
     "halves": "Both halves",
@@ -33,6 +35,7 @@ TABS = {
     "raw": "Raw",
 }
 Tab = Literal["halves", "context", "replay", "wire", "raw"]
+WHOLE_RUN_TABS = ("context", "replay")  # those that have a form for the whole run too
 KEPT = ("q", "left", "right", "spaces")  # parameters that stay from step to step
 # The places that keys go to, as `?go=` names them; each is a redirect to the step.
 GOALS = ("next-failed", "previous-failed", "next-change", "previous-change")
@@ -83,15 +86,21 @@ class RunPosition:
 
 @dataclass(frozen=True, kw_only=True)
 class StepList:
-    """The rows around the open step. `earlier_url` and `later_url` are the run's page where more calls are listed."""
+    """The rows around the open step, whose call is `current`, or around none, where that is empty.
+
+    `is_whole`: a form of a tab for the whole run is open. `earlier_url` and `later_url` are the run's page where more
+    calls are listed.
+    """
 
     run: Run
     query: Query
     text: str
-    strip: OutcomeStrip
+    strip: RunStrip
     rows: CallRowPage
     earlier_url: str
     later_url: str
+    current: str
+    is_whole: bool
 
     @property
     def is_live(self) -> bool:
@@ -109,22 +118,19 @@ def shown_tab(tab: str, query: Mapping[str, str]) -> Tab:
 
 
 def locate_call(project: Project, call: Call, query: Mapping[str, str]) -> str:
-    """The address of a call's step in its own run, or in the run that `?run=` names; empty for a call in no run."""
-    named = _parse_run(query.get("run", ""))
+    """The address of a call's step in its own run, or in the run that `?run=` names, in the tab that `?tab=` names.
+
+    Empty for a call in no run.
+    """
+    named = Params(query).uuid("run")
     members = call.memberships.filter(run__project=project)
     member = (named and members.filter(run=named).first()) or members.filter(run=call.run_id).first() or members.first()
     if member is None:
         return ""
-    params = {name: value for name, value in query.items() if name not in ("from", "run", "project")}
+    params = {name: value for name, value in query.items() if name not in ("from", "run", "project", "tab")}
     position = _count_before(member.run_id, member.ordinal, call.pk) + 1
-    return step_url(member.run_id, position, shown_tab("halves", query), params)
-
-
-def _parse_run(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
+    tab = query.get("tab", "")
+    return step_url(member.run_id, position, tab if tab in TABS else shown_tab("halves", query), params)
 
 
 def _count_before(run: UUID, ordinal: int, call: UUID) -> int:
@@ -238,25 +244,30 @@ def _find_change(place: RunPosition, tab: str, query: Mapping[str, str], *, is_a
     return step_url(run.pk, _count_before(run.pk, *first) + 1, tab, _kept(query))
 
 
-def load_step_list(place: RunPosition, tab: str, query: Mapping[str, str]) -> StepList:
-    run = place.run
+def load_step_list(
+    run: Run, place: RunPosition | None, tab: str, query: Mapping[str, str], *, is_whole: bool = False
+) -> StepList:
+    """The rows around the open step, or the first rows where no step is open."""
     kept = _kept(query)
     parsed = parse(query.get("q", ""), over="calls")
-    skip = max(0, (place.number or 1) - 1 - LEAD)
-    selection = RowSelection(parsed, place.matching, "", skip, tab, kept)
+    skip = max(0, (place.number or 1) - 1 - LEAD) if place else 0
     rows = CallRowPage()
     if not parsed.problems:
-        rows = load_call_rows(run, selection, plain_axis(None, None, 0), load_child_runs(run))
+        matching = place.matching if place else parsed.calls(run).count() if parsed else run.members.count()
+        selection = RowSelection(parsed, matching, "", skip, tab, kept)
+        rows = load_call_rows(run, selection, load_squeezed_axis(run), load_child_runs(run))
     filtered = {"q": kept["q"]} if "q" in kept else {}
     later = skip + settings.ROWS_PER_PAGE
     return StepList(
         run=run,
         query=parsed,
         text=kept.get("q", ""),
-        strip=build_strip(run),
+        strip=load_run_strip(run),
         rows=rows,
         earlier_url=f"{run.get_absolute_url()}?{urlencode({**filtered, 'skip': 0})}" if rows.before else "",
         later_url=f"{run.get_absolute_url()}?{urlencode({**filtered, 'skip': later})}" if rows.after else "",
+        current=str(place.call) if place else "",
+        is_whole=is_whole,
     )
 
 
@@ -274,3 +285,22 @@ def build_tabs(place: RunPosition, tab: str, query: Mapping[str, str]) -> tuple[
         )
         for number, (name, title) in enumerate(TABS.items(), 1)
     )
+
+
+def build_run_tabs(run: Run, tab: str, query: Mapping[str, str]) -> tuple[StepLink, ...]:
+    """Links to the overview of a run (`tab` is empty) and to the tabs that have a form for the whole run."""
+    variant = {"with": query["with"]} if query.get("with") else {}
+    params = f"?{urlencode(variant)}" if variant else ""
+    keys = {"context": "m c", "replay": "P"}
+    links = [StepLink(name="run", title="Run", href=run.get_absolute_url() + params, key="1", is_current=not tab)]
+    links += [
+        StepLink(
+            name=name,
+            title=TABS[name],
+            href=reverse(f"run-{name}", args=[run.pk]) + params,
+            key=keys[name],
+            is_current=name == tab,
+        )
+        for name in WHOLE_RUN_TABS
+    ]
+    return tuple(links)

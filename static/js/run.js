@@ -60,7 +60,7 @@ let folds = [];
 let end = null;
 
 function scrollerOf(target) {
-  return target.matches("[data-steps-scroll]") ? target : target.id === "live" ? document.documentElement : null;
+  return target.matches("[data-steps-scroll]") ? target : target.id === "live" ? target.querySelector("[data-steps-scroll]") : null;
 }
 
 document.addEventListener("htmx:beforeSwap", (event) => {

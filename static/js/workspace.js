@@ -28,6 +28,11 @@ function keepTab() {
 }
 
 function followStep() {
+  if (!document.getElementById("step")) {
+    const named = document.querySelector(".steps .call-row[aria-current]");
+    if (named) keepInView(named);
+    return true;
+  }
   const row = openRow();
   keepTab();
   for (const other of document.querySelectorAll(".steps .call-row[aria-current]")) other.removeAttribute("aria-current");
@@ -46,15 +51,76 @@ document.addEventListener("htmx:configRequest", (event) => {
 document.addEventListener("htmx:afterSettle", (event) => {
   if (!document.querySelector(".steps")) return;
   if (event.detail.elt?.id === "step-rows") keepTab();
-  else if (event.detail.elt?.id === "step" && !followStep()) location.reload();
+  else if (event.detail.elt?.id === "step") {
+    if (openRow()?.id === wanted) forgetWanted();
+    if (!followStep()) location.reload();
+  }
 });
 
-/* The last step of a live run was drawn without a next one: what came since is in the list alone. */
+/* j and k count from the step that was last asked for, not from the one that is shown: presses that come faster than the
+   answers are not lost. They are counted for a moment, and a request under way is given up for the last one (hx-sync). Beyond the rows of the list the page
+   of the last step that was asked for is loaded, once no key follows. */
+const GAP = 60; /* milliseconds from one request to the next */
+const PAUSE = 150; /* milliseconds without a key */
+let wanted = ""; /* the id of the row of the step that was asked for; a live run replaces the rows */
+let beyond = 0; /* steps behind the end of the list, or before its beginning */
+let timer = 0;
+let sent = -Infinity; /* when the last step was asked for */
+
+function rowsOfCalls() {
+  return [...document.querySelectorAll(".steps .call-row[id]")];
+}
+
+function walkSteps(by) {
+  const rows = rowsOfCalls();
+  const at = rows.indexOf(document.getElementById(wanted) ?? openRow());
+  const next = at < 0 || beyond ? undefined : rows[at + by];
+  if (next) {
+    wanted = next.id;
+    clearTimeout(timer);
+    const wait = sent + GAP - performance.now();
+    if (wait > 0) timer = setTimeout(askForWanted, wait);
+    else askForWanted();
+    return true;
+  }
+  return at >= 0 && walkBeyond(rows[at], by);
+}
+
+function askForWanted() {
+  sent = performance.now();
+  document.getElementById(wanted)?.click();
+}
+
+/* Without a filter the addresses of the steps behind the list are known. */
+function walkBeyond(edge, by) {
+  const more = document.querySelector(by > 0 ? ".steps [data-more=later]" : ".steps [data-more=earlier]");
+  if ((!more && !beyond) || new URLSearchParams(location.search).has("q")) return false;
+  const last = Number(document.querySelector(".steps").dataset.total);
+  const position = Math.min(last, Math.max(1, Number(edge.dataset.position) + beyond + by));
+  beyond = position - Number(edge.dataset.position);
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    const url = new URL(edge.href);
+    url.pathname = url.pathname.replace(/[0-9]+(?=[/][a-z]+$)/, position);
+    location.assign(url);
+  }, PAUSE);
+  return true;
+}
+
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "j" || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (isTyping(event.target) || document.querySelector("dialog[open], .walk [rel=next]")) return;
-  const rows = [...document.querySelectorAll(".steps .call-row[id]")];
-  rows[rows.indexOf(openRow()) + 1]?.click();
+  if ((event.key !== "j" && event.key !== "k") || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isTyping(event.target) || !document.getElementById("step") || document.querySelector("dialog[open]")) return;
+  if (walkSteps(event.key === "j" ? 1 : -1)) event.preventDefault();
+}, { capture: true });
+
+function forgetWanted() {
+  wanted = "";
+}
+
+document.addEventListener("htmx:responseError", forgetWanted);
+document.addEventListener("htmx:sendError", forgetWanted);
+document.addEventListener("htmx:historyRestore", () => {
+  forgetWanted();
+  followStep();
 });
-document.addEventListener("htmx:historyRestore", followStep);
 followStep();

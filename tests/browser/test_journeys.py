@@ -105,7 +105,7 @@ def test_the_same_way_with_the_keyboard_alone(operator_page: Page, cut_call: Cal
     press(page, "Escape", "u")
     expect(page.locator(f"#c-{cut_call.pk}")).to_be_focused()
     press(page, "m")
-    page.wait_for_url("**/model/**")
+    page.wait_for_url("**/context**")
     press(page, "G")
     expect(page.locator("[data-list] [data-item]").last.locator("a").first).to_be_focused()
 
@@ -178,7 +178,7 @@ def test_hostile_output_is_shown_as_text_and_does_nothing(
 ) -> None:
     page, acted = operator_page, list[str]()
     calls = [f"/calls/{call.pk}/" for call in hostile.own_calls.order_by("line")]
-    addresses = ["/runs/", f"/runs/{hostile.pk}/", f"/runs/{hostile.pk}/model/", *calls]
+    addresses = ["/runs/", f"/runs/{hostile.pk}/", f"/runs/{hostile.pk}/context", *calls]
     addresses += [f"/artifacts/{artifact.pk}/" for artifact in Artifact.objects.all()]
     texts = dict(zip(calls, HOSTILE.items(), strict=False))  # the long line is nobody's to read
 

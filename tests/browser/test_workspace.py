@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, Request, expect
+from pytest_django import Settings
 
 from dashboard.models import Project, Run
 from tests.browser.conftest import Browse, listening
@@ -99,3 +100,29 @@ def test_a_live_run_keeps_a_pinned_link_and_leads_on_to_what_came(browse: Browse
     press(page, "j")
     page.wait_for_url("**/2/halves")
     expect(page.locator(".steps [aria-current]")).to_have_attribute("data-position", "2")
+
+
+PRESSES = """keys => {
+  const options = {bubbles: true, cancelable: true};
+  for (const key of keys) document.body.dispatchEvent(new KeyboardEvent("keydown", {key, ...options}));
+}"""
+
+
+def test_keys_faster_than_the_answers_lose_no_press(
+    operator_page: Page, project: Project, settings: Settings, troubles: list[str]
+) -> None:
+    """All presses come before the first answer; the last ones go beyond the rows of the list."""
+    settings.ROWS_PER_PAGE = 20
+    run = create_run(project, "long", call_count=40)
+    for line in range(1, 41):
+        create_call(run, f"call-{line}", line=line)
+    page = operator_page
+    page.goto(f"/runs/{run.pk}/1/halves")
+    for keys, position in (("jjjjjjj", 8), ("kkjk", 6), ("j" * 20, 26), ("k" * 30, 1)):
+        come_to_rest(page)
+        page.evaluate(PRESSES, list(keys))
+        page.wait_for_url(f"**/{position}/halves")
+        expect(page.locator("#step")).to_have_attribute("data-step", str(position))
+        expect(page.locator(".steps [aria-current]")).to_have_attribute("data-position", str(position))
+    assert all("htmx:sendAbort" in trouble or "htmx:afterRequest" in trouble for trouble in troubles)
+    troubles.clear()  # a request that is given up is written to the console

@@ -128,12 +128,14 @@ PARAMETERS = {
     "run-delete": "",
     "run-detail": f"{REPLAY} q=filter after=cursor since=word skip=word time=word queue=number",
     "run-list": f"{RUN_LIST} peek=id",
-    "run-model": f"{REPLAY} after=cursor before=cursor at=word branch=number step=number message=id"
-    " from=number raw=flag",
+    "run-context": f"{REPLAY} after=cursor before=cursor at=word branch=number step=number message=id"
+    " from=number raw=flag position=number q=filter",
     "run-step": f"{CALL} go=word since=word",
     "step-reveal": f"{CALL} POST download=flag",
     "setup": "",
-    "run-replay": f"{REPLAY} from=number",
+    "run-replay": f"{REPLAY} from=number position=number",
+    "run-model": "",
+    "run-old-replay": "",
     "run-variants": "",
     "sign-in": "next=word POST name=word password=word next=word",
     "sign-in-link": "",
@@ -154,7 +156,7 @@ CONTEXTS: dict[tuple[str, str], list[dict[str, str]]] = {
     ("artifact-difference", "row"): [{"with": "other words"}, {"with": "other words", "view": "unified"}],
     ("artifact-detail", "value"): [{"as": "json"}],
     ("run-replay", "from"): [{"with": "slow"}],
-    ("run-model", "after"): [{"with": "slow"}],
+    ("run-context", "after"): [{"with": "slow"}],
     ("run-detail", "q"): [{"with": "slow"}],
     ("call-variants", "right"): [{}],
     ("renderer-detail", "budget"): [{"variant": "slow", "against": "slower"}],
@@ -338,7 +340,7 @@ KNOWN = (
     ("artifact-difference", "words", "row", "9" * 18, {"with": "other words", "view": "unified"}),  # took 18 s
     ("artifact-fold", "nested", "value", "0", {}),
     ("run-replay", "", "with", "slow", {}),  # took 8 s
-    ("run-model", "", "with", "slow", {}),
+    ("run-context", "", "with", "slow", {}),
     ("call-variants", "", "right", "variant-slow", {}),
     ("renderer-detail", "", "variant", "slow", {"against": "slower", "budget": "17", "of": "999"}),
     ("run-list", "", "q", '"' * 1_999, {}),

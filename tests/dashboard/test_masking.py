@@ -247,7 +247,7 @@ def test_no_address_shows_a_secret_of_the_store(store: Run, client: Client) -> N
     assert not shown
     assert {
         "run-detail",
-        "run-model",
+        "run-context",
         "call-detail",
         "call-raw",
         "artifact-raw",

@@ -35,7 +35,7 @@ from tests.dashboard.test_masking import addresses, digest
 
 NUMBER, BADGE = "EMP-004711", "tango-8"
 OUTPUT = f'employee {NUMBER} came in\n{{"badge_code": "{BADGE}", "badge_code_count": 3}}\nbadge-code: {BADGE}'
-RECORDED = ("run-list", "run-detail", "run-model", "call-", "artifact-", "problem-", "audit-", "tool-")
+RECORDED = ("run-list", "run-detail", "run-context", "call-", "artifact-", "problem-", "audit-", "tool-")
 PATTERN = {"name": "employee-number", "pattern": "EMP-[0-9]{6}"}
 KEYS = {"name": "badge", "keys": "badge_code"}
 

@@ -80,9 +80,11 @@ TABLE: Mapping[str, Row] = {
     "run-against-chosen": Row(page()),
     "run-against-original": Row(thing(404)),  # the run copied nothing
     "run-detail": Row(thing()),
-    "run-model": Row(thing()),
+    "run-context": Row(thing()),
     "run-replay": Row(thing()),
-    "run-variants": Row(page(302)),  # leads to run-replay, which looks
+    "run-model": Row(page(302)),  # these lead to pages, which look
+    "run-old-replay": Row(page(302)),
+    "run-variants": Row(page(302)),
     "run-delete": Row(action(200), action(302)),
     "search-index": Row(page()),
     "call-list": Row(page()),

@@ -132,7 +132,7 @@ REQUESTS: dict[str, tuple[BadRequest, ...]] = {
     ),
     "idor": (
         BadRequest("a run of another project", "/runs/@O/", 404),
-        BadRequest("the model view of a run of another project", "/runs/@O/model/", 404),
+        BadRequest("the history of a run of another project", "/runs/@O/context", 404),
         BadRequest("the deletion of a run of another project", "/runs/@O/delete/", 404, method="POST"),
         BadRequest("another project by its name", "/runs/?project=other", 404),
     ),

@@ -46,7 +46,7 @@ def faults_of_pages(client: Client, project: Project, *, is_brief: bool = False)
 def addresses(project: Project, pages: Sequence[str] = CALL_PAGES) -> Iterator[str]:
     yield from ("/runs/", "/problems/", "/runs/?sort=-calls")
     for run in project.runs.all():
-        yield from (f"/runs/{run.pk}/", f"/runs/{run.pk}/model/", f"/runs/{run.pk}/model/?at=end")
+        yield from (f"/runs/{run.pk}/", f"/runs/{run.pk}/context", f"/runs/{run.pk}/context?at=end")
     for call in project.calls.values_list("pk", flat=True):
         yield from (f"/calls/{call}/{page}" for page in pages)
     for artifact in project.artifacts.values_list("pk", flat=True):

@@ -115,7 +115,7 @@ def test_a_text_is_shown_as_it_is_written_and_becomes_nothing_else(
         codes = {f"U+{int(mark['data-code']):04X}" for mark in page.select("#receipt-text i.mark[data-code]")}
         assert codes == set(row.marks), (name, row.name)
     run = Run.objects.get().pk
-    for address in (f"/runs/{run}/", f"/runs/{run}/model/", "/runs/"):
+    for address in (f"/runs/{run}/", f"/runs/{run}/context", "/runs/"):
         assert_inert(parse_page(operator_client.get(address)))
 
 

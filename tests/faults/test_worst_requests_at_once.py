@@ -31,7 +31,7 @@ from pathlib import Path
 from dashboard.accounts import get_or_create_project
 from tests.dashboard.budget_store import build_store
 store = build_store(get_or_create_project(), Path(sys.argv[1]))
-names = ("call-variants", "run-replay", "run-model")
+names = ("call-variants", "run-replay", "run-context")
 print(json.dumps({"artifacts": store.artifacts, "pages": {name: store.address(name) for name in names}}))
 """
 

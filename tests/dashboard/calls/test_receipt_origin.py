@@ -163,7 +163,7 @@ def test_a_hook_that_returned_no_output_leaves_the_receipt_the_tools(
 
 
 def test_the_model_view_names_receipts_with_another_author_than_the_tool(operator_client: Client, run: Run) -> None:
-    page = parse_page(operator_client.get(f"/runs/{run.pk}/model/"))
+    page = parse_page(operator_client.get(f"/runs/{run.pk}/context"))
     receipts = page.select('.entry[data-kind="receipt"]')
     noted = [[text for text in entry.texts(".badge") if "hook" in text] for entry in receipts]
     words = {"hook": ["written by a hook"], "unclear": ["a hook returned an output"], "": []}

@@ -149,7 +149,7 @@ def test_a_cut_by_the_source_is_on_every_page(client: Client, project: Project, 
     assert (is_listed(client, call, "cut:yes"), is_listed(client, call, "cut:no")) == (True, False)
     rows = open_page(client, f"/runs/{call.run_id}/").select(f"#c-{call.pk} .row-cut")
     assert [row.text for row in rows] == [shown.row]
-    assert "cut before the model" in open_page(client, f"/runs/{call.run_id}/model/").text
+    assert "cut before the model" in open_page(client, f"/runs/{call.run_id}/context").text
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_the_pages_of_what_stays_open(gone: str, project: Project, tmp_path: Pat
     delete_run(Run.objects.get(external_id={"parent": SESSION, "child": f"{SESSION}/abc", "fork": FORK}[gone]))
     for run in Run.objects.all():
         assert operator_client.get(f"/runs/{run.pk}/").status_code == 200
-        assert operator_client.get(f"/runs/{run.pk}/model/").status_code == 200
+        assert operator_client.get(f"/runs/{run.pk}/context").status_code == 200
     for call in Call.objects.all():
         assert operator_client.get(f"/calls/{call.pk}/").status_code == 200
 

@@ -85,7 +85,7 @@ def run_of(session: str) -> Run:
 
 def entries(client: Client, session: str) -> list[tuple[str, str]]:
     """The kind and the words of each entry of a run's Model view."""
-    page = parse_page(client.get(f"/runs/{run_of(session).pk}/model/"))
+    page = parse_page(client.get(f"/runs/{run_of(session).pk}/context"))
     return [(entry["data-kind"], entry.text) for entry in page.select("[data-item]")]
 
 
@@ -162,7 +162,7 @@ def test_the_entries_of_a_fork_lead_to_the_call_as_the_fork_has_it(
     project: Project, tmp_path: Path, operator_client: Client
 ) -> None:
     take(project, tmp_path, DIVERGED["in the fork"])
-    page = parse_page(operator_client.get(f"/runs/{run_of(FORK).pk}/model/"))
+    page = parse_page(operator_client.get(f"/runs/{run_of(FORK).pk}/context"))
     links = [link["href"] for link in page.all_by_role("link", "both halves")]
     assert [receipt_text(parse_page(operator_client.get(link))) for link in links] == [TEXT, "a\nb", SHORTER]
 
@@ -340,7 +340,7 @@ def test_each_receipt_of_a_fork_stands_at_its_own_line(
     first, call, answer, second, last = history()
     lines = [first, call, second, last, answer]
     take(project, tmp_path, {SESSION: lines, FORK: [user("x", uuid="x1"), *copied(lines)]})
-    page = parse_page(operator_client.get(f"/runs/{run_of(FORK).pk}/model/"))
+    page = parse_page(operator_client.get(f"/runs/{run_of(FORK).pk}/context"))
     items = page.select("[data-item]")
     places = [item.select_one(".where").text.split(" ·")[0] for item in items]
     assert list(zip([item["data-kind"] for item in items], places, strict=True)) == [

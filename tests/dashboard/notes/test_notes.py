@@ -146,7 +146,7 @@ def test_the_step_of_a_fork_writes_notes_on_the_receipt_that_the_fork_has(
 def test_no_title_that_is_cut_shows_a_part_of_a_secret(client: Client, project: Project) -> None:
     run = create_run(project, title=f"{'t' * 41} {TOKEN}")
     client.post(f"/runs/{run.pk}/notes/", {"text": "x"})
-    for address in (f"/notes/{Note.objects.get().pk}/", f"/runs/{run.pk}/notes/", f"/runs/{run.pk}/model/"):
+    for address in (f"/notes/{Note.objects.get().pk}/", f"/runs/{run.pk}/notes/", f"/runs/{run.pk}/context"):
         page = parse_page(client.get(address))
         assert "t" * 41 in page.select_one("title").text, address
         assert "a1B2" not in page.html, address

@@ -151,7 +151,7 @@ def dropped(project: Project, tmp_path: Path) -> Run:
 
 
 def model_view(client: Client, run: Run, query: str = "") -> Page:
-    return parse_page(client.get(f"/runs/{run.pk}/model/{query}"))
+    return parse_page(client.get(f"/runs/{run.pk}/context{query}"))
 
 
 def badges(page: Page) -> dict[str, list[str]]:
@@ -263,7 +263,7 @@ def test_the_run_page_marks_a_drop_between_the_calls_and_in_the_drawing(client: 
     assert drawn["d"] == "M2 0V41"
     assert drawn.select_one("title").text == f"{sentence} (line 6)"
     assert "1 unexplained drop of the context" in page.select_one(".overview figcaption").text
-    first = model_view(client, dropped, mark.select_one("a")["href"].split("/")[-1]).select(".entry")
+    first = model_view(client, dropped, mark.select_one("a")["href"].partition("context")[2]).select(".entry")
     assert [entry["data-kind"] for entry in first[:3]] == ["receipt", "drop", "call"]
 
 

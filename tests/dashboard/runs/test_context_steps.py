@@ -24,7 +24,7 @@ def import_session(project: Project, folder: Path, *lines: dict[str, Any] | byte
 
 
 def model_view(client: Client, run: Run, query: str = "") -> Page:
-    return parse_page(client.get(f"/runs/{run.pk}/model/{query}"))
+    return parse_page(client.get(f"/runs/{run.pk}/context{query}"))
 
 
 @pytest.mark.postgresql("9-2 still there, 1 no longer there-grades3")
@@ -89,7 +89,11 @@ def test_a_step_is_found_by_any_line_of_its_answer(client: Client, project: Proj
         assert "at the step of line 4" in model_view(client, run, f"?step={line}").select_one("[data-step]").text
     page = model_view(client, run)
     links = [link["href"] for link in page.all_by_role("link", "the context at this step")]
-    assert links == ["?step=2", "?step=4", "?step=5"]
+    calls = [f"/calls/{member.call_id}/?run={run.pk}&tab=context" for member in run.members.order_by("ordinal")]
+    assert links == calls
+    assert [client.get(link, follow=False).url for link in links] == [
+        f"/runs/{run.pk}/{number}/context" for number in (1, 2, 3)
+    ]
     call = run.members.get(call__external_id="toolu_2b").call
     link = parse_page(client.get(f"/calls/{call.pk}/")).by_role("link", "Its context")
     assert link["href"] == f"/runs/{run.pk}/3/context"

@@ -33,7 +33,7 @@ def run(project: Project) -> Run:
 
 
 def load(client: Client, run: Run, query: str = "", **headers: str) -> Page:
-    response = client.get(f"/runs/{run.pk}/model/{query}", headers=headers)
+    response = client.get(f"/runs/{run.pk}/context{query}", headers=headers)
     assert response.status_code == 200
     return parse_page(response)
 
@@ -212,7 +212,7 @@ def test_a_long_text_is_bounded_by_the_page_and_never_looks_like_a_cut(client: C
     bound = "This page shows 8,192 of 20,000 characters; the page shortened it, not the runtime."
     assert page.texts(".viewer-bound") == [bound, "Show all of it"]
     assert page.select_one(".history pre").exact == "y" * 8_192
-    whole = load(client, run, page.by_role("link", "Show all of it")["href"].partition("model/")[2])
+    whole = load(client, run, page.by_role("link", "Show all of it")["href"].partition("context")[2])
     assert whole.select_one("pre").exact == "y" * 20_000
     assert str(message.pk) in page.by_role("link", "Show all of it")["href"]
 
@@ -232,7 +232,7 @@ def test_a_message_comes_raw_as_it_was_recorded(client: Client, run: Run) -> Non
     message = create_message(run, "x", line=1)
     message.own_data = b'{"a": 1.0, "a": 1.00}'
     message.save()
-    response = client.get(f"/runs/{run.pk}/model/?message={message.pk}&raw=1")
+    response = client.get(f"/runs/{run.pk}/context?message={message.pk}&raw=1")
     assert response.content == b'{"a": 1.0, "a": 1.00}'
     assert response["Content-Disposition"].startswith("attachment")
     assert response["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
@@ -242,7 +242,7 @@ def test_a_message_comes_raw_as_it_was_recorded(client: Client, run: Run) -> Non
 @pytest.mark.parametrize("key", ["x", "", "00000000-0000-0000-0000-000000000000"])
 @pytest.mark.usefixtures("alice")
 def test_a_message_that_is_not_of_this_run_does_not_exist(client: Client, run: Run, key: str) -> None:
-    assert client.get(f"/runs/{run.pk}/model/?message={key}").status_code == 404
+    assert client.get(f"/runs/{run.pk}/context?message={key}").status_code == 404
 
 
 def test_a_huge_payload_is_read_only_as_far_as_it_is_shown(run: Run) -> None:
@@ -279,9 +279,9 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     create_event(run, "compact_boundary", line=2)
     for line in range(3, 2 * number, 2):
         receipt_at(line, run, "done", line=line + 1)
-    client.get(f"/runs/{run.pk}/model/")
-    with django_assert_num_queries(18):
-        client.get(f"/runs/{run.pk}/model/")
+    client.get(f"/runs/{run.pk}/context")
+    with django_assert_num_queries(29):
+        client.get(f"/runs/{run.pk}/context")
 
 
 @pytest.mark.usefixtures("alice")
@@ -299,6 +299,6 @@ def test_a_mangled_place_is_answered_with_a_page(client: Client, run: Run, query
     create_message(run, "hello", line=1, at=START + timedelta(seconds=1))
     page = load(client, run, query)
     is_behind_the_end = query == "?after=9-9-" + "f" * 32
-    assert page.by_role("heading", "Model view")
+    assert page.by_role("heading", "History of the run")
     assert bool(page.all_by_text("that does not exist; these are its first items")) is not is_behind_the_end
     assert bool(page.all_by_text("There is no item at this place. The history has 1 item,")) is is_behind_the_end

@@ -33,7 +33,7 @@ def run_page(client: Client, run: Run, query: str = "") -> Page:
 
 
 def model_view(client: Client, run: Run, query: str = "") -> Page:
-    return parse_page(client.get(f"/runs/{run.pk}/model/{query}"))
+    return parse_page(client.get(f"/runs/{run.pk}/context{query}"))
 
 
 def entry_at(page: Page, line: int) -> Element:
@@ -71,7 +71,7 @@ def test_what_was_typed_while_a_tool_ran_stands_where_it_was_sent(
     assert "run-mark" in items[1].classes
     assert (
         "only the <b>Python</b> ones"
-        in model_view(client, run, page.select_one(".run-mark a")["href"].split("/")[-1]).text
+        in model_view(client, run, page.select_one(".run-mark a")["href"].partition("context")[2]).text
     )
     assert "never sent" not in page.text + model_view(client, run).text
     assert not run_page(client, run, "?q=tool:Bash").has(".run-mark")
@@ -132,7 +132,7 @@ def test_what_the_client_keeps_from_the_model_is_shown_as_not_sent_and_not_count
     assert gauges[0] == gauges[1]
     ahead = model_view(client, run, "?after=5-1-" + "f" * 32)
     assert ahead.texts(".gauge span") == page.texts(".entry:last-child .gauge span")
-    whole = model_view(client, run, entry_at(page, 2).by_role("link", "whole message")["href"].partition("model/")[2])
+    whole = model_view(client, run, entry_at(page, 2).by_role("link", "whole message")["href"].partition("context")[2])
     assert whole.texts(".badge") == not_sent
 
 
@@ -263,7 +263,7 @@ def test_a_branch_that_a_rewind_left_is_folded_and_never_counted(
     replayed, expected = (load_replay_page(each, {"with": "receipt"}).view.totals for each in (run, plain))
     assert (replayed.before.tokens, replayed.compacted_at) == (expected.before.tokens, None)
 
-    branch = model_view(client, run, fold.by_role("link", "what was left")["href"].partition("model/")[2])
+    branch = model_view(client, run, fold.by_role("link", "what was left")["href"].partition("context")[2])
     kinds = [entry["data-kind"] for entry in branch.select(".entry")]
     assert kinds == ["message", "call", "branch", "message", "compaction"]
     assert "it is not in the context after line 8" in branch.by_role("status").text

@@ -203,12 +203,13 @@ def test_idle_time_can_be_hidden_and_shown_again(client: Client, project: Projec
     run = create_run(project, started_at=START, ended_at=START + timedelta(hours=1), call_count=1)
     create_call(run, line=1, started_at=START + timedelta(minutes=30), duration_ms=1_000)
     page = load(client, run)
-    assert "idle at least 100 % of the time" in page.select_one(".waterfall-head").text
-    hidden = load(client, run, page.by_role("link", "hide idle time")["href"])
-    assert "idle times are hidden" in hidden.select_one(".waterfall-head").text
-    assert hidden.by_role("link", "show them")["href"] == "?"
-    bars = [view.select_one(".waterfall path.work")["d"] for view in (page, hidden)]
-    assert bars == ["M50.00 0h0.35v1h-0.35z", "M0.98 0h98.04v1h-98.04z"]
+    assert "100 % idle time is hidden" in page.select_one(".waterfall-head").text
+    real = load(client, run, page.by_role("link", "show it")["href"])
+    assert "idle at least 100 % of the time" in real.select_one(".waterfall-head").text
+    assert real.by_role("link", "hide idle time")["href"] == "?"
+    old = load(client, run, "?time=squeezed")
+    bars = [view.select_one(".waterfall path.work")["d"] for view in (page, real, old)]
+    assert bars == ["M0.98 0h98.04v1h-98.04z", "M50.00 0h0.35v1h-0.35z", "M0.98 0h98.04v1h-98.04z"]
 
 
 def test_calls_of_one_message_are_bracketed_and_tries_apart_from_them(run: Run) -> None:
@@ -348,7 +349,7 @@ def test_a_live_run_is_looked_at_from_its_tail(project: Project, short_pages: in
 def test_a_run_without_calls_points_to_the_model_view(client: Client, run: Run) -> None:
     page = load(client, run)
     assert page.by_text("This run made no tool calls")
-    assert page.by_role("link", "model view")["href"] == f"/runs/{run.pk}/model/"
+    assert page.by_role("link", "history of the run")["href"] == f"/runs/{run.pk}/context"
 
 
 @pytest.mark.parametrize("number", [10, 100])
@@ -360,7 +361,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     Run.objects.filter(pk=run.pk).update(own_call_count=number)
     create_run(project, parent=run)
     client.get(f"/runs/{run.pk}/")
-    with django_assert_num_queries(21):
+    with django_assert_num_queries(24):
         client.get(f"/runs/{run.pk}/")
 
 
@@ -378,7 +379,7 @@ def test_hostile_text_is_text(client: Client, project: Project) -> None:
 def test_a_run_of_another_project_does_not_exist(client: Client, run: Run) -> None:
     client.force_login(create_user("charlie", project=create_project("other")))
     assert client.get(f"/runs/{run.pk}/").status_code == 404
-    assert client.get(f"/runs/{run.pk}/model/").status_code == 404
+    assert client.get(f"/runs/{run.pk}/context").status_code == 404
 
 
 @pytest.mark.usefixtures("alice")

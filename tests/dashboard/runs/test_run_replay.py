@@ -95,7 +95,7 @@ def test_a_long_run_is_written_in_slices_that_say_how_far_they_are(
     operator_client: Client, run: Run, settings: Settings
 ) -> None:
     settings.ANSWER_SECONDS, settings.REPLAY_BATCH = 0.0, 1
-    address = f"/runs/{run.pk}/replay/?with=receipt"
+    address = f"/runs/{run.pk}/replay?with=receipt"
     first = load(operator_client, address, **{"HX-Request": "true"}).by_id("totals")
     assert "1 of 2 calls are written so far" in first.text
     assert first["hx-trigger"].startswith("load")
@@ -117,11 +117,11 @@ def test_a_template_that_takes_the_time_of_a_page_leaves_the_rest_for_the_next_o
     source = "{% for i in (1..60000) %}{% endfor %}{{ summary_text }}"
     save_version(project, family("command"), author, name="slow", title="", source=source, characters="4000")
     settings.ANSWER_SECONDS = 0.001
-    address = f"/runs/{run.pk}/replay/?with=slow"
+    address = f"/runs/{run.pk}/replay?with=slow"
     assert "1 of 2 calls are written so far" in load(operator_client, address).text
     assert "written so far" not in load(operator_client, address).text
     settings.ANSWER_SECONDS = 0.0
-    model = load(operator_client, f"/runs/{run.pk}/model/?with=slow")
+    model = load(operator_client, f"/runs/{run.pk}/context?with=slow")
     assert model.text.count("replayed with slow: never seen by the model") == 1
     assert model.text.count("replayed with slow: not written in the time of one page") == 1
 
@@ -154,14 +154,14 @@ def test_the_switch_of_the_run_page_shows_the_variants_tokens_and_keeps_the_rest
     assert f"{totals.after.tokens:,} with this variant" in notice
     tokens = page.texts("[data-list] .row-tokens")
     assert tokens == [f"{weighed.after:,}" for weighed in totals.calls]
-    assert page.by_role("link", "Model view")["href"] == f"/runs/{run.pk}/model/?with=markdown"
+    assert page.by_role("link", "In context")["href"] == f"/runs/{run.pk}/context?with=markdown"
     assert page.select_one("input[name=with]")["value"] == "markdown"
 
 
 def test_the_model_view_shows_what_the_variant_would_have_written_and_never_calls_it_seen(
     operator_client: Client, run: Run
 ) -> None:
-    page = load(operator_client, f"/runs/{run.pk}/model/?with=markdown")
+    page = load(operator_client, f"/runs/{run.pk}/context?with=markdown")
     call = Call.objects.order_by("line").first()
     badges = page.texts(".entry .badge")
     assert badges.count("replayed with markdown: never seen by the model") == 2
@@ -169,30 +169,30 @@ def test_the_model_view_shows_what_the_variant_would_have_written_and_never_call
     assert render_call(load_evidence(call, {}), "markdown").receipt.text.splitlines()[0] in page.text
     gauges = [gauge["title"] for gauge in page.select(".gauge")]
     assert f"about {load_totals(run, 'markdown').after.tokens:,} tokens of history up to here, an estimate" in gauges
-    assert "never seen by the model" not in load(operator_client, f"/runs/{run.pk}/model/").text
+    assert "never seen by the model" not in load(operator_client, f"/runs/{run.pk}/context").text
 
 
 @pytest.mark.postgresql
 def test_a_call_without_a_recorded_receipt_has_one_under_a_variant(operator_client: Client, run: Run) -> None:
     RecordedReceipt.objects.all().delete()
     Call.objects.update(receipt_count=0, tokens=0)
-    badges = load(operator_client, f"/runs/{run.pk}/model/?with=receipt").texts(".entry .badge")
+    badges = load(operator_client, f"/runs/{run.pk}/context?with=receipt").texts(".entry .badge")
     assert badges.count("no receipt was recorded") == 2
     assert badges.count("replayed with receipt: never seen by the model") == 2
 
 
 def test_the_pages_of_the_run_lead_there_and_back(operator_client: Client, run: Run) -> None:
-    address = f"/runs/{run.pk}/replay/"
-    for name in ("", "model/"):
+    address = f"/runs/{run.pk}/replay"
+    for name in ("", "context"):
         link = load(operator_client, f"/runs/{run.pk}/{name}?with=receipt").by_role("link", "Call by call")
         assert link["href"] == f"{address}?with=receipt"
     page = load(operator_client, f"{address}?with=markdown&limit=nonsense&from=-1")
     assert "Written by markdown version 1" in page.select_one(".replay-note").text
-    assert page.by_role("link", "The history itself")["href"] == f"/runs/{run.pk}/model/?with=markdown"
+    assert page.by_role("link", "The history itself")["href"] == f"/runs/{run.pk}/context?with=markdown"
 
 
 @pytest.mark.usefixtures("alice")
 def test_the_old_address_of_a_replay_leads_to_the_new_one(run: Run, client: Client) -> None:
     response = client.get(f"/runs/{run.pk}/variants/?with=receipt&limit=5000")
     assert response.status_code == 302
-    assert response.headers["Location"] == f"/runs/{run.pk}/replay/?with=receipt&limit=5000"
+    assert response.headers["Location"] == f"/runs/{run.pk}/replay?with=receipt&limit=5000"

@@ -96,7 +96,7 @@ def test_an_id_or_an_address_opens_its_page(call: Call, client: Client) -> None:
         ("toolu_one", own),
         (SESSION, run),
         (f"https://elsewhere.example{own}", own),
-        (f"{run}model/?step=3", f"{run}model/?step=3"),
+        (f"{run}context?step=3", f"{run}context?step=3"),
     ):
         response = client.get("/search/", {"q": text})
         assert (response.status_code, response.headers.get("Location")) == (302, address), text

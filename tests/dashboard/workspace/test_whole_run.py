@@ -1,0 +1,154 @@
+"""A run without a call open: its overview, the forms of tabs for the whole run, the strip, and earlier addresses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from dashboard.models import Project, Run
+from dashboard.models.notes import Note
+from dashboard.workspace.run_strip import load_run_strip
+from tests.dashboard.factories import create_call, create_event, create_message, create_run
+from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.runs.test_context_drops import import_session, steps
+
+pytestmark = pytest.mark.postgresql
+
+CURSOR = f"2-0-{'0' * 32}"
+
+
+@pytest.fixture
+def run(project: Project, alice: User) -> Run:
+    run = create_run(project, "session-one", title="Fix the login", call_count=3)
+    create_message(run, "go", line=1)
+    for line in (2, 4, 6):
+        create_call(run, line=line, tool="Bash")
+    create_event(run, "compact_boundary", line=5)
+    return run
+
+
+def open_page(client: Client, address: str) -> Page:
+    response = client.get(address)
+    assert response.status_code == 200
+    return parse_page(response)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("model/", "context"),
+        ("model/?after=C", "context?after=C"),
+        ("model/?before=C&with=markdown", "context?before=C&with=markdown"),
+        ("model/?at=end", "context?at=end"),
+        ("model/?branch=2", "context?branch=2"),
+        ("model/?step=4", "context?step=4"),
+        ("model/?message=M", "context?message=M"),
+        ("model/?message=M&raw=1", "context?message=M&raw=1"),
+        ("model/?message=M&from=1", "context?message=M&from=1"),
+        ("replay/", "replay"),
+        ("replay/?with=markdown&limit=5000&from=1", "replay?with=markdown&limit=5000&from=1"),
+        ("variants/?with=receipt", "replay?with=receipt"),
+    ],
+)
+def test_addresses_of_the_earlier_pages_lead_to_the_same_thing(client: Client, run: Run, old: str, new: str) -> None:
+    message = str(run.messages.get().pk)
+    old, new = (text.replace("C", CURSOR).replace("M", message) for text in (old, new))
+    response = client.get(f"/runs/{run.pk}/{old}")
+    assert (response.status_code, response.url) == (302, f"/runs/{run.pk}/{new}")
+    assert client.get(response.url).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "positions"),
+    [("", [1, 2, 3]), ("?q=tool:Bash&time=squeezed", [1, 2, 3]), ("?skip=2", [3]), ("?with=markdown&skip=1", [2, 3])],
+)
+def test_the_address_of_the_run_page_lists_the_same_calls(
+    client: Client, run: Run, query: str, positions: list[int]
+) -> None:
+    page = open_page(client, f"/runs/{run.pk}/{query}")
+    assert [int(row["data-position"]) for row in page.select("[data-list] .call-row")] == positions
+
+
+@pytest.mark.parametrize("tab", ["context", "replay"])
+def test_a_tab_has_a_form_for_the_whole_run_that_leads_back_to_the_step(client: Client, run: Run, tab: str) -> None:
+    whole_url = open_page(client, f"/runs/{run.pk}/2/{tab}").by_role("link", "the whole run")["href"]
+    page = open_page(client, whole_url)
+    assert [link["data-tab"] for link in page.by_role("navigation", "Views of the run").select("[aria-current]")] == [
+        tab
+    ]
+    assert page.select_one(".steps [aria-current=true]")["data-position"] == "2"
+    assert page.by_role("link", "call 2")["href"] == f"/runs/{run.pk}/2/{tab}"
+    without_step = open_page(client, f"/runs/{run.pk}/{tab}")
+    assert without_step.by_role("link", "the last call")["href"] == f"/runs/{run.pk}/3/{tab}"
+    assert not without_step.has(".steps .call-row[aria-current]")
+
+
+def test_the_replay_of_a_run_draws_both_histories_and_the_limit(client: Client, run: Run) -> None:
+    chart = open_page(client, f"/runs/{run.pk}/replay?with=markdown").select_one(".chart")
+    assert chart.texts("thead th") == ["Call", "as recorded", "markdown", "limit"]
+    assert chart.texts("tbody th") == ["1", "2", "3"]
+    assert len(chart.select("path.line")) == 3
+
+
+@pytest.mark.usefixtures("alice")
+def test_the_strip_has_the_recorded_size_of_the_context_and_marks_its_changes(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    run = import_session(project, tmp_path, *steps(60_000, 138_395, 95_864, 96_000))
+    strip = load_run_strip(run)
+    assert strip.line.most == 138_395
+    assert [(mark.kind, mark.position) for mark, _ in strip.marks] == [("drop", 3)]
+    heights = [float(part.partition("V")[2]) for part in strip.line.path.split("H")[1:-1]]
+    assert heights.index(min(heights)) == 0, "the second request is the largest: least is highest"
+    page = open_page(client, f"/runs/{run.pk}/")
+    assert "1 unexplained drop" in page.select_one(".steps-counts").text
+    assert page.select_one(".run-strip a")["href"] == f"/runs/{run.pk}/3/context"
+
+
+def test_the_strip_of_a_run_without_recorded_usage_has_no_line_and_says_so(client: Client, run: Run) -> None:
+    strip = load_run_strip(run)
+    assert strip.line.path == ""
+    assert strip.label.endswith("the size of the context is not recorded")
+    assert [(mark.kind, mark.position, url) for mark, url in strip.marks] == [
+        ("compaction", 3, f"/runs/{run.pk}/3/context")
+    ]
+    assert not open_page(client, f"/runs/{run.pk}/").has(".context-line")
+
+
+def test_the_earlier_items_of_a_context_are_one_link_away(client: Client, run: Run) -> None:
+    for line in range(10, 60):
+        create_message(run, f"message {line}", line=line)
+    create_call(run, line=60)
+    page = open_page(client, f"/runs/{run.pk}/4/context")
+    link = page.select_one(".earlier a")
+    assert link.text == "15 earlier left out"
+    rest = open_page(client, f"/runs/{run.pk}/4/context{link['href']}")
+    shown = [
+        int(entry.select_one(".where").text.split()[1]) for view in (page, rest) for entry in view.select(".entry")
+    ]
+    assert shown == sorted(shown, reverse=True)
+    assert shown[-1] == 1
+    assert not rest.has(".earlier")
+
+
+def test_rows_show_notes_and_tags_in_both_lists(client: Client, run: Run, alice: User) -> None:
+    call = run.own_calls.get(line=4)
+    Note.objects.create(project=run.project, call=call, text="look here", created_by=alice)
+    for address in ("", "1/halves"):
+        rows = open_page(client, f"/runs/{run.pk}/{address}").select(".steps .call-row[id]")
+        assert [row.has(".row-notes") for row in rows] == [False, True, False]
+
+
+def test_the_counts_beside_an_open_step_of_a_live_run_follow(client: Client, project: Project, alice: User) -> None:
+    run = create_run(project, "live", last_at=timezone.now(), call_count=1, revision=1)
+    create_call(run, line=1)
+    Run.objects.filter(pk=run.pk).update(revision=2, call_count=2, failed_count=1)
+    headers = {"HX-Request": "true", "HX-Target": "step-rows"}
+    fragment = parse_page(client.get(f"/runs/{run.pk}/1/halves?since=1", headers=headers))
+    head = fragment.by_id("run-head")
+    assert head["hx-swap-oob"] == "true"
+    assert head.select_one(".steps-counts").text.startswith("2 calls 1 failed")
