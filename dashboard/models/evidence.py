@@ -17,8 +17,9 @@ from dashboard.models.sources import DamagedEvidence, SourceSlice
 
 class ObservationQuerySet(models.QuerySet["Observation"]):
     def with_source(self) -> ObservationQuerySet:
-        """Joins the source, without the reader's state of it, which may be large."""
-        return self.select_related("source").defer("source__state", "source__seen")
+        """Joins what pages show of the source; the reader's state of it may be large."""
+        own = (field.name for field in self.model._meta.concrete_fields)
+        return self.select_related("source").only(*own, "source__path", "source__is_partial")
 
 
 class Observation(SourceSlice):

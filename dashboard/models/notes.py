@@ -144,6 +144,11 @@ def about(subject: Run | Call) -> dict[str, Any]:
     return {"run" if isinstance(subject, Run) else "call": subject, "project_id": subject.project_id}
 
 
+def find_annotations(subject: Run | Call) -> set[type[Annotation]]:
+    """The kinds of annotations that a run or a call has: most have none, and the rows come with their authors."""
+    return {model for model in ANNOTATIONS if model._default_manager.filter(**about(subject)).exists()}
+
+
 def move_annotations(source: Run, target: Run) -> None:
     """Moves what is about a run to the run that takes its rows over; what that one has already is left behind."""
     Note.objects.filter(run=source).update(run=target)

@@ -6,7 +6,7 @@ Each change returns the words that the audit log gets; it is empty where nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -18,8 +18,15 @@ from django.urls import reverse
 
 from dashboard.accounts import OperatorRequest
 from dashboard.filters.names import Names
-from dashboard.models import Assignment, Call, Project, ReviewMark, Run, SavedView, Tag
-from dashboard.models.notes import about, list_runs_of, list_runs_with, refresh_annotation_facets
+from dashboard.models import Assignment, Call, Note, Project, ReviewMark, Run, SavedView, Tag
+from dashboard.models.notes import (
+    Annotation,
+    about,
+    find_annotations,
+    list_runs_of,
+    list_runs_with,
+    refresh_annotation_facets,
+)
 from dashboard.models.runs import CallQuerySet
 from dashboard.notes.note_list import ListedNote, NoteDraft, list_notes
 
@@ -72,10 +79,12 @@ def load_panel(
     draft: NoteDraft | None = None,
     refusal: str = "",
 ) -> AnnotationPanel:
-    """A constant number of queries. `query` is that of the page of the run or call, by default the request's own.
+    """At most ten queries, six where nothing was added. `query` is that of the page of the run or call.
 
-    A form that was refused comes with its `draft` and the reason.
+    By default that is the request's own. A form that was refused comes with its `draft` and the reason.
     """
+    known = find_annotations(subject)
+    tags, assignment, review = _load_annotations(subject, known)
     noun = "call" if isinstance(subject, Call) else "run"
     query = request.GET if query is None else query
     may_write = request.membership.may_write
@@ -86,16 +95,30 @@ def load_panel(
         notes_url=reverse(f"{noun}-notes", args=[subject.pk]),
         change_url=reverse(f"{noun}-annotate", args=[subject.pk]),
         query=query.urlencode(),
-        notes=list_notes(subject, request.user, query, may_write=may_write),
-        tags=list(Tag.objects.filter(**about(subject)).select_related("created_by").order_by("name")),
+        notes=list_notes(subject, request.user, query, may_write=may_write) if Note in known else [],
+        tags=tags,
         names=Names(request.project.pk).occurring("tag") if may_write else [],
-        assignment=Assignment.objects.filter(**about(subject)).select_related("to", "created_by").first(),
+        assignment=assignment,
         members=list_members(request.project) if may_write else [],
-        review=ReviewMark.objects.filter(**about(subject)).select_related("created_by").first(),
+        review=review,
         queue=views.filter(pk=int(number)).first() if re.fullmatch("[0-9]{1,18}", number) else None,
         draft=draft or NoteDraft(),
         refusal=refusal,
     )
+
+
+def _load_annotations(
+    subject: Run | Call, known: Collection[type[Annotation]]
+) -> tuple[list[Tag], Assignment | None, ReviewMark | None]:
+    tags: list[Tag] = []
+    assignment = review = None
+    if Tag in known:
+        tags = list(Tag.objects.filter(**about(subject)).select_related("created_by").order_by("name"))
+    if Assignment in known:
+        assignment = Assignment.objects.filter(**about(subject)).select_related("to").first()
+    if ReviewMark in known:
+        review = ReviewMark.objects.filter(**about(subject)).select_related("created_by").first()
+    return tags, assignment, review
 
 
 def list_members(project: Project) -> list[User]:

@@ -126,9 +126,11 @@ def envelope_sha256(canonical: bytes) -> str:
 
 def load_fingerprinted(call: Call) -> list[FingerprintedReceipt]:
     """Each receipt of the call that this system sent, rendered again and compared."""
-    fingerprints = ReceiptFingerprint.objects.filter(receipt__call=call).select_related("receipt__call__run")
+    fingerprints = ReceiptFingerprint.objects.filter(receipt__call=call)
+    if not fingerprints.exists():  # most calls have none, and the rows of the query below are wide
+        return []
     receipts = []
-    for fingerprint in fingerprints.order_by("receipt__seq"):
+    for fingerprint in fingerprints.select_related("receipt__call__run").order_by("receipt__seq"):
         try:
             receipts.append(FingerprintedReceipt(fingerprint, find_drift(fingerprint)))
         except TemplateUnanswered:

@@ -73,8 +73,10 @@ def latest_by_family(project: Project, family: str = "") -> dict[str, KeyedTempl
 
 def template_names(project: Project, family: str) -> list[str]:
     """Names of the family's templates that are not retired, in order."""
-    rows = project.template_variants.filter(family=family).in_use()
-    return list(rows.order_by("name").values_list("name", flat=True).distinct())
+    names = set(project.template_variants.filter(family=family).values_list("name", flat=True))
+    if names:
+        names -= set(retired_templates(project).filter(family=family).values_list("name", flat=True))
+    return sorted(names)
 
 
 def load_version(project_id: int, variant_id: str, version: int) -> Variant | None:
