@@ -8,6 +8,7 @@
     tools(), builtin(tool)                     the definitions of the built-in tools, and the families they belong to
     transport(name).encode(…)                  the receipt -> the message of a provider
     transport(name).answers(…, calls=…)        all receipts of a turn -> the messages of a provider, none missing
+    Executor(tools, policy).run(plan)          a plan -> its calls, results and events, recorded as they happen
 
 This is the whole public API: what a runtime needs is imported from `envelopes` itself. `ToolOutcome` is an alias of
 the five outcome classes (`envelopes.schema.outcome`). Only msgspec and rfc8785 are needed to import it.
@@ -21,6 +22,10 @@ from envelopes.halves import Halves, read_halves
 from envelopes.pipeline.compaction import Compacted, compact
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
+from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.executor import Executor
+from envelopes.plan.recorders import FileRecorder
+from envelopes.plan.schema import read_plan
 from envelopes.schema.call import ExecutionEvent, Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.outcome import (
     ToolArtifactReference,
@@ -45,7 +50,9 @@ __all__ = [
     "Compacted",
     "CompleteOutput",
     "ExecutionEvent",
+    "Executor",
     "Family",
+    "FileRecorder",
     "FileStore",
     "Halves",
     "IncompleteTurn",
@@ -57,12 +64,14 @@ __all__ = [
     "Sandbox",
     "Segment",
     "Settlement",
+    "Tool",
     "ToolArtifactReference",
     "ToolCall",
     "ToolDefinition",
     "ToolDenied",
     "ToolError",
     "ToolExecutionResult",
+    "ToolFailed",
     "ToolFailure",
     "ToolOutcome",
     "ToolTimeout",
@@ -71,6 +80,7 @@ __all__ = [
     "outcome_to_model_content",
     "project",
     "read_halves",
+    "read_plan",
     "render",
     "tools",
     "transport",

@@ -17,12 +17,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from envelopes.schema.call import CallError, ExecutionEvent, ToolCall, ToolResult, check_data
+from envelopes.schema.call import CallError, ExecutionEvent, RunPolicy, ToolCall, ToolResult, check_data
 from envelopes.schema.conversion import convert_json
 from envelopes.schema.result import JsonValue, ToolError
 from envelopes.schema.settlement import (
     BY_NAME,
     RETRYABLE_KINDS,
+    Effects,
     Settlement,
     Situation,
     call_code,
@@ -113,6 +114,15 @@ def decode(document: JsonValue, kind: type[Kind]) -> Kind:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
         raise Untrusted(_use_wire_names(reason), _use_wire_names(path.rstrip("`") or "$")) from None
+
+
+def encode_policy(policy: RunPolicy) -> dict[str, JsonValue]:
+    """The policy as run.json and each call have it."""
+    return _encode_fields(msgspec.structs.asdict(policy), _POLICY)
+
+
+def encode_effects(effects: Effects) -> dict[str, JsonValue]:
+    return _encode_fields(msgspec.structs.asdict(effects), _EFFECTS)
 
 
 def encode_lines(records: Iterable[Record]) -> Iterator[bytes]:

@@ -1,6 +1,7 @@
 """The gates before a tool runs, in their one order (spec/model.md E-12, OD-20).
 
-    in the registry · block-list · deadline · policy · arguments · replay · hook · write approval · deadline again
+    in the registry · block-list · deadline · policy · arguments · replay · sandbox · hook · confirmation ·
+    write approval · deadline again
 
 `Gates.admit` returns an `Admitted` call with its arguments parsed, and repaired where that makes them fit; or a
 `Denied` one, settled before anything ran. The registry, the clock, the hook and the approval of writes belong to
@@ -74,10 +75,11 @@ _REFUSALS = {
 class Gates:
     """The gates of one turn.
 
-    `deadline_s` is a point in time on `clock`, in seconds since 1970. `policy` refuses a tool by profile or
-    sandbox with an error of a specific kind. `pre_hook` and `approve_write` return whether the call may run; the
-    latter is called only for tools that write or run commands. `idempotent` names the tools of which a second
-    call with the same arguments is a duplicate.
+    `deadline_s` is a point in time on `clock`, in seconds since 1970. `policy` refuses a tool by its name and profile
+    with an error of a specific kind, `sandbox` a call by its arguments (`envelopes.plan.sandbox`), and `confirmation`
+    a call that writes in a run that nobody confirmed (OD-24). `pre_hook` and `approve_write` return whether the call
+    may run; the latter is called only for tools that write or run commands. `idempotent` names tools of which a
+    second call with the same arguments is a duplicate, beside those whose definition says so.
     """
 
     registry: Registry
@@ -86,7 +88,9 @@ class Gates:
     deadline_s: float | None = None
     clock: Callable[[], float] = time.time
     policy: Callable[[ToolCall, ToolDefinition], Refusal] = lambda _call, _tool: None
+    sandbox: Callable[[ToolCall, Admitted], Refusal] = lambda _call, _admitted: None
     pre_hook: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
+    confirmation: Callable[[ToolCall, Admitted], Refusal] = lambda _call, _admitted: None
     approve_write: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
     idempotent: frozenset[str] = frozenset()
 
@@ -104,8 +108,10 @@ class Gates:
             admitted = parse_args(tool, call.args)
         except InvalidToolInput as refusal:
             return self._deny(call, "invalid_args", refusal.error)
-        for situation, is_refused in self._gates_after_parsing(call, admitted):
-            if is_refused:
+        for situation, refusal_or_flag in self._gates_after_parsing(call, admitted):
+            if isinstance(refusal_or_flag, ToolError):
+                return self._deny(call, situation, refusal_or_flag)
+            if refusal_or_flag:
                 return self._deny(call, situation, _refusal(situation, tool.name))
         return admitted
 
@@ -113,20 +119,23 @@ class Gates:
         yield "blocked", tool.name in self.state.blocked_tool_names
         yield "expired", self._is_expired()
 
-    def _gates_after_parsing(self, call: ToolCall, admitted: Admitted) -> Iterator[tuple[str, bool]]:
+    def _gates_after_parsing(self, call: ToolCall, admitted: Admitted) -> Iterator[tuple[str, bool | Refusal]]:
         """A generator, so that nobody is asked about a call that an earlier gate refuses."""
         name = admitted.tool.name
         is_idempotent = admitted.tool.idempotent or name in self.idempotent
         yield "duplicate", self.replay.is_duplicate(name, admitted.args, idempotent=is_idempotent)
+        yield "policy_denied", self.sandbox(call, admitted)
         yield "hook_refused", not self.pre_hook(call, admitted)
-        yield "write_refused", admitted.tool.risk != "read-only" and not self.approve_write(call, admitted)
+        if admitted.tool.risk != "read-only":
+            yield "write_refused", self.confirmation(call, admitted)
+            yield "write_refused", not self.approve_write(call, admitted)
         yield "expired", self._is_expired()  # hooks and people take their time
 
     def _is_expired(self) -> bool:
         return self.deadline_s is not None and self.clock() >= self.deadline_s
 
     def _deny(self, call: ToolCall, situation: str, error: ToolError) -> Denied:
-        row, now = BY_NAME[situation], format_instant(self.clock())
+        row, now = BY_NAME[situation], format_instant(self.clock(), timespec="milliseconds")
         assert row.reason is not None  # each row of a call that never ran has one
         settlement = Settlement(
             call_id=call.call_id,
@@ -137,7 +146,7 @@ class Gates:
             started_at=now,
             ended_at=now,
             duration_ms=0,
-            deadline_at=None if self.deadline_s is None else format_instant(self.deadline_s),
+            deadline_at=None if self.deadline_s is None else format_instant(self.deadline_s, timespec="milliseconds"),
         )
         return Denied(settlement, ToolDenied(call.call_id, call.tool, row.reason, error.message))
 

@@ -93,7 +93,12 @@ class ActionPlan(_Strict, frozen=True, kw_only=True):
 
 
 def read_plan(document: Any) -> ActionPlan:
-    """Parses a plan. Raises Untrusted with a path: a wrong type, a repeated id or variable, an unknown dependency."""
+    """Parses a plan. Raises Untrusted with a path: a wrong type, a repeated id or variable, an unknown dependency.
+
+    >>> steps = [{"id": "look", "tool": "WebSearch", "args": {"query": "canonical JSON"}}]
+    >>> read_plan({"version": "1.0", "goal": "Look it up", "riskLevel": "read-only", "steps": steps}).steps[0].tool
+    'WebSearch'
+    """
     try:
         plan = convert_json(document, ActionPlan, strict=True)
     except msgspec.ValidationError as error:

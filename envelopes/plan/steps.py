@@ -39,6 +39,8 @@ StepEnd: TypeAlias = Literal["ok", "partial", "error", "skipped", "cancelled"]
 WITH_DATA = ("ok", "partial")
 StepFailure: TypeAlias = Literal["stop", "skip"]
 DEFAULT_MAX_ITERATIONS = 1_000  # OD-13, for a policy without a limit
+DEFAULT_MAX_STEPS = 200  # OD-22
+REDACTED = "[redacted]"  # stands for a secret in every record (OD-30)
 MAX_ATTEMPTS = 10
 MAX_BACKOFF_MS = 600_000
 DEFAULT_RETRY = RetryPolicy(max_attempts=3, backoff_ms=250)  # OD-5, for `onError: retry` without numbers
@@ -151,7 +153,8 @@ def _build_call(
 ) -> ToolCall:
     args = resolve(step.args, scope)
     # OD-8, as far as it is known before a dispatch: the end of the whole run is the dispatcher's to watch.
-    timeouts = [timeout for timeout in (step.timeout_ms, run.policy.limits.max_timeout_ms) if timeout is not None]
+    allowed = (step.timeout_ms, tool.timeout_ms, run.policy.limits.max_timeout_ms)
+    timeouts = [timeout for timeout in allowed if timeout is not None]
     return ToolCall(
         call_id=run.new_id(),
         run_id=run.run_id,
@@ -161,7 +164,7 @@ def _build_call(
         args_hash=named_hash(args),
         attempt=1,
         timeout_ms=min(timeouts, default=None),
-        cancellable=True,
+        cancellable=tool.cancellable,
         iteration=iteration,
         loop_id=None if iteration is None else f"{run.run_id}/{step.id}",
         created_at=run.now(),

@@ -18,6 +18,7 @@ import msgspec
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
 from envelopes.plan.schema import ActionPlan, Defaults, OnError, Step
 from envelopes.plan.steps import (
+    REDACTED,
     WITH_DATA,
     StepEnd,
     build_iterations,
@@ -29,6 +30,7 @@ from envelopes.plan.steps import (
 from envelopes.schema.call import ExecutionEvent, Iteration, Limits, ToolCall, ToolResult
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.canonical_json import NotCanonical, named_hash
+from envelopes.text.pointer import resolve as resolve_pointer
 
 EndAndOutput: TypeAlias = tuple[StepEnd | None, Any]
 _ENDS: dict[str, StepEnd] = {"ok": "ok", "skipped": "skipped", "cancelled": "cancelled"}
@@ -67,7 +69,7 @@ def rebuild_run(
     """
     variables = dict(internal or {})
     dependencies = find_dependencies(plan, variables)
-    rebuilder = _Rebuilder(calls, results, dependencies, Scope(vars=variables), plan.defaults)
+    rebuilder = _Rebuilder(calls, results, events, dependencies, Scope(vars=variables), plan.defaults)
     for step in order_steps(plan, variables):
         rebuilder.add_step(step)
     states = rebuilder.states
@@ -84,6 +86,7 @@ class _Rebuilder:
         self,
         calls: Iterable[ToolCall],
         results: Iterable[ToolResult],
+        events: Iterable[ExecutionEvent],
         dependencies: Mapping[str, frozenset[str]],
         scope: Scope,
         defaults: Defaults,
@@ -91,6 +94,15 @@ class _Rebuilder:
         self._calls = sorted(calls, key=lambda call: call.attempt)
         self._results = {result.call_id: result for result in results}
         self._dependencies, self._scope, self._defaults = dependencies, scope, defaults
+        kinds = {event.type for event in events}
+        self._is_cancelled = "run.cancelled" in kinds
+        self._is_over = self._is_cancelled or "run.finished" in kinds
+        # A step without a call has an event of its own: skipped, nothing to do, or arguments that do not resolve.
+        self._statuses = {
+            event.step_id: (event.payload or {}).get("status")
+            for event in events
+            if event.call_id is None and event.type in ("step.finished", "step.failed")
+        }
         self.states: dict[str, StepState] = {}
         self.problems: list[str] = []
 
@@ -107,15 +119,17 @@ class _Rebuilder:
         ends = {name: state.end for name, state in self.states.items() if state.end is not None}
         if not calls and unmet_dependencies(self._dependencies[step.id], ends):
             return "skipped", None
+        if not calls and self._is_over and (status := self._statuses.get(step.id)) != "ok":
+            return _ENDS.get(status or "", "error" if status else "cancelled" if self._is_cancelled else None), None
         try:
             results = list(self._last_results(step, calls))
         except (UnresolvedReference, NotCanonical) as error:
             self.problems += [f"{step.id}: {error}"] if calls else []
             return None, None
+        over = {"is_over": self._is_over, "is_cancelled": self._is_cancelled}
         if step.foreach is not None:
-            return _foreach_end_and_output(results, on_error(step, self._defaults))
-        result = results[0]
-        return (None, None) if result is None else (_ENDS.get(result.status, "error"), result.data)
+            return end_of_foreach(results, on_error(step, self._defaults), **over)
+        return end_of_call(results[0], **over)
 
     def _last_results(self, step: Step, calls: Sequence[ToolCall]) -> Iterator[ToolResult | None]:
         """Yields the result of the last attempt of each iteration, and records contradictions."""
@@ -135,11 +149,13 @@ def _differences(
     step: Step, attempts: Sequence[ToolCall], iteration: Iteration | None, args: dict[str, Any]
 ) -> Iterator[str]:
     for number, call in enumerate(attempts, start=1):
-        is_other_hash = call.args_hash is not None and call.args_hash != named_hash(args)
+        # A secret that stands in the plan itself is masked there, so the arguments' hash is not that of the plan's.
+        is_masked = any(resolve_pointer(args, pointer) == REDACTED for pointer in call.redactions)
+        is_other_hash = not is_masked and call.args_hash is not None and call.args_hash != named_hash(args)
         problems = {
             f"attempt {call.attempt} is the call's attempt number {number}": call.attempt != number,
             f"its tool is {call.tool}, the step's is {step.tool}": call.tool != step.tool,
-            "its iteration has another item": call.iteration != iteration,
+            "its iteration has another item": not call.redactions and call.iteration != iteration,
             "its arguments differ from the step's": not call.redactions and call.args != args,
             "its hash differs from that of the step's arguments": is_other_hash,
         }
@@ -150,8 +166,21 @@ def _index(iteration: Iteration | None) -> int | None:
     return None if iteration is None else iteration.index
 
 
-def _foreach_end_and_output(results: Sequence[ToolResult | None], on_failure: OnError) -> EndAndOutput:
-    """The output of a foreach (OD-14) and its end (OD-15), which is `partial` where failures are skipped."""
+def end_of_call(result: ToolResult | None, *, is_over: bool, is_cancelled: bool) -> EndAndOutput:
+    """The end and the output of a step with one call. `is_over`: no further result will come."""
+    if result is None:
+        return ("cancelled" if is_over and is_cancelled else None), None
+    return _ENDS.get(result.status, "error"), result.data
+
+
+def end_of_foreach(
+    results: Sequence[ToolResult | None], on_failure: OnError, *, is_over: bool, is_cancelled: bool
+) -> EndAndOutput:
+    """The output of a foreach (OD-14) and its end (OD-15), which is `partial` where failures are skipped.
+
+    A result is None for an item whose call was not made or did not end. Before the step `is_over` its end is None then;
+    afterwards the missing calls were cancelled, or not made because another one failed.
+    """
     known = [result for result in results if result is not None]
     failed = [
         {"index": index, "code": result.error.code if result.error else result.status.upper()}
@@ -165,7 +194,7 @@ def _foreach_end_and_output(results: Sequence[ToolResult | None], on_failure: On
         "failed": failed,
     }
     if len(known) < len(results):
-        return None, output
+        return (("cancelled" if is_cancelled else "error") if is_over else None), output
     if not failed:
         return "ok", output
     if any(result.status == "cancelled" for result in known):

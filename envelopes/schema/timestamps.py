@@ -68,10 +68,13 @@ def epoch_seconds(text: str) -> float:
     return _parse(text).timestamp()
 
 
-def format_instant(seconds: float) -> str:
-    """Seconds since 1970 as ISO 8601 text. Raises ValueError for a year that the calendar does not have."""
+def format_instant(seconds: float, *, timespec: str = "auto") -> str:
+    """Seconds since 1970 as ISO 8601 text. Raises ValueError for a year that the calendar does not have.
+
+    `timespec` is that of `datetime.isoformat`: an executor writes milliseconds (OD-32).
+    """
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
     except (OverflowError, OSError) as error:
         raise ValueError(f"{seconds} seconds is not a point in time: {error}") from None
 

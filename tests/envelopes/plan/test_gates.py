@@ -154,7 +154,7 @@ def test_an_approval_that_takes_too_long_lets_nothing_run() -> None:
     assert outcome_to_model_content(denial.outcome) == (
         '{"error": "Turn deadline expired; cannot execute tool.", "timed_out": true}'
     )
-    assert denial.settlement.deadline_at == "2025-12-16T18:12:02.500000Z"
+    assert denial.settlement.deadline_at == "2025-12-16T18:12:02.500Z"
 
 
 @pytest.mark.parametrize("profile", ALL_PROFILES)

@@ -1,0 +1,229 @@
+"""The answer of a tool, and what follows from it: complete output, settlement, outcome, canonical result, receipt.
+
+    ToolFailed      raised by a tool that fails; everything else about the failure is computed from it
+    Tool            a definition, the function that runs it, and the family that renders it
+    read_answer     what the function returned -> the complete output
+    read_exception  what it raised -> the complete output, and how the call ended
+    SettledCall     a call with its one settlement; `outcome`, `canonical` and `receipt` are its other forms
+
+A tool returns one of its result structs, the same as decoded JSON, or a CompleteOutput with a summary of its own.
+An object with an `error` that is not null is a failure (OUT-015). Any other value is a failure of the tool as well:
+nothing that it returns passes unread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from envelopes.codecs import outcome as outcome_codec
+from envelopes.families.base import Family
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
+from envelopes.schema.call import ToolCall
+from envelopes.schema.outcome import CANCELLED, ToolOutcome
+from envelopes.schema.receipt import Receipt
+from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, ToolError, summarize
+from envelopes.schema.settlement import RETRYABLE_KINDS, End, Settlement, call_code
+from envelopes.schema.tool import InvalidToolOutput, ToolDefinition
+from envelopes.storage.file_store import ArtifactSink
+
+FAILED = "tool_execution_failed"
+TIMED_OUT = "tool_timed_out"
+DEBUG_CHARACTERS = 4_000  # of a traceback; its end names the cause
+
+
+class ToolFailed(Exception):
+    """Raised by a tool to report a failure, once: error, settlement, outcome and receipt are computed from it.
+
+    Without `retryable`, which answers whether the same call may succeed later, the table of kinds decides.
+
+    >>> failure = ToolFailed("missing_file", "plan.md does not exist", recovery_hint="list the folder first")
+    >>> failure.to_error().retryable
+    False
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        recovery_hint: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.details = str(kind) or FAILED, str(message), details
+        self.recovery_hint, self.retryable = recovery_hint, retryable
+
+    def to_error(self) -> ToolError:
+        return ToolError(
+            kind=self.kind,
+            message=self.message,
+            details=None if self.details is None else json_object(self.details),
+            recovery_hint=self.recovery_hint,
+            retryable=self.kind in RETRYABLE_KINDS if self.retryable is None else self.retryable,
+        )
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that can be run.
+
+    `run` gets the parsed input and the `CallContext` of its call; it is a function or a coroutine function. `family`
+    projects and renders the result for a model; a plan needs none.
+
+    >>> from envelopes import builtin
+    >>> family, definition = builtin("WebSearch")
+    >>> Tool(definition, lambda given, context: {"query": given.query, "provider": "own"}, family).name
+    'WebSearch'
+    """
+
+    definition: ToolDefinition
+    run: Callable[[Any, Any], Any]
+    family: Family | None = None
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+def read_answer(definition: ToolDefinition, answer: Any) -> CompleteOutput:
+    """The complete output that `answer` is. Raises ToolFailed for an error object and for any other shape."""
+    if isinstance(answer, CompleteOutput):
+        try:
+            answer.check()
+        except InvalidOutput as error:
+            raise _wrong_shape(definition, str(error)) from None
+        return msgspec.structs.replace(answer, tool_name=definition.name)
+    if isinstance(answer, dict):
+        if answer.get("error") is not None:
+            raise _reported_failure(definition, answer)
+        try:
+            answer = definition.read_data(answer)
+        except InvalidToolOutput as error:
+            raise _wrong_shape(definition, str(error)) from None
+    if not isinstance(answer, definition.result):
+        names = " or ".join(struct.__name__ for struct in definition.result)
+        raise _wrong_shape(definition, f"it returned {type(answer).__name__}, not {names}")
+    summary = f"{definition.name} returned a result"
+    return CompleteOutput(tool_name=definition.name, status="success", summary_text=summary, result=answer)
+
+
+def read_exception(definition: ToolDefinition, error: BaseException) -> tuple[CompleteOutput, str | None]:
+    """The complete output of a call whose tool raised, and the traceback of an exception that is no ToolFailed.
+
+    An exception does not state whether the same call may succeed later: only a tool that changes nothing may be
+    called again (spec/model.md E-10).
+    """
+    if isinstance(error, ToolFailed):
+        return fail(definition.name, error.to_error()), None
+    kind = CANCELLED if isinstance(error, asyncio.CancelledError) else FAILED
+    try:
+        message = str(error)
+    except Exception:  # an exception whose own text fails
+        message = ""
+    retryable = kind == CANCELLED or definition.risk == "read-only"
+    described = ToolError(kind=kind, message=message or type(error).__name__, retryable=retryable)
+    trace = "".join(traceback.format_exception(error))
+    return fail(definition.name, described), trace[-DEBUG_CHARACTERS:]
+
+
+def fail(tool: str, error: ToolError) -> CompleteOutput:
+    summary = summarize(error.message) or error.kind
+    return CompleteOutput(tool_name=tool, status="error", summary_text=summary, error=error)
+
+
+def find_end(complete: CompleteOutput) -> End:
+    """The end of a call that ran: by the code of its error, because TIMEOUT and CANCELLED are ends (OD-28)."""
+    if complete.error is None:
+        return "ok"
+    return _ENDS.get(call_code(complete.error.kind) or "", "error")
+
+
+_ENDS: dict[str, End] = {"TIMEOUT": "timeout", "CANCELLED": "cancelled"}
+
+
+def json_object(value: Any) -> dict[str, Any]:
+    """Converts an object of a tool to JSON. A value that is no JSON is described, so that its record can be written."""
+    try:
+        members = msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        return {"not_json": str(error)}
+    return members if isinstance(members, dict) else {"value": members}
+
+
+def result_data(complete: CompleteOutput) -> dict[str, Any]:
+    """The members of a result. Raises ToolFailed for a struct that JSON cannot hold."""
+    try:
+        data = msgspec.to_builtins(complete.result, str_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolFailed(FAILED, f"{complete.tool_name} returned a value that is no JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ToolFailed(FAILED, f"{complete.tool_name} returned {type(data).__name__}, not an object")
+    return data
+
+
+@dataclass(frozen=True)
+class SettledCall:
+    """A call that ended, with everything that was recorded of it, and its other forms.
+
+    `args` are the arguments that ran, or would have run: they identify a duplicate. `complete` is what the tool
+    produced; of a refused call it has the error.
+    """
+
+    call: ToolCall
+    settlement: Settlement
+    complete: CompleteOutput
+    args: dict[str, Any]
+    family: Family | None = None
+
+    def canonical(self, sink: ArtifactSink) -> CanonicalResult:
+        """The five-key envelope. Without a family it has the whole result."""
+        if self.family is not None:
+            return project(self.complete, self.family, self.family.projection, sink).canonical
+        return CanonicalResult(
+            tool_name=self.complete.tool_name,
+            status=self.complete.status,
+            summary_text=self.complete.summary_text,
+            result=self.settlement.data,
+            error=self.complete.error,
+        )
+
+    def outcome(self, sink: ArtifactSink) -> ToolOutcome:
+        return outcome_codec.encode(self.settlement, self.canonical(sink), sink)
+
+    def receipt(self, sink: ArtifactSink) -> Receipt:
+        """The text that the model reads. Raises LookupError for a tool without a family, which has no renderer."""
+        if self.family is None:
+            raise LookupError(f"{self.complete.tool_name} has no family, so no receipt")
+        return render(self.canonical(sink), self.family, self.family.rendering)
+
+
+def _reported_failure(definition: ToolDefinition, answer: dict[str, Any]) -> ToolFailed:
+    """`{"error": text or object, "retryable": …}`; a failure that does not state it may be tried again (OUT-013)."""
+    reported = answer["error"]
+    retryable = answer.get("retryable", True) is not False
+    if not isinstance(reported, dict):
+        return ToolFailed(FAILED, str(reported), retryable=retryable)
+    try:
+        error = msgspec.convert({"retryable": retryable, **reported}, ToolError)
+    except msgspec.ValidationError:
+        return ToolFailed(FAILED, msgspec.json.encode(reported).decode(), retryable=retryable)
+    return ToolFailed(
+        error.kind,
+        error.message,
+        details=error.details,
+        recovery_hint=error.recovery_hint,
+        retryable=error.retryable,
+    )
+
+
+def _wrong_shape(definition: ToolDefinition, reason: str) -> ToolFailed:
+    message = f"the answer of {definition.name} does not fit its definition: {reason}"
+    return ToolFailed(FAILED, message, retryable=definition.risk == "read-only")

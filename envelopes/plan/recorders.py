@@ -1,0 +1,238 @@
+"""Keeps the records of a run while it runs: in memory, or as the files of the audit layout.
+
+    Recorder        the protocol that the executor and the turn loop write to
+    MemoryRecorder  keeps the records, for tests and for runs that nobody has to prove
+    FileRecorder    run.json, calls.jsonl, results.jsonl and events.jsonl in a folder
+    RunHeader       the contents of run.json: plan, policy, confirmation, versions, hashes (CALL-098)
+    load_run        reads the files of a run again, also of one that was killed
+
+The executor adds each record in the order in which things happen, and commits before it dispatches a call that writes
+or runs a command. A commit that returned survives a power cut. What was added without a commit is in the hands of the
+system: it survives the end of the process, a kill included.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from envelopes.codecs import call as codec
+from envelopes.schema.call import ExecutionEvent, RunPolicy, ToolCall, ToolResult
+from envelopes.schema.settlement import Effects
+from envelopes.storage.durable_files import incoming, make_folder, publish, sync_folder
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
+
+Record: TypeAlias = ToolCall | ToolResult | ExecutionEvent
+RunEnd: TypeAlias = Literal["finished", "cancelled"]
+SYNC_RECORDS = 256  # records without a commit after which one is made
+RUN_FILE = "run.json"
+_FILES: dict[type[Record], str] = {
+    ToolCall: "calls.jsonl",
+    ToolResult: "results.jsonl",
+    ExecutionEvent: "events.jsonl",
+}
+
+
+class Confirmation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Who decided what about which plan and policy, when, and the text that was shown for it (OD-24)."""
+
+    confirmation_id: str
+    decision: Literal["approved", "rejected", "expired"]
+    actor: str
+    at: str
+    plan_hash: str
+    policy_hash: str
+    preview: str
+    reason: str = ""
+
+
+class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """`plan` is as it was written, with secrets masked; the hashes are of the plan and the policy themselves.
+
+    `shared_effects` are changes that no single call made. A run without `ended_at` did not come to its end.
+    """
+
+    run_id: str
+    policy: RunPolicy
+    executor_version: str
+    tool_registry_version: str
+    started_at: str
+    plan: dict[str, Any] | None = None
+    title: str | None = None
+    plan_hash: str | None = None
+    policy_hash: str | None = None
+    planner_version: str | None = None
+    confirmation: Confirmation | None = None
+    replay_of: str | None = None
+    redactions: tuple[str, ...] = ()
+    variables: dict[str, Any] | None = None
+    ended_at: str | None = None
+    end: RunEnd | None = None
+    shared_effects: tuple[Effects, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The members of run.json. None and empty lists are not written."""
+        members: dict[str, Any] = {
+            "runId": self.run_id,
+            "title": self.title,
+            "plan": self.plan,
+            "planHash": self.plan_hash,
+            "policy": codec.encode_policy(self.policy),
+            "policyHash": self.policy_hash,
+            "confirmation": msgspec.to_builtins(self.confirmation),
+            "plannerVersion": self.planner_version,
+            "executorVersion": self.executor_version,
+            "toolRegistryVersion": self.tool_registry_version,
+            "replayOf": self.replay_of,
+            "redactions": list(self.redactions) or None,
+            "variables": self.variables,
+            "sharedEffects": [codec.encode_effects(effects) for effects in self.shared_effects] or None,
+            "startedAt": self.started_at,
+            "endedAt": self.ended_at,
+            "end": self.end,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+
+class Recorder(Protocol):
+    """Called by one thread. An exception ends the run: nothing is dispatched that cannot be recorded."""
+
+    def open(self, header: RunHeader) -> None:
+        """Begins the run, and again when its confirmation is known. Durable when it returns."""
+
+    def add(self, record: Record) -> None: ...
+
+    def commit(self) -> None:
+        """Durable when it returns: all records that were added."""
+
+    def close(self, header: RunHeader) -> None:
+        """Commits, then records the end of the run."""
+
+
+class MemoryRecorder:
+    """Keeps everything in lists. `commits` has the number of records at each commit."""
+
+    def __init__(self) -> None:
+        self.header: RunHeader | None = None
+        self.calls: list[ToolCall] = []
+        self.results: list[ToolResult] = []
+        self.events: list[ExecutionEvent] = []
+        self.commits: list[int] = []
+
+    def open(self, header: RunHeader) -> None:
+        self.header = header
+
+    def add(self, record: Record) -> None:
+        match record:
+            case ToolCall():
+                self.calls.append(record)
+            case ToolResult():
+                self.results.append(record)
+            case ExecutionEvent():
+                self.events.append(record)
+
+    def commit(self) -> None:
+        self.commits.append(len(self.calls) + len(self.results) + len(self.events))
+
+    def close(self, header: RunHeader) -> None:
+        self.commit()
+        self.header = header
+
+
+class FileRecorder:
+    """Writes the audit layout into a new folder.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from envelopes import ExecutionEvent
+    >>> with TemporaryDirectory() as folder:
+    ...     recorder = FileRecorder(Path(folder) / "run")
+    ...     recorder.add(ExecutionEvent(
+    ...         type="run.started", run_id="r1", timestamp="2026-01-05T10:00:00Z", level="info", message="Run started"
+    ...     ))
+    ...     recorder.commit()
+    ...     (Path(folder) / "run" / "events.jsonl").read_bytes().startswith(b'{"type":"run.started"')
+    True
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises FileExistsError for a folder that holds a run already."""
+        if (folder / RUN_FILE).exists():
+            raise FileExistsError(f"{folder} holds a run already")
+        make_folder(folder)
+        self.folder = folder
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL
+        self._files = {kind: os.open(folder / name, flags, 0o600) for kind, name in _FILES.items()}
+        self._unsynced: dict[type[Record], int] = {}
+        sync_folder(folder)
+
+    def open(self, header: RunHeader) -> None:
+        with incoming(self.folder) as file:
+            file.write(dump_json(header.to_json()) + b"\n")
+            publish(file, self.folder / RUN_FILE)
+        sync_folder(self.folder)
+
+    def add(self, record: Record) -> None:
+        line = b"".join(codec.encode_lines([record]))
+        descriptor = self._files[type(record)]
+        while line:  # a write may take a part only
+            line = line[os.write(descriptor, line) :]
+        self._unsynced[type(record)] = self._unsynced.get(type(record), 0) + 1
+        if sum(self._unsynced.values()) >= SYNC_RECORDS:
+            self.commit()
+
+    def commit(self) -> None:
+        for kind in tuple(self._unsynced):
+            os.fdatasync(self._files[kind])
+            del self._unsynced[kind]
+
+    def close(self, header: RunHeader) -> None:
+        self.commit()
+        self.open(header)
+        self.release()
+
+    def release(self) -> None:
+        """Closes the files, also of a run that did not come to its end."""
+        while self._files:
+            os.close(self._files.popitem()[1])
+
+
+class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """`header` is run.json as it stands; `is_interrupted`: the run has no end. `torn` counts half-written lines."""
+
+    header: dict[str, Any]
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...]
+    events: tuple[ExecutionEvent, ...]
+    torn: int = 0
+
+    @property
+    def is_interrupted(self) -> bool:
+        return not any(event.type in ("run.finished", "run.cancelled") for event in self.events)
+
+
+def load_run(folder: Path) -> RecordedRun:
+    """Reads the files of a run. The last line of a file that a kill cut off is left out and counted.
+
+    Raises Untrusted for any other line that is no record, and FileNotFoundError for a folder without run.json.
+    """
+    header = parse_json((folder / RUN_FILE).read_bytes())
+    if not isinstance(header, dict):
+        raise Untrusted("run.json is no object")
+    torn = 0
+    records: dict[type[Record], Iterator[Record]] = {}
+    for kind, name in _FILES.items():
+        raw = (folder / name).read_bytes() if (folder / name).exists() else b""
+        whole, newline, rest = raw.rpartition(b"\n")
+        torn += bool(rest)
+        records[kind] = codec.decode_lines(whole + newline, kind)  # type: ignore[type-var]
+    return RecordedRun(
+        header=header,
+        calls=tuple(records[ToolCall]),  # type: ignore[arg-type]
+        results=tuple(records[ToolResult]),  # type: ignore[arg-type]
+        events=tuple(records[ExecutionEvent]),  # type: ignore[arg-type]
+        torn=torn,
+    )

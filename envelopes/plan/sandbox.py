@@ -1,0 +1,115 @@
+"""The paths in a call's arguments, and whether the sandbox of the run allows them (CALL-106, OD-21).
+
+    check_sandbox   refuses a call whose path arguments leave the allowed roots or match a denied pattern
+    find_values     the values that the pointers of a definition select, `*` standing for each item of a list
+
+It is the second policy gate: it runs when the arguments are known. Paths are relative to the workspace, whose root is
+`/` in `allowed_roots`; an absolute path is refused, because it names a place of the machine. A path is normalised
+before it is compared: NFC, forward slashes, no dot segments. Symbolic links are the tool's to resolve: this gate
+compares texts and touches no file.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+from envelopes.schema.call import Sandbox
+from envelopes.schema.result import ToolError
+from envelopes.schema.tool import ToolDefinition
+from envelopes.text.pointer import join
+
+_DRIVE = re.compile(r"[A-Za-z]:")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_GLOB = re.compile(r"[*?\[]")
+
+
+class RefusedPath(ValueError):
+    """A path that the sandbox does not allow. `kind` is that of the error."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind, self.reason = kind, reason
+
+
+def check_sandbox(tool: ToolDefinition, args: dict[str, Any], sandbox: Sandbox) -> ToolError | None:
+    """The error of the first path that is not allowed; None where all are, or the sandbox is off."""
+    if not sandbox.enabled:
+        return None
+    for pointer, value in find_values(args, tool.path_args):
+        if not isinstance(value, str):
+            continue
+        try:
+            check_path(value, sandbox)
+        except RefusedPath as refusal:
+            return ToolError(
+                kind=refusal.kind,
+                message=f"{pointer}: {refusal.reason}",
+                details={"pointer": pointer, "path": value},
+                recovery_hint="use a relative path inside the workspace and its allowed folders",
+                retryable=False,
+            )
+    return None
+
+
+def check_path(path: str, sandbox: Sandbox) -> str:
+    """The normalised path, without a slash in front; "" is the root. Raises RefusedPath."""
+    normalised = normalise_path(path)
+    for pattern in sandbox.deny_patterns or ():
+        if matches_pattern(path, pattern) or matches_pattern(normalised, pattern):
+            raise RefusedPath("policy_denied", f"it matches the denied pattern {pattern!r}")
+    roots = sandbox.allowed_roots
+    if roots is not None and not any(_is_within(normalised, normalise_path(root.lstrip("/"))) for root in roots):
+        raise RefusedPath("execution_root_violation", f"it is in none of the allowed folders: {', '.join(roots)}")
+    return normalised
+
+
+def normalise_path(path: str) -> str:
+    """NFC, forward slashes, no dot segments. Raises RefusedPath for an absolute path and one that leaves the root."""
+    text = unicodedata.normalize("NFC", path).replace("\\", "/")
+    if "\0" in text:
+        raise RefusedPath("path_escape", "it contains a NUL character")
+    if text.startswith("/") or _DRIVE.match(text) or _SCHEME.match(text):
+        raise RefusedPath("path_escape", "it is absolute; paths are relative to the workspace")
+    segments: list[str] = []
+    for segment in text.split("/"):
+        if segment == "..":
+            if not segments:
+                raise RefusedPath("path_escape", "it leaves the workspace")
+            segments.pop()
+        elif segment not in ("", "."):
+            segments.append(segment)
+    return "/".join(segments)
+
+
+def matches_pattern(path: str, pattern: str) -> bool:
+    """A pattern with `*`, `?` or `[` is compared with the path and each of its segments; any other is a substring."""
+    pattern = unicodedata.normalize("NFC", pattern)
+    if not _GLOB.search(pattern):
+        return pattern in path
+    return any(fnmatchcase(text, pattern) for text in (path, *path.split("/")))
+
+
+def find_values(args: Any, pointers: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Yields each value with its own pointer. A pointer to nothing yields nothing: the argument was not given."""
+    for pointer in pointers:
+        yield from _select(args, pointer.split("/")[1:], "")
+
+
+def _select(value: Any, parts: list[str], place: str) -> Iterator[tuple[str, Any]]:
+    if not parts:
+        yield place, value
+        return
+    part, *rest = parts
+    if part == "*" and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _select(item, rest, join(place, index))
+    elif isinstance(value, dict) and part in value:
+        yield from _select(value[part], rest, join(place, part))
+
+
+def _is_within(path: str, root: str) -> bool:
+    return root == "" or path == root or path.startswith(f"{root}/")

@@ -1,0 +1,139 @@
+"""The check of a plan before anything runs: every fault at once, and none where a run would succeed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from envelopes.families.registry import samples, tools
+from envelopes.plan.checks import PlanRejected, check_plan, effective_risk
+from envelopes.plan.executor import Executor
+from envelopes.plan.recorders import MemoryRecorder
+from envelopes.schema.call import Limits
+from tests.cases import each
+from tests.envelopes.plan.simulation import Echoed, Listed, define, make_plan, make_policy, make_tool, step
+
+BUILT_IN = tools()
+DEFINED = {
+    tool.name: tool
+    for tool in (define("Echo"), define("List", result=(Listed,)), define("Both", result=(Listed, Echoed)))
+}
+
+
+class Open(msgspec.Struct):
+    """A result with members that nobody lists."""
+
+    rows: dict[str, int]
+    anything: Any
+    pair: tuple[int, str] = (1, "a")
+
+
+DEFINED["Open"] = define("Open", result=(Open,))
+
+
+def faults(*steps: dict[str, Any], limits: Limits | None = None, **fields: Any) -> list[str]:
+    registry = {**BUILT_IN, **DEFINED}
+    plan = make_plan(*steps, **fields)
+    return [str(fault) for fault in check_plan(plan, registry.get, limits, internal=("folder",), names=registry)]
+
+
+def test_every_fault_is_listed_at_once_and_nothing_runs() -> None:
+    plan = [
+        step("a", "Ecko", {"value": "$steps.c.value"}),
+        step("b", "ExecCommand", {"cmd": 5, "status": "running"}),
+        step("c", "List", {"value": "{x}"}, dependsOn=["a"]),
+        step("d", args={"value": ["$steps.c.rows", "$vars.lost", "${x}"]}),
+    ]
+    assert faults(*plan, risk="writes", limits=Limits(max_steps=3)) == [
+        "plan: 4 steps, 3 are allowed",
+        "b: ExecCommand runs commands, but the plan declares writes",
+        "plan: a, c, d: they wait for each other",
+        "a: there is no tool Ecko; nearest: Echo",
+        "a/args/value: $steps.c.value: the output has no such member",
+        "b/args/status: input for ExecCommand does not match the tool schema: "
+        "`status` is result metadata and never startup input",
+        "c/args/value: x: there is no such name in a foreach",
+        "d/args/value/0: $steps.c.rows: the output has no such member",
+        "d/args/value/1: $vars.lost: there is no such variable",
+        "d/args/value/2: write {…} for a reference in a text, without the dollar sign",
+    ]
+    recorder = MemoryRecorder()
+    with pytest.raises(PlanRejected, match="there is no tool Ecko"):
+        Executor([make_tool("Echo")], make_policy()).run(make_plan(plan[0]), recorder)
+    assert (recorder.header, recorder.events) == (None, [])
+
+
+@each(
+    ("reference", "is_there"),
+    [
+        ("$steps.s.items[0].path", True),
+        ("$steps.s.items[0].size", False),
+        ("$steps.s.items.path", False),
+        ("$steps.s.count", True),
+        ("$steps.s.count.digits", False),
+        ("$steps.both.items[0].path", True),
+        ("$steps.both.value.anything[3].below", True),
+        ("$steps.both.lost", False),
+        ("$steps.open.rows.any_name", True),
+        ("$steps.open.rows.any_name.more", False),
+        ("$steps.open.anything.more[1]", True),
+        ("$steps.open.pair[1]", True),
+        ("$steps.open.pair.first", False),
+        ("$steps.loop.items[2].items[0].path", True),
+        ("$steps.loop.failed[0].code", True),
+        ("$steps.loop.okCount", True),
+        ("$steps.loop.path", False),
+        ("$vars.found.count", True),
+        ("$vars.found.lost", False),
+        ("$vars.folder.whatever", True),
+    ],
+)
+def test_a_path_is_looked_up_in_what_the_tool_can_return(reference: str, *, is_there: bool) -> None:
+    loop = step("loop", "List", foreach={"from": "$steps.s.items", "itemName": "f"})
+    sources = (step("s", "List", captureAs="found"), step("both", "Both"), step("open", "Open"), loop)
+    assert (faults(*sources, step("use", args={"value": reference})) == []) is is_there
+
+
+@each(
+    ("args", "problem"),
+    [
+        ({"cmd": "ls", "yield_time_ms": "50"}, ""),  # a number as a text is repaired
+        ({"cmd": "ls {$steps.s.count}"}, ""),
+        ({}, "/args: input for ExecCommand does not match the tool schema"),
+        ({"workdir": "{$steps.s.count}"}, "/args: ExecCommand needs the argument cmd"),
+        ({"cmd": "$steps.s.count", "yield_time_ms": -1}, "/args/yield_time_ms: Expected `int` >= 0"),
+        ({"cmd": "$steps.s.count", "yield_time_ms": "soon"}, "/args/yield_time_ms: Expected `int | null`, got `str`"),
+        ({"cmd": "$steps.s.count", "lost": 1}, "/args/lost: ExecCommand has no argument lost"),
+        ({"command": "$steps.s.count"}, "/args/command: ExecCommand has no argument command; it is called cmd here"),
+    ],
+)
+def test_constant_arguments_are_checked_where_others_are_references(args: dict[str, Any], problem: str) -> None:
+    found = faults(step("s", "List"), step("use", "ExecCommand", args))
+    assert (found[0] if found else "").startswith(f"use{problem}" if problem else "")
+    assert bool(found) == bool(problem)
+
+
+def test_the_effective_risk_is_that_of_the_most_dangerous_tool() -> None:
+    risks = {
+        (): "read-only",
+        ("ApplyPatch",): "writes",
+        ("ApplyPatch", "ExecCommand"): "commands",
+        ("Unheard",): "commands",
+    }
+    for names, risk in risks.items():
+        plan = make_plan(step("a"), *[step(name, name) for name in names], risk="read-only")
+        assert effective_risk(plan, {**BUILT_IN, **DEFINED}.get) == risk
+
+
+def test_every_member_of_every_sample_of_a_built_in_tool_can_be_referenced() -> None:
+    """No closed schema lacks what a tool returns."""
+    for name, tool in BUILT_IN.items():
+        plan_step = step("s", name, dict(tool.examples[0]))
+        for sample in samples(name).values():
+            if sample.result is None:
+                continue
+            for member in msgspec.to_builtins(sample.result):
+                found = faults(plan_step, step("use", args={"value": f"$steps.s.{member}"}))
+                assert found == [], (name, member)
