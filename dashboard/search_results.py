@@ -24,7 +24,7 @@ from dashboard.filters.language import MAX_CHARACTERS, Query, parse
 from dashboard.filters.queryset import select_runs
 from dashboard.filters.syntax import TEXT, And, Node, Term
 from dashboard.models import Message, Project, Run
-from dashboard.models.search import ANY, is_exact, newest_matching, select_messages
+from dashboard.models.search import ANY, HALVES, is_exact, newest_matching, select_messages
 from dashboard.runs.run_list import LISTED_FIELDS, RunRow, build_row
 from dashboard.runs.timeline import HistoryCursor
 from dashboard.search.documents import SearchText, load_message_texts
@@ -113,6 +113,11 @@ class SearchPage:
     calls: CallTable | None
     messages: FoundMessages
     unsearchable: str
+
+    @property
+    def begins_with_calls(self) -> bool:
+        """Texts of payloads are looked for: the calls that have them are listed before their runs."""
+        return any(term.kind in HALVES for term in self.query.terms)
 
     @property
     def calls_count(self) -> str:

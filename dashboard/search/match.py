@@ -34,6 +34,7 @@ MOST_HITS = 10_000
 MOST_WAITING = 10_000  # calls that are counted
 LINES_BEFORE, CHARACTERS_BEFORE, CHARACTERS_SHOWN = 3, 600, 16_000
 LABELS = {"canonical": "in the recorded result", "args": "in the arguments"}
+COUNTERPARTS = {"canonical": "receipt", "receipt": "canonical"}
 CallTexts = dict[str, SearchText]
 
 
@@ -198,6 +199,9 @@ class FoundText:
     characters: int
     html: SafeString
     searched: SearchText
+    counterpart: str  # the half that is compared: the receipt of a recorded result, and the other way round
+    counterpart_text: SearchText
+    is_in_counterpart: bool
 
     @property
     def previous(self) -> int:
@@ -217,7 +221,9 @@ def load_found(call: Call, half: str, value: str, *, is_pattern: bool, number: i
     phrase = parse_phrase(value, is_pattern=is_pattern)
     if half not in HALVES:
         return None
-    searched = load_call_texts([call.pk], [half])[call.pk][half]
+    counterpart = COUNTERPARTS.get(half, "")
+    halves = load_call_texts([call.pk], [name for name in (half, counterpart) if name])[call.pk]
+    searched, other = halves[half], halves.get(counterpart, NO_TEXT)
     texts = enumerate(searched.texts if phrase else ())
     places = ((index, span) for index, text in texts if phrase for span in phrase.find(text))
     hits = list(islice(places, MOST_HITS))
@@ -242,4 +248,7 @@ def load_found(call: Call, half: str, value: str, *, is_pattern: bool, number: i
         characters=len(text),
         html=highlight(mask_around(text, start, end, name)[start:end], spans),
         searched=searched,
+        counterpart=counterpart,
+        counterpart_text=other,
+        is_in_counterpart=phrase is not None and any(any(phrase.find(text)) for text in other.texts),
     )

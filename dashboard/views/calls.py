@@ -96,7 +96,7 @@ def found(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     text = load_found(call, half, find, is_pattern="pattern" in request.GET, number=number)
     if text is None:
         raise Http404
-    context = {"call": call, "found": text, "find": find, "noun": NOUNS[half]}
+    context = {"call": call, "found": text, "find": find, "noun": NOUNS[half], "other": NOUNS.get(text.counterpart, "")}
     return render(request, "calls/found.html", context)
 
 

@@ -10,7 +10,6 @@ import json
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -24,7 +23,7 @@ from dashboard.models import Call, Note, Project, Run
 from dashboard.variants.variant_list import save_version
 from envelopes.families.registry import family
 from tests.browser.conftest import Browse
-from tests.browser.rest import come_to_rest, press
+from tests.browser.counted_page import CountedPage, link_in_bar
 from tests.browser.test_every_page import NARROW, needed_width
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.sessions import SESSION, answers, asks, user, write
@@ -43,43 +42,6 @@ cache_write = 6.0
 """
 
 
-class CountedPage:
-    """Counts what a person presses on a page."""
-
-    def __init__(self, page: Page) -> None:
-        self.page, self.presses, self.texts = page, 0, 0
-
-    def start(self, address: str) -> Page:
-        self.page.goto(address)
-        come_to_rest(self.page)
-        return self.page
-
-    def press(self, *keys: str) -> None:
-        press(self.page, *keys)
-        self.presses += len(keys)
-
-    def click(self, target: Locator, **options: Any) -> None:
-        come_to_rest(self.page)
-        target.click(**options)
-        self.presses += 1
-
-    def write(self, text: str, *, box: str = "", send: str = "") -> None:
-        """Types into what has the focus, or into the box with this label; `send` is the key that sends it."""
-        come_to_rest(self.page)
-        if box:
-            self.page.get_by_label(box, exact=True).fill(text)
-        else:
-            self.page.keyboard.insert_text(text)
-        if send:
-            press(self.page, send)
-        self.presses += 1
-        self.texts += 1
-
-    def search(self, text: str) -> None:
-        press(self.page, "S")
-        self.write(text, send="Enter")
-
-
 @pytest.fixture
 def counted(operator_page: Page) -> CountedPage:
     return CountedPage(operator_page)
@@ -92,10 +54,6 @@ def cut_call(bundled: Project) -> Call:
 
 def link_to(page: Page, call: Call) -> Locator:
     return page.locator(f"tr[data-item]:has(#chosen-{call.pk.hex}) a.call-name")
-
-
-def link_in_bar(page: Page, name: str) -> Locator:
-    return page.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
 
 
 def stamp(time: datetime) -> str:

@@ -119,6 +119,25 @@ def test_a_row_shows_the_line_of_the_hit_and_leads_to_it(client: Client, calls: 
     assert load(client, "receipt:was").texts(".row-hit .badge") == ["recorded as seen"]
 
 
+@pytest.mark.parametrize(
+    ("receipt", "stdout", "half", "sentence"),
+    [
+        ("a needle", "a needle", "canonical", "The receipt contains it too: see it there."),
+        ("a straw", "a needle", "canonical", "The receipt does not contain it."),
+        ("a straw " * 20_000, "a needle", "canonical", "The receipt does not contain it, as far as it is searched."),
+        ("a needle", "a straw", "receipt", "The recorded result does not contain it."),
+        ("", "a needle", "canonical", "The call has no receipt to search."),
+    ],
+)
+def test_a_match_says_whether_the_other_half_has_it_too(
+    client: Client, project: Project, tmp_path: Path, receipt: str, stdout: str, half: str, sentence: str
+) -> None:
+    lines = [asks("toolu_1"), answers("toolu_1", receipt, {"stdout": stdout, "stderr": ""})]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", list(lines))])
+    page = parse_page(client.get(f"/calls/{project.calls.get().pk}/found/{half}/?find=needle"))
+    assert sentence in " ".join(page.text.split())
+
+
 def test_markup_and_secrets_of_a_payload_are_text_and_masked(client: Client, project: Project, tmp_path: Path) -> None:
     token = "ghp_" + "a1B2c3D4" * 5
     text = f"<script>alert(1)</script> needle {token}"

@@ -64,6 +64,12 @@ def test_one_filter_finds_runs_calls_and_messages(call: Call, client: Client, te
     assert found(load(client, text)) == numbers
 
 
+@pytest.mark.parametrize(("text", "first"), [("receipt:denied", "found-calls"), ("permission", "found-runs")])
+def test_calls_with_the_text_come_before_their_runs(call: Call, client: Client, text: str, first: str) -> None:
+    sections = load(client, text).select("section.found")
+    assert sections[0]["aria-labelledby"] == first
+
+
 def test_matches_are_highlighted_as_text(call: Call, client: Client) -> None:
     page = load(client, "permission")
     assert page.texts(".found mark") == ["Permission", "permission", "permission", "permission"]
