@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from dashboard.calls.call_detail import CallPage, load_call_page
 from dashboard.calls.call_variants import RIGHT
+from dashboard.calls.cut_bar import CutBar
 from dashboard.calls.stages import WIRE
 from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.call_evidence import CallEvidence
@@ -81,6 +82,16 @@ class WorkspacePage:
     context: ContextTab | None
     raw: tuple[RawLine, ...]
     run_url: str
+
+    @property
+    def has_lines(self) -> bool:
+        """True for the form of Both halves that lays them out line by line."""
+        return self.tab == "halves" and self.call.lines is not None
+
+    @property
+    def cut(self) -> CutBar | None:
+        """The first output that was cut, which the head draws."""
+        return next((bar for bar in self.call.cuts if bar.is_cut), None)
 
 
 def load_workspace(

@@ -126,3 +126,24 @@ def test_keys_faster_than_the_answers_lose_no_press(
         expect(page.locator(".steps [aria-current]")).to_have_attribute("data-position", str(position))
     assert all("htmx:sendAbort" in trouble or "htmx:afterRequest" in trouble for trouble in troubles)
     troubles.clear()  # a request that is given up is written to the console
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("width", [1440, 1024])
+def test_the_first_line_of_evidence_stands_high_on_the_page(operator_page: Page, bundled: Project, width: int) -> None:
+    """Also of calls that were cut or failed: what is said about the halves stands below them."""
+    kinds: list[dict[str, object]] = [
+        {"is_cut": True},
+        {"outcome": "failed"},
+        {"outcome": "refused"},
+        {"is_cut": False},
+    ]
+    calls = [bundled.calls.exclude(status="unknown").filter(**kind).order_by("pk").first() for kind in kinds]
+    operator_page.set_viewport_size({"width": width, "height": 900})
+    for call in calls:
+        assert call is not None
+        operator_page.goto(call.get_absolute_url())
+        come_to_rest(operator_page)
+        box = operator_page.locator("#halves .half-body").first.bounding_box()
+        assert box is not None
+        assert box["y"] < 190, f"the text of {call.summary} begins at {box['y']}"
