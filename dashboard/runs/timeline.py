@@ -9,6 +9,7 @@ that a page shows. Compactions are few and read whole. Payloads are read last, f
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,18 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from django.db.models import (
-    Aggregate,
-    BigIntegerField,
-    Case,
-    Count,
     Exists,
-    F,
     OuterRef,
     Q,
     QuerySet,
-    Sum,
-    Value,
-    When,
 )
 
 from dashboard.evidence.context_changes import (
@@ -169,6 +162,15 @@ class _Mark(NamedTuple):
     row: Replacement | Compaction | Gap | Branch | Removal | ContextDrop | None = None
 
 
+class _Size(NamedTuple):
+    """The place and the tokens of a message or a call; `role` is None for a call and for what was not sent."""
+
+    line: int
+    key: str  # hexadecimal
+    tokens: int
+    role: str | None = None
+
+
 class Timeline:
     """One run's items, or those of `branch`, which a rewind left. A fixed number of queries, whatever is asked for.
 
@@ -203,6 +205,7 @@ class Timeline:
         rank = RANKS["branch"]
         marks += [_Mark(other.start, rank, other.key.hex, 0, other.at, other) for other in self.left]
         self._marks = sorted(marks, key=_sort_key)
+        self._sizes: dict[str, list[_Size]] = {}
 
     def has(self, line: int, *, is_request: bool = False) -> bool:
         """True for a line of these items, or for that of the request behind them; not of a branch that was left."""
@@ -237,16 +240,17 @@ class Timeline:
         ahead = [] if cursor is None else self._marks[: bisect_left(self._marks, _sort_key(cursor), key=_sort_key)]
         before, total = len(ahead), len(self._marks)
         tokens = sum(mark.tokens for mark in ahead if mark.line > since)
-        for kind, (line, _) in PAGED.items():
-            sums: dict[str, Aggregate] = {"total": Count("pk")}
+        for kind in PAGED:
+            if cursor is None and kind not in self._sizes:
+                total += self._rows(kind).count()
+                continue
+            sizes = self._load_sizes(kind)
+            total += len(sizes)
             if cursor is not None:
-                is_ahead = _is_beside(kind, cursor, ascending=False)
-                sums["before"] = Count("pk", filter=is_ahead)
-                sums["tokens"] = Sum(_tokens(kind), filter=is_ahead & Q(**{f"{line}__gt": since}))
-            counted = self._rows(kind).aggregate(**sums)
-            total += counted["total"]
-            before += counted.get("before") or 0
-            tokens += counted.get("tokens") or 0
+                position = cursor.line, cursor.rank, cursor.key.hex
+                ahead_of = bisect_left(sizes, position, key=lambda size: (size.line, RANKS[kind], size.key))
+                before += ahead_of
+                tokens += sum(size.tokens for size in sizes[:ahead_of] if size.line > since)
         return HistoryCounts(before, total, max(0, tokens))
 
     def weigh_kinds(self, since: int) -> dict[str, tuple[int, int]]:
@@ -254,17 +258,22 @@ class Timeline:
 
         By kind: the roles of the messages, then `arguments` and `receipts`.
         """
-        sent = self._rows("message").filter(line__gt=since).exclude(delivery__in=NOT_COUNTED)
-        messages = sent.order_by().values_list("role")
-        kinds = {
-            role: (number, tokens or 0)
-            for role, number, tokens in messages.annotate(number=Count("pk"), weight=Sum(_tokens("message")))
-        }
-        calls = self._rows("call").filter(ordinal__gt=since).aggregate(number=Count("pk"), weight=Sum(_tokens("call")))
-        kinds["arguments"] = (calls["number"], calls["weight"] or 0)
-        present = [receipt for receipt in self.receipts if receipt.line > since and receipt.superseded_line is None]
-        kinds["receipts"] = (len(present), sum(receipt.tokens for receipt in present))
-        return {kind: counted for kind, counted in kinds.items() if counted[0]}
+        groups: dict[str, list[int]] = defaultdict(list)
+        for size in self._load_sizes("message"):
+            if size.line > since and size.role is not None:
+                groups[size.role].append(size.tokens)
+        groups["arguments"] = [size.tokens for size in self._load_sizes("call") if size.line > since]
+        present = (receipt for receipt in self.receipts if receipt.superseded_line is None)
+        groups["receipts"] = [receipt.tokens for receipt in present if receipt.line > since]
+        return {kind: (len(groups[kind]), sum(groups[kind])) for kind in groups if groups[kind]}
+
+    def _load_sizes(self, kind: str) -> list[_Size]:
+        """All messages or all calls in order, asked for once: each page counts and weighs them several times."""
+        if kind not in self._sizes:
+            line, key = PAGED[kind]
+            rows = self._rows(kind).annotate(hex=UUIDDigits(key)).order_by()
+            self._sizes[kind] = sorted(_message_sizes(rows) if kind == "message" else _call_sizes(rows))
+        return self._sizes[kind]
 
     def _rows(self, kind: str) -> QuerySet[Any]:
         rows: QuerySet[Any] = self._run.messages.all() if kind == "message" else self._run.members.all()
@@ -363,13 +372,18 @@ def _is_beside(kind: str, cursor: HistoryCursor | None, *, ascending: bool) -> Q
     return Q(**{f"{line}__{beyond}{'e' if includes_line else ''}": cursor.line})
 
 
-def _tokens(kind: str) -> Any:
-    """Tokens by size, for rows stored without a count of their own."""
-    if kind == "call":
-        return F("call__args_bytes") / CHARACTERS_PER_TOKEN
-    estimate = F("size") / CHARACTERS_PER_TOKEN
-    withheld = When(delivery__in=NOT_COUNTED, then=Value(0))
-    return Case(withheld, When(tokens__gt=0, then=F("tokens")), default=estimate, output_field=BigIntegerField())
+def _message_sizes(rows: QuerySet[Any]) -> Iterator[_Size]:
+    """Tokens by size, for rows stored without a count of their own; none of what was not sent."""
+    columns = rows.values_list("line", "hex", "role", "delivery", "tokens", "size")
+    for line, key, role, delivery, tokens, size in columns:
+        is_counted = delivery not in NOT_COUNTED
+        counted = (tokens or size // CHARACTERS_PER_TOKEN) if is_counted else 0
+        yield _Size(line, key, counted, role if is_counted else None)
+
+
+def _call_sizes(rows: QuerySet[Any]) -> Iterator[_Size]:
+    for line, key, size in rows.values_list("ordinal", "hex", "call__args_bytes"):
+        yield _Size(line, key, size // CHARACTERS_PER_TOKEN)
 
 
 def load_message_payloads(keys: Sequence[UUID]) -> dict[UUID, Payload]:

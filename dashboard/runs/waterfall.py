@@ -26,7 +26,7 @@ from dashboard.ingest.run_stats import OUTCOMES, OutcomeMark, halves_disagree, o
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.models.notes import RowMarks, load_row_marks
 from dashboard.models.outcomes import Outcome
-from dashboard.models.runs import ReceiptAuthor, step_url
+from dashboard.models.runs import CallQuerySet, ReceiptAuthor, step_url
 from dashboard.runs.overview import MILLISECOND, Axis, TimeBar
 from dashboard.runs.run_marks import RunMark, load_branches, load_run_marks
 from dashboard.text.formatting import format_duration
@@ -205,6 +205,8 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
         before = calls.exclude(is_beyond).count()
         calls = calls.filter(is_beyond)
     start = 0 if cursor else selection.skip
+    if start and not selection.query:
+        calls, start = _pass_over(run, calls, start), 0
     superseded = RecordedReceipt.objects.filter(run=run, call=OuterRef("pk"), superseded_line__isnull=False)
     is_superseded = {"is_superseded": Exists(superseded)}
     page = list(calls.annotate(**is_superseded)[start : start + settings.ROWS_PER_PAGE + 1])
@@ -234,6 +236,13 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
         rows.append(row)
     after = max(0, selection.matching - before - len(rows))
     return CallRowPage(tuple(rows), marks, before, after, rows[-1]["cursor"] if rows and after else "")
+
+
+def _pass_over(run: Run, calls: CallQuerySet, number: int) -> CallQuerySet:
+    """The calls behind the first `number`. The database passes over narrow rows, which takes a tenth of the time."""
+    for ordinal, call in run.members.order_by("ordinal", "call").values_list("ordinal", "call")[number : number + 1]:
+        return calls.filter(Q(ordinal__gte=ordinal) & ~Q(ordinal=ordinal, id__lt=call))
+    return calls.none()
 
 
 def _call_url(run: Run, call: Call, selection: RowSelection) -> str:
