@@ -75,9 +75,13 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """The name of each function with the lines it spans, decorators left out, nested ones on their own as well."""
-    for node in nodes(path):
+    waiting: list[ast.AST] = [tree(path)]
+    while waiting:  # no expression holds a function, and most nodes are within expressions
+        node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{path}:{node.lineno} {node.name}", (node.end_lineno or node.lineno) - node.lineno + 1
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += [part for part in getattr(node, block, ()) if isinstance(part, ast.AST)]
 
 
 def functions_of_module(path: Path) -> list[ast.FunctionDef]:

@@ -157,6 +157,7 @@ def test_a_fragment_of_another_tool_is_understood(operator_page: Page, cut: Arti
     expect_highlighted(operator_page, *range(1_200, 1_204))
 
 
+@pytest.mark.extended
 def test_a_fold_of_json_is_loaded_when_it_is_opened(
     operator_page: Page, browse: Browse, project: Project, settings: Settings, tmp_path: Path
 ) -> None:

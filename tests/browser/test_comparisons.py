@@ -87,6 +87,7 @@ def test_enter_in_the_note_judges_nothing_and_the_next_key_does(operator_page: P
     assert (verdict.note, verdict.choice != verdict.first) == ("too long", True)
 
 
+@pytest.mark.extended
 def test_a_narrow_page_says_beside_each_figure_whose_it_is(browse: Callable[..., Page], comparison: Comparison) -> None:
     page = browse(signed_in=True, viewport={"width": 390, "height": 800})
     page.goto(comparison.get_absolute_url())

@@ -88,6 +88,7 @@ def needed_width(page: Page) -> int:
     return int(page.evaluate("document.documentElement.scrollWidth"))
 
 
+@pytest.mark.extended
 def test_a_faint_text_is_found_once_in_a_thousand_rows(page: Page, serious: Serious) -> None:
     """In a page of our own: what `serious` passes over has the look of something that it saw."""
     rows = "".join(f"<tr><th>row {number}</th><td>seen</td></tr>" for number in range(1_000))

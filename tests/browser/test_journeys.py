@@ -68,6 +68,7 @@ def test_hovering_a_field_lights_up_its_characters_and_the_other_way_round(
     expect(operator_page.locator("[data-link-status]")).to_contain_text(str(pointer))
 
 
+@pytest.mark.extended
 def test_the_same_way_with_the_keyboard_alone(operator_page: Page, cut_call: Call) -> None:
     page = operator_page
     page.goto("/runs/")
@@ -173,6 +174,7 @@ def hostile(project: Project, tmp_path: Path) -> Run:
     return Run.objects.get()
 
 
+@pytest.mark.extended
 def test_hostile_output_is_shown_as_text_and_does_nothing(
     operator_page: Page, hostile: Run, troubles: list[str]
 ) -> None:

@@ -50,6 +50,7 @@ def test_fields_fall_out_while_the_budget_is_dragged(
     expect(budget.locator('tr[data-state="dropped"]')).to_have_count(0)
 
 
+@pytest.mark.extended
 def test_the_last_of_many_quick_turns_is_the_one_that_is_shown(operator_page: Page, project: Project) -> None:
     """All in one moment, the letting go included: none of them may keep the last from being asked for."""
     operator_page.goto("/experiments/renderers/command/?sample=ExecCommand/large")
@@ -130,7 +131,9 @@ def test_a_key_shows_the_text_of_a_variant_and_the_same_key_or_escape_goes_back(
     expect(operator_page.locator("#help")).to_contain_text("The text of markdown")
 
 
-@pytest.mark.parametrize("calls", [60, pytest.param(1_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "calls", [pytest.param(60, marks=pytest.mark.extended), pytest.param(1_000, marks=pytest.mark.long)]
+)
 def test_a_template_is_mended_compared_judged_and_exported(
     operator_page: Page, project: Project, tmp_path: Path, troubles: list[str], serious: Serious, *, calls: int
 ) -> None:

@@ -21,7 +21,7 @@ from django.test import Client
 
 from dashboard.faults import BUSY, FAILING, FULL, READ_ONLY, TRY_AGAIN, UNREACHABLE, Outage, find_outage
 from dashboard.models import Project
-from tests.cases import each
+from tests.cases import each, extended_except
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import parse_page
@@ -49,7 +49,7 @@ def test_a_store_that_cannot_be_written_is_read_and_refuses_changes_in_words(
     with fault(
         "PRAGMA query_only=ON", "PRAGMA query_only=OFF", "SET CONSTRAINTS ALL IMMEDIATE; SET TRANSACTION READ ONLY"
     ):
-        for address in ("/runs/", run.get_absolute_url(), f"{run.get_absolute_url()}model/", "/problems/"):
+        for address in ("/runs/", run.get_absolute_url(), f"{run.get_absolute_url()}context", "/problems/"):
             assert operator_client.get(address).status_code == 200
         with caplog.at_level(logging.ERROR):
             response = operator_client.post("/runs/views/", {"name": "Mine", "q": "", "sort": ""})
@@ -86,13 +86,13 @@ def test_a_full_disk_is_507_and_passes_without_a_restart(operator_client: Client
 @pytest.mark.django_db
 @pytest.mark.rendering
 @needs_sqlite
-@pytest.mark.parametrize("as_json", [False, True])
-def test_a_command_ends_with_a_sentence_and_a_status(tmp_path: Path, *, as_json: bool) -> None:
+@pytest.mark.parametrize("options", extended_except(["", "--json"], "--json"))
+def test_a_command_ends_with_a_sentence_and_a_status(tmp_path: Path, options: str) -> None:
     store = migrated_store(tmp_path / "store")
     with closing(sqlite3.connect(store / "counterfoil.db")) as other:
         other.execute("BEGIN IMMEDIATE")
         done = subprocess.run(
-            [sys.executable, "manage.py", "create_user", "dora", *(["--json"] if as_json else [])],
+            [sys.executable, "manage.py", "create_user", "dora", *options.split()],
             cwd=CHECKOUT,
             env=environment(store) | {"COUNTERFOIL_LOCK_SECONDS": "0.1"},
             capture_output=True,
@@ -100,7 +100,7 @@ def test_a_command_ends_with_a_sentence_and_a_status(tmp_path: Path, *, as_json:
         )
     assert done.returncode == TRY_AGAIN
     sentence = f"{BUSY.title}. {BUSY.sentence}"
-    if as_json:
+    if options:
         assert json.loads(done.stdout) == {"ok": False, "error": sentence, "detail": "database is locked"}
         assert done.stderr == ""
     else:

@@ -18,6 +18,7 @@ from pytest_django import Settings
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Artifact, Call, Observation, Problem, Project, Remark, Run
+from tests.cases import extended_except
 from tests.dashboard.factories import create_call, create_project, create_run
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import answers, asks, write
@@ -59,7 +60,7 @@ def answers_of(folder: Path, session: str) -> list[str]:
 
 
 @pytest.mark.postgresql("where databases differ")
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", extended_except(GROUPS, "where databases differ"))
 def test_a_bad_file_gets_its_answers_and_costs_nothing_beside_it(group: str, project: Project, tmp_path: Path) -> None:
     for session, call, file in numbered(GROUPS[group]):
         for name, raw in file.files(session, call).items():

@@ -16,6 +16,7 @@ from pytest_django import Settings
 from dashboard.artifacts.content import AbsenceCause, NoContent, open_content, open_stream
 from dashboard.artifacts.retention import check_store
 from dashboard.models import Artifact, Call, Observation
+from tests.cases import extended_except
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.stored_artifacts import (
@@ -144,6 +145,7 @@ def test_a_field_that_is_no_longer_in_its_result_is_changed(call: Call) -> None:
     assert cause(Artifact.objects.get(pk=artifact.pk)) == AbsenceCause.CHANGED
 
 
+@pytest.mark.parametrize("artifact_store", extended_except(["folder", "bucket"], "folder"), indirect=True)
 def test_a_store_that_cannot_be_reached_has_lost_nothing(
     client: Client, call: Call, cut_off: Callable[[], None]
 ) -> None:

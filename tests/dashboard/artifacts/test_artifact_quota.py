@@ -138,6 +138,7 @@ def test_a_full_disk_stops_the_recording_with_a_reason_and_the_next_import_goes_
     assert not Problem.objects.exists()
 
 
+@pytest.mark.extended
 def test_a_store_that_is_down_is_not_tried_with_every_recording(
     bucket_address: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from django.urls import URLPattern, get_resolver
 from pytest_django import Settings
 
 from dashboard.models import Artifact, Call, Comparison, Project
+from tests.cases import each
 from tests.dashboard.factories import create_call, create_problem, create_project, create_run, create_user
 from tests.dashboard.measured_comparisons import compared, import_commands
 from tests.dashboard.stored_artifacts import field_artifact, stored
@@ -47,7 +48,7 @@ def routes() -> set[str]:
 
 def test_every_route_without_a_slash_at_the_end_serves_content_and_is_tried_here() -> None:
     files = {str(route.name) for route in get_resolver().url_patterns if not str(route.pattern).endswith("/")}
-    pages = {"home", "healthz", "run-step"}
+    pages = {"home", "healthz", "run-step", "run-context", "run-replay"}
     moved = {"old-renderer", "old-comparison"}  # redirects
     assert files - pages - moved == SERVING
 
@@ -81,7 +82,7 @@ def test_every_serving_route_is_inert(client: Client, call: Call, name: str, tmp
 
 
 @pytest.mark.rendering
-@pytest.mark.parametrize(
+@each(
     ("requested", "status", "start", "end"),
     [
         (None, 200, 0, None),

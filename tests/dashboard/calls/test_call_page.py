@@ -17,6 +17,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from dashboard.evidence.fidelity import RECEIPT
 from dashboard.models import Call, Project, Run
 from envelopes.alignment.mapping import ReceiptFidelity
+from tests.cases import each
 from tests.dashboard.factories import (
     START,
     create_event,
@@ -98,7 +99,7 @@ def test_a_cut_is_drawn_to_scale_and_leads_to_what_was_missed(client: Client, ru
     assert cuts.by_role("link")["href"] == f"/artifacts/{call.artifacts.get().pk}/?from=31&line=41#L31"
 
 
-@pytest.mark.parametrize("fidelity", ["exact", "recorded", "inflated", "reconstructed", "masked"])
+@each("fidelity", ["exact", "recorded", "inflated", "reconstructed", "masked"])
 def test_the_page_claims_no_more_than_the_source_knows(client: Client, run: Run, fidelity: ReceiptFidelity) -> None:
     call = bash(run, "hello\n")
     call.observations.filter(surface="receipt").update(fidelity=fidelity)

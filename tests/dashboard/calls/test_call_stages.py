@@ -12,6 +12,7 @@ from django.test import Client
 from dashboard.models import Project, ReceiptFingerprint, Run
 from dashboard.variants.fingerprints import envelope_sha256
 from envelopes.transports import TRANSPORTS, Transport, transport
+from tests.cases import each
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import Page, assert_harmless
 from tests.dashboard.recorded_calls import HOSTILE, bash, load_call, receipt_text, recorded
@@ -96,11 +97,11 @@ def test_a_stop_opens_in_its_half_and_keeps_the_other(client: Client, run: Run) 
     assert page.has("[data-half=recorded]")
 
 
-@pytest.mark.parametrize("provider", TRANSPORTS, ids=lambda provider: provider.name)
+@each("provider", TRANSPORTS)
 def test_the_wire_is_the_providers_body_and_holds_the_very_receipt(
     client: Client, run: Run, provider: Transport
 ) -> None:
-    call = bash(run, 'a "quoted"\nline\n', external_id="toolu_1")
+    call = run.own_calls.first() or bash(run, 'a "quoted"\nline\n', external_id="toolu_1")
     body = wire_json(load_call(client, call, f"?right=wire-{provider.name}"))
     sent = client.get(f"/calls/{call.pk}/?as=wire-{provider.name}")
     assert sent["Content-Type"] == "application/json; charset=utf-8"

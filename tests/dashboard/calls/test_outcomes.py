@@ -16,6 +16,7 @@ from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
 from dashboard.models.outcomes import Outcome
+from tests.cases import each
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.recorded_calls import load_call, recorded
 from tests.dashboard.sessions import answers, asks, user, write
@@ -54,7 +55,7 @@ def calls(project: Project, alice: User, tmp_path: Path) -> dict[str, Call]:
     return {call.external_id.removeprefix("toolu_"): call for call in Call.objects.all()}
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each("name", CALLS)
 def test_one_word_names_the_outcome_on_every_page_and_in_every_copy(
     client: Client, calls: dict[str, Call], name: str
 ) -> None:
@@ -110,7 +111,7 @@ def test_the_envelopes_own_status_is_a_detail(client: Client, calls: dict[str, C
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "output", "outcome"),
     [
         ("grep -rn 'a b' src | grep -v x", "", "succeeded"),

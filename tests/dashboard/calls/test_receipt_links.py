@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from dashboard.models import Project, Run
+from tests.cases import each
 from tests.dashboard.factories import create_run
 from tests.dashboard.recorded_calls import load_call, read_result, recorded
 
@@ -24,7 +25,7 @@ def test_a_receipt_without_a_result_says_that_there_is_nothing_to_link(client: C
     assert page.select_one(".share").text == note
 
 
-@pytest.mark.parametrize(
+@each(
     ("tool", "args", "receipt", "linked", "share"),
     [
         (

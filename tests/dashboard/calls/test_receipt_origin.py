@@ -13,6 +13,7 @@ from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
 from dashboard.runs.export_run import export_run
+from tests.cases import each
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import read_result
 from tests.dashboard.sessions import SESSION, answers, asks, user, write
@@ -153,7 +154,7 @@ def test_no_rewrite_is_claimed_that_the_recording_does_not_show(
     assert page.has("[data-hook] table.diff") == (name != "both_replaced")
 
 
-@pytest.mark.parametrize("name", ["only_context", "no_json", "a_tool_of_no_server"])
+@each("name", ["only_context", "no_json", "a_tool_of_no_server"])
 def test_a_hook_that_returned_no_output_leaves_the_receipt_the_tools(
     operator_client: Client, run: Run, name: str
 ) -> None:
@@ -243,7 +244,7 @@ MCP: dict[str, tuple[Any, Any, Line | None]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "sentence", "rows"),
     [
         (

@@ -274,10 +274,12 @@ def test_every_page_with_a_filter_answers_with_what_matches(store: Project, oper
         "child:yes",
         "words",
     ]
-    for text in [*(text for text, _, _ in SELECTED[::3]), *others]:
+    texts = [*others, *(text for text, _, _ in SELECTED[::3])]
+    for number, text in enumerate(texts):
         question = urlencode({"q": text, "query": text})
-        answers = [operator_client.get(page.replace("query=&", "") + question) for page in pages]
-        assert (text, [answer.status_code for answer in answers]) == (text, [200] * len(pages))
+        asked = pages if number < len(others) or number % 4 == 0 else pages[:2]
+        answers = [operator_client.get(page.replace("query=&", "") + question) for page in asked]
+        assert (text, [answer.status_code for answer in answers]) == (text, [200] * len(asked))
         expected = parse(text, over="calls").calls_in(store).count()
         listed = len(parse_page(answers[1]).select("tbody tr"))
         assert (text, listed) == (text, expected)

@@ -107,7 +107,7 @@ DIVERGED = {
     [(SESSION, FORK), pytest.param((FORK, SESSION), marks=pytest.mark.extended)],
     ids=["original first", "fork first"],
 )
-@pytest.mark.parametrize("where", DIVERGED)
+@pytest.mark.parametrize("where", extended_except(DIVERGED, "in the fork"))
 def test_a_replacement_is_reported_for_the_run_in_which_it_happened(
     where: str, order: tuple[str, ...], project: Project, tmp_path: Path, operator_client: Client
 ) -> None:
@@ -297,7 +297,7 @@ def test_any_order_of_recordings_that_share_calls_gives_equal_rows(
 
 
 @pytest.mark.parametrize("order", [(SESSION, FORK), (FORK, SESSION)], ids=["original first", "fork first"])
-@pytest.mark.parametrize("original", [SESSION, FORK])
+@pytest.mark.parametrize("original", extended_except([SESSION, FORK], FORK))
 def test_the_session_that_ended_first_is_the_original_of_one_that_rewrote_its_lines(
     original: str, order: tuple[str, ...], project: Project, tmp_path: Path, operator_client: Client
 ) -> None:

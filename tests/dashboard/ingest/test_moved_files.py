@@ -8,6 +8,7 @@ import pytest
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Message, Project, Run, RunCall
+from tests.cases import extended_except
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, user, write
 
 pytestmark = pytest.mark.django_db
@@ -58,7 +59,9 @@ def test_a_file_that_is_cut_short_and_goes_on_otherwise_keeps_both(project: Proj
 OTHER = "11111111-2222-4333-8444-555555555555"
 
 
-@pytest.mark.parametrize("name", ["full.jsonl", f"{OTHER}.jsonl", "session-0f5f6d8e.jsonl"])
+@pytest.mark.parametrize(
+    "name", extended_except(["full.jsonl", f"{OTHER}.jsonl", "session-0f5f6d8e.jsonl"], f"{OTHER}.jsonl")
+)
 @pytest.mark.parametrize("first", ["the copy", "the original"])
 def test_a_session_under_another_name_is_one_run(project: Project, tmp_path: Path, name: str, first: str) -> None:
     lines = [*short_session(), answers("toolu_03", "done")]
@@ -89,7 +92,7 @@ AFTER_CLEAR = {
 }
 
 
-@pytest.mark.parametrize("begins", AFTER_CLEAR)
+@pytest.mark.parametrize("begins", extended_except(AFTER_CLEAR, "the command"))
 def test_a_file_of_any_name_whose_session_goes_on_after_clear_is_one_run(
     begins: str, project: Project, tmp_path: Path
 ) -> None:
