@@ -1,4 +1,8 @@
 """The built-in tools that really run, with a folder as their world.
 
-apply_patch(root, patch)   changes files by a unified diff, all of them or none
+    apply_patch(root, patch)     changes files by a unified diff, all of them or none
+    WorkItemTools(root, path)        work items and waits, over a SQLite file
+    WebTools(policy, providers)       WebFetch and WebSearch
+
+The `tools()` of each class are for an executor or a turn loop.
 """

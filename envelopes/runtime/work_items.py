@@ -1,0 +1,373 @@
+"""The work-item tools and WaitFor, over a small SQLite file. Plans are files of the workspace; ApplyPatch changes them.
+
+A wait belongs to the current open work item, or to the agent where there is none, and replaces the waits before it.
+An item with an active wait is blocked, or waits for the operator; so does one whose plan needs input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envelopes.families.agent.results import WaitCondition, WaitingWorkItem, WaitRecorded, Wake, wait_outcome
+from envelopes.families.agent.tools import WaitForInput
+from envelopes.families.registry import builtin
+from envelopes.families.work_item.results import (
+    SAMPLE_TODOS,
+    ActiveWait,
+    CompletionReport,
+    Filter,
+    Focus,
+    FocusTransition,
+    FocusWarning,
+    PlanArtifact,
+    QueryContext,
+    Readiness,
+    Todo,
+    UnfinishedTodos,
+    WorkItemChange,
+    WorkItemPage,
+    WorkItemPick,
+    WorkItemReading,
+    WorkItemView,
+)
+from envelopes.families.work_item.tools import (
+    LIMIT,
+    CompleteWorkItemInput,
+    CreateWorkItemInput,
+    GetWorkItemInput,
+    ListWorkItemsInput,
+    PickWorkItemInput,
+    TodoInput,
+    UpdateWorkItemInput,
+)
+from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.workers import CallContext
+from envelopes.runtime.work_item_store import WaitRow, WorkItemRow, WorkItemStore
+from envelopes.schema.result import CompleteOutput, summarize
+from envelopes.schema.timestamps import format_instant
+
+PLANS = "work-items"  # the folder of plans in the workspace
+KINDS: dict[Wake, Any] = {"operator_input": "operator", "task_result": "task", "external": "external"}
+LEFT_WITHOUT_REASON = FocusWarning(
+    code="left_runnable_work", message="The work item before was runnable, and no reason was given for leaving it."
+)
+BINDING_NOTE = "Tool calls from now on belong to this work item."
+INSPECTION_NOTE = "The work item cannot go on now; it was opened to be looked at."
+
+
+class WorkItemTools:
+    """The work items of one agent in one workspace. `path` is the SQLite file; it may lie outside of `root`."""
+
+    def __init__(
+        self,
+        root: Path,
+        path: Path,
+        *,
+        agent_id: str = "agent_main",
+        workspace_id: str = "workspace",
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._root, self._agent_id, self._workspace_id = root, agent_id, workspace_id
+        self._store = WorkItemStore(path, now)
+
+    def tools(self) -> tuple[Tool, ...]:
+        runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
+            "CreateWorkItem": self.create,
+            "UpdateWorkItem": self.update,
+            "PickWorkItem": self.pick,
+            "GetWorkItem": self.get,
+            "ListWorkItems": self.list_items,
+            "CompleteWorkItem": self.complete,
+            "WaitFor": self.wait_for,
+        }
+        return tuple(
+            Tool(definition, run, family) for name, run in runs.items() for family, definition in [builtin(name)]
+        )
+
+    def close(self) -> None:
+        self._store.close()
+
+    def create(self, call: CreateWorkItemInput, _context: CallContext) -> CompleteOutput:
+        with self._store.transaction():
+            row = self._store.add(call.objective, call.plan_status or "draft", _pack_todos(call.todo_list))
+            if call.plan is not None:
+                row = self._store.change(row.number, plan=self._write_plan(row, call.plan))
+            view = self._view(row, with_todos=True)
+        return _output("CreateWorkItem", f"work item {view.id} created", WorkItemChange(work_item=view))
+
+    def update(self, call: UpdateWorkItemInput, _context: CallContext) -> CompleteOutput:
+        with self._store.transaction():
+            row = self._find(call.work_item_id)
+            if row.is_completed:
+                raise _is_completed(row, "cannot be changed")
+            named = {
+                "objective": call.objective,
+                "plan_status": call.plan_status,
+                "todos": None if call.todo_list is None else _pack_todos(call.todo_list),
+            }
+            changes = {name: value for name, value in named.items() if value is not None}
+            view = self._view(self._store.change(row.number, **changes), with_todos=True)
+        fields = tuple("todo_list" if name == "todos" else name for name in changes)
+        return _output(
+            "UpdateWorkItem", f"work item {view.id} updated", WorkItemChange(work_item=view, changed_fields=fields)
+        )
+
+    def pick(self, call: PickWorkItemInput, _context: CallContext) -> CompleteOutput:
+        with self._store.transaction():
+            row = self._find(call.work_item_id)
+            if row.is_completed:
+                raise _is_completed(row, "cannot be picked")
+            before = self._store.current()
+            previous = None if before is None else self._view(self._store.get(before))
+            self._store.set_current(row.number)
+            current = self._view(row, with_todos=True)
+        leaves = previous is not None and previous.id != current.id and previous.is_runnable
+        transition = FocusTransition(
+            previous_work_item_id=previous.id if previous else None,
+            current_work_item_id=current.id,
+            reason=call.reason,
+            previous_readiness=previous.readiness if previous else None,
+            current_readiness=current.readiness,
+            switch_kind=_switch_kind(previous, current, is_leaving=leaves),
+            current_focus_mode="runnable" if current.is_runnable else "inspection",
+            warnings=(LEFT_WITHOUT_REASON,) if leaves and call.reason is None else (),
+        )
+        result = WorkItemPick(
+            previous_work_item=previous,
+            current_work_item=current,
+            current_work_item_id=current.id,
+            transition=transition,
+            binding_note=BINDING_NOTE if current.is_runnable else INSPECTION_NOTE,
+        )
+        return _output("PickWorkItem", f"now working on {current.id}", result)
+
+    def get(self, call: GetWorkItemInput, _context: CallContext) -> CompleteOutput:
+        with self._store.transaction():
+            view = self._view(self._find(call.work_item_id), with_todos=call.include_todo_list)
+            result = WorkItemReading(context=self._context(), work_item=view)
+        return _output("GetWorkItem", f"work item {view.id} is {view.state}", result)
+
+    def list_items(self, call: ListWorkItemsInput, _context: CallContext) -> CompleteOutput:
+        limit, chosen = call.limit or LIMIT, call.filter or "all"
+        with self._store.transaction():
+            views = [self._view(row, with_todos=call.include_todo_list) for row in self._store.rows()]
+            matching = [view for view in views if _matches(view, chosen)]
+            result = WorkItemPage(
+                context=self._context(),
+                filter=chosen,
+                returned=min(limit, len(matching)),
+                total_matching=len(matching),
+                limit=limit,
+                work_items=tuple(matching[:limit]),
+            )
+        return _output("ListWorkItems", f"{result.returned} of {result.total_matching} work items", result)
+
+    def complete(self, call: CompleteWorkItemInput, _context: CallContext, report: str = "") -> CompleteOutput:
+        """`report` is what the model wrote beside the call; a turn loop passes it."""
+        with self._store.transaction():
+            row = self._find(call.work_item_id)
+            is_new = not row.is_completed
+            if is_new:
+                text = CompletionReport(text=report, source="assistant_text", created_at=_stamp(self._store.now()))
+                row = self._store.change(
+                    row.number, is_completed=1, report=msgspec.json.encode(text) if report else None
+                )
+                self._store.end_waits(self._store.waits_of(row.number), "resolved")
+                if self._store.current() == row.number:
+                    self._store.set_current(None)
+            view = self._view(row, with_todos=True)
+        unfinished = _unfinished(view.todo_list or ()) if is_new else None
+        warnings = () if unfinished is None else (unfinished,)
+        result = WorkItemChange(work_item=view, warnings=warnings, completed_transition=is_new)
+        words = "completed" if is_new else "was completed before"
+        return _output("CompleteWorkItem", f"work item {view.id} {words}", result)
+
+    def wait_for(self, call: WaitForInput, _context: CallContext) -> CompleteOutput:
+        with self._store.transaction():
+            number = self._store.current()
+            replaced = self._store.end_waits(self._store.waits_of(number), "cancelled")
+            wait = self._store.add_wait(number, KINDS[call.wake], call.resource, call.reason)
+            view = None if number is None else self._view(self._store.change(number))
+            stamp = _stamp(self._store.now())
+        result = WaitRecorded(
+            scope="agent" if view is None else "work_item",
+            reason=call.reason,
+            wake=call.wake,
+            resource=call.resource,
+            work_item_id=view.id if view else None,
+            wait_condition=WaitCondition(
+                id=wait.id,
+                work_item_id=view.id if view else None,
+                status="active",
+                kind=KINDS[call.wake],
+                subject_ref=call.resource,
+                waiting_for=call.reason,
+                wake_sources=(call.wake,),
+                created_at=stamp,
+                updated_at=stamp,
+            ),
+            work_item=None if view is None else _waiting(view),
+            cancelled_wait_condition_ids=replaced,
+        )
+        return _output("WaitFor", wait_outcome(result), result)
+
+    def resolve_waits(self, resource: str | None = None) -> tuple[str, ...]:
+        """Ends the active waits for a resource, or those for the operator; returns their ids. The runtime calls it."""
+        with self._store.transaction():
+            return self._store.end_waits(self._store.waits_for(resource), "resolved")
+
+    def _find(self, work_item_id: str) -> WorkItemRow:
+        """Raises ToolFailed."""
+        row = self._store.find(work_item_id)
+        if row is None:
+            raise ToolFailed(
+                "unknown_work_item",
+                f"no work item has the id {work_item_id}",
+                details={"work_item_id": work_item_id},
+                recovery_hint="call ListWorkItems and use one of its ids",
+            )
+        return row
+
+    def _context(self) -> QueryContext:
+        current = self._store.current()
+        return QueryContext(current_work_item_id=None if current is None else f"wi_{current}")
+
+    def _write_plan(self, row: WorkItemRow, text: str) -> str:
+        """The plan's path, relative to the workspace."""
+        relative = f"{PLANS}/{row.id}.md"
+        path = self._root / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text if text.endswith("\n") else f"{text}\n", "utf-8")
+        return relative
+
+    def _view(self, row: WorkItemRow, *, with_todos: bool = False) -> WorkItemView:
+        waits = self._store.waits_of(row.number)
+        is_current = self._store.current() == row.number
+        readiness = _readiness(row, waits)
+        return WorkItemView(
+            id=row.id,
+            agent_id=self._agent_id,
+            workspace_id=self._workspace_id,
+            objective=row.objective,
+            state="completed" if row.is_completed else "open",
+            focus=_focus(readiness, is_current=is_current),
+            readiness=readiness,
+            is_current=is_current,
+            is_runnable=readiness == "runnable",
+            plan_status=row.plan_status,
+            plan_artifact=self._plan_artifact(row),
+            todo_list=_unpack_todos(row.todos) if with_todos else None,
+            blocked_by=waits[0].reason if waits else None,
+            completion_report=None if row.report is None else msgspec.json.decode(row.report, type=CompletionReport),
+            active_wait_conditions=tuple(
+                ActiveWait(id=wait.id, kind=wait.kind, waiting_for=wait.reason) for wait in waits
+            ),
+            created_at=_stamp(row.created_at),
+            updated_at=_stamp(row.updated_at),
+        )
+
+    def _plan_artifact(self, row: WorkItemRow) -> PlanArtifact | None:
+        """The plan as its file has it now; None where there is none, or somebody removed it."""
+        if row.plan is None:
+            return None
+        path = self._root / row.plan
+        try:
+            content, changed_at = path.read_bytes(), path.stat().st_mtime
+        except OSError:
+            return None
+        return PlanArtifact(
+            owner_agent_id=self._agent_id,
+            workspace_id=self._workspace_id,
+            relative_path=row.plan,
+            path=row.plan,
+            hash=f"sha256:{hashlib.sha256(content).hexdigest()}",
+            bytes=len(content),
+            updated_at=_stamp(changed_at),
+            text=content.decode("utf-8", "replace"),
+        )
+
+
+def _stamp(seconds: float) -> str:
+    return format_instant(seconds, timespec="milliseconds")
+
+
+def _waiting(view: WorkItemView) -> WaitingWorkItem:
+    return WaitingWorkItem(
+        id=view.id, objective=view.objective, state=view.state, focus=view.focus, readiness=view.readiness
+    )
+
+
+def _readiness(row: WorkItemRow, waits: list[WaitRow]) -> Readiness:
+    if row.is_completed:
+        return "completed"
+    if any(wait.kind != "operator" for wait in waits):
+        return "blocked"
+    return "waiting_for_operator" if waits or row.plan_status == "needs_input" else "runnable"
+
+
+def _focus(readiness: Readiness, *, is_current: bool) -> Focus:
+    if readiness == "completed":
+        return "completed"
+    if is_current:
+        return "current"
+    return "queued" if readiness == "runnable" else "blocked"
+
+
+def _matches(view: WorkItemView, chosen: Filter) -> bool:
+    """`blocked` is about the readiness of an item that is not current (spec/tools.md, ListWorkItems)."""
+    match chosen:
+        case "all":
+            return True
+        case "open" | "completed":
+            return view.state == chosen
+        case "current":
+            return view.is_current
+        case "queued":
+            return view.is_runnable and not view.is_current
+        case "blocked":
+            return view.readiness == "blocked" and not view.is_current
+    return view.readiness == chosen
+
+
+def _switch_kind(previous: WorkItemView | None, current: WorkItemView, *, is_leaving: bool) -> Any:
+    if previous is not None and previous.id == current.id:
+        return "same_work_item"
+    return "explicit_focus_override" if is_leaving else "explicit_focus_pick"
+
+
+def _unfinished(todos: tuple[Todo, ...]) -> UnfinishedTodos | None:
+    unfinished = [todo for todo in todos if todo.state != "completed"]
+    if not unfinished:
+        return None
+    return UnfinishedTodos(
+        pending_count=sum(todo.state == "pending" for todo in unfinished),
+        in_progress_count=sum(todo.state == "in_progress" for todo in unfinished),
+        sample=tuple(todo.text for todo in unfinished[:SAMPLE_TODOS]),
+    )
+
+
+def _pack_todos(todos: list[TodoInput] | None) -> bytes | None:
+    return None if todos is None else msgspec.json.encode([Todo(todo.text, todo.state) for todo in todos])
+
+
+def _unpack_todos(todos: bytes | None) -> tuple[Todo, ...]:
+    return () if todos is None else msgspec.json.decode(todos, type=tuple[Todo, ...])
+
+
+def _is_completed(row: WorkItemRow, words: str) -> ToolFailed:
+    return ToolFailed(
+        "invalid_tool_input",
+        f"work item {row.id} is completed and {words}",
+        details={"work_item_id": row.id, "state": "completed"},
+        recovery_hint="create a new work item for more work",
+    )
+
+
+def _output(tool_name: str, summary: str, result: msgspec.Struct) -> CompleteOutput:
+    return CompleteOutput(tool_name=tool_name, status="success", summary_text=summarize(summary), result=result)
