@@ -16,6 +16,7 @@ from dashboard.experiments.pair import load_pair_page
 from dashboard.experiments.stored_comparison import CannotCompare, cancel, load_form, pin, resume, start_form
 from dashboard.models import Comparison
 from dashboard.variants.variant_list import UnusableColumns
+from dashboard.views.experiments import act_on, render_measured
 from dashboard.views.site import render_page
 
 UNPROCESSABLE = 422
@@ -47,12 +48,13 @@ def new(request: OperatorRequest) -> HttpResponse:
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     comparison = _comparison(request, pk)
     if request.method == "POST":
-        return _act(request, comparison)
+        require_operator(request, LOOK_ONLY)
+        if request.POST.get("do") == "baseline":
+            return redirect(request_baseline(comparison, request.POST.get("columns", ""), request.GET))
+        return act_on(request, comparison, ACTIONS, "experiment-list")
     page = load_comparison_page(comparison, request.GET)
-    response = render_page(request, "experiments/comparison.html", {"page": page}, partial="progress")
-    if request.htmx and not request.htmx.boosted and not (comparison.is_open or page.columns.is_requested):
-        response["HX-Refresh"] = "true"  # the numbers are there: they are on the whole page alone
-    return response
+    is_open = comparison.is_open or page.columns.is_requested
+    return render_measured(request, "experiments/comparison.html", page, is_open=is_open)
 
 
 @require_safe
@@ -72,14 +74,3 @@ def pair(request: OperatorRequest, pk: UUID, call: UUID) -> HttpResponse:
 
 def _comparison(request: OperatorRequest, pk: UUID) -> Comparison:
     return get_object_or_404(request.project.comparisons, pk=pk)
-
-
-def _act(request: OperatorRequest, comparison: Comparison) -> HttpResponse:
-    require_operator(request, LOOK_ONLY)
-    action = request.POST.get("do", "")
-    if action == "baseline":
-        return redirect(request_baseline(comparison, request.POST.get("columns", ""), request.GET))
-    if action not in ACTIONS:
-        raise Http404("Unknown action.")
-    ACTIONS[action](comparison)
-    return redirect("experiment-list") if action == "delete" else redirect(comparison)

@@ -20,6 +20,7 @@ from dashboard.experiments.recall_report import cancel_recall, start_recall
 from dashboard.experiments.receipt_limits import load_limits_page
 from dashboard.experiments.stored_comparison import CannotCompare, load_form
 from dashboard.models import RecallReport
+from dashboard.views.experiments import act_on, render_measured
 from dashboard.views.site import render_page
 
 UNPROCESSABLE = 422
@@ -45,11 +46,9 @@ def index(request: OperatorRequest) -> HttpResponse:
 def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
     report = _report(request, pk)
     if request.method == "POST":
-        return _act(request, report)
-    response = render_page(request, "experiments/recall.html", {"page": load_recall_page(report)}, partial="progress")
-    if request.htmx and not request.htmx.boosted and not report.is_open:
-        response["HX-Refresh"] = "true"  # the numbers are on the whole page alone
-    return response
+        require_operator(request, LOOK_ONLY)
+        return act_on(request, report, ACTIONS, "recall-list")
+    return render_measured(request, "experiments/recall.html", load_recall_page(report), is_open=report.is_open)
 
 
 @require_safe
@@ -76,12 +75,3 @@ def limits(request: OperatorRequest, pk: UUID) -> HttpResponse:
 
 def _report(request: OperatorRequest, pk: UUID) -> RecallReport:
     return get_object_or_404(request.project.recall_reports, pk=pk)
-
-
-def _act(request: OperatorRequest, report: RecallReport) -> HttpResponse:
-    require_operator(request, LOOK_ONLY)
-    action = request.POST.get("do", "")
-    if action not in ACTIONS:
-        raise Http404("Unknown action.")
-    ACTIONS[action](report)
-    return redirect("recall-list") if action == "delete" else redirect(report)

@@ -253,6 +253,8 @@ def test_a_deleted_call_is_still_counted_and_its_lines_are_gone(
     assert operator_client.post(f"/runs/{call.run_id}/delete/").status_code == 302
     assert "the call was deleted" in load(operator_client, f"{report.get_absolute_url()}calls/").text
     assert operator_client.get(address).status_code == 404
+    page = parse_page(operator_client.get(report.get_absolute_url()))
+    assert page.has("details.menu button[value=delete]"), "one press alone deletes nothing"
     assert operator_client.post(report.get_absolute_url(), {"do": "delete"})["Location"] == "/experiments/recall/"
     assert not RecallReport.objects.exists()
 
