@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dashboard.models.runs import Run
 
 
+FEW_SLICES = 4  # rows whose frames are looked up one by one
 SLICE_FIELDS = ("source_id", "start", "size", "own_data")  # what `load_slices` needs
 FRAME_BYTES = 131_072  # of a frame; a longer line has a frame of its own
 
@@ -106,6 +107,10 @@ class SourceFrame(models.Model):
     def __str__(self) -> str:
         return f"{self.source_id} from {self.offset}"
 
+    def contains(self, row: SourceSlice) -> bool:
+        """True for a slice that begins in this frame."""
+        return self.source_id == row.source_id and self.offset <= (row.start or 0) < self.offset + self.size
+
 
 class DamagedEvidence(RuntimeError):
     """The store does not have the recorded bytes that a row refers to; `check_store` lists all such rows."""
@@ -133,7 +138,7 @@ class SourceSlice(models.Model):
 
 
 def load_slices(rows: Iterable[SourceSlice]) -> None:
-    """Loads `data` of stored rows, in one query for each of their models. Raises DamagedEvidence."""
+    """Loads `data` of stored rows, in one query for each of their models, or a few. Raises DamagedEvidence."""
     addressed: dict[type[SourceSlice], list[SourceSlice]] = defaultdict(list)
     for row in rows:
         if "data" in vars(row):
@@ -143,11 +148,22 @@ def load_slices(rows: Iterable[SourceSlice]) -> None:
         else:
             addressed[type(row)].append(row)
     for model, slices in addressed.items():
-        stored = model._base_manager.filter(pk__in=[row.pk for row in slices])
         try:
-            _cut_slices(slices, SourceFrame.objects.containing(stored))
+            _cut_slices(slices, _load_frames(model, slices))
         except pyzstd.ZstdError as error:
             raise DamagedEvidence(f"a stored frame cannot be decompressed: {error}") from None
+
+
+def _load_frames(model: type[SourceSlice], slices: Collection[SourceSlice]) -> Iterable[SourceFrame]:
+    """The frames of the slices. Those of one call mostly lie in one frame, which a short query finds."""
+    if len(slices) > FEW_SLICES:
+        return SourceFrame.objects.containing(model._base_manager.filter(pk__in=[row.pk for row in slices]))
+    frames: list[SourceFrame] = []
+    for row in slices:
+        if not any(frame.contains(row) for frame in frames):
+            before = SourceFrame.objects.filter(source=row.source_id, offset__lte=row.start or 0)
+            frames += before.order_by("-offset")[:1]
+    return frames
 
 
 def _cut_slices(slices: Collection[SourceSlice], frames: Iterable[SourceFrame]) -> None:

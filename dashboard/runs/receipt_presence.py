@@ -7,8 +7,9 @@ than the recorded request. A step is a request to the model; it is addressed by 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -150,6 +151,25 @@ class ContextState:
         means = f"Nothing that is recorded removed it; {check}."
         return "recorded", EntryNote("", GRADE_WORDS["recorded"], means)
 
+    def count_grades(self, receipts: Iterable[PlacedReceipt]) -> Counter[Presence]:
+        """Grades the first receipt between two changes of the context: all others there have the same grade."""
+        changes = {self.since, *(compaction.line for compaction in self.compactions)}
+        changes |= {line for branch in self.left for line in (branch.start, branch.end)}
+        changes |= {line for drop in self.drops for line in (drop.after, drop.before)}
+        changes |= {self.last.line} if self.last else set()
+        edges = sorted(changes)
+        grades: Counter[Presence] = Counter()
+        known: dict[tuple[int, int], Presence] = {}
+        for receipt in receipts:
+            if receipt.superseded_line is not None:
+                grades[self.grade(receipt)[0]] += 1
+                continue
+            place = bisect_left(edges, receipt.line), bisect_right(edges, receipt.line)
+            if place not in known:
+                known[place] = self.grade(receipt)[0]
+            grades[known[place]] += 1
+        return grades
+
     def notes(self, item: HistoryItem) -> Iterator[EntryNote]:
         """Yields the grade of a receipt at a step; otherwise what speaks against that the item is still there."""
         receipt = item.row if isinstance(item.row, RecordedReceipt) else None
@@ -215,7 +235,7 @@ class ContextStep:
     @classmethod
     def build(cls, run: Run, timeline: Timeline, state: ContextState) -> ContextStep:
         line = state.step or 0
-        grades = Counter(state.grade(receipt)[0] for receipt in timeline.receipts)
+        grades = state.count_grades(timeline.receipts)
         counts = tuple((words, grades[grade]) for grade, words in GRADE_WORDS.items() if grades[grade])
         last = state.last if state.last and state.last.line == line else None
         unrecorded = last.tokens - state.shown if last else None

@@ -58,6 +58,12 @@ RANKS = {
     "drop": 8,
 }
 KINDS = tuple(RANKS)
+# The columns of a call that an item shows, beside its receipt's.
+_SHOWN_CALL = tuple(
+    f"call__{name}"
+    for name in ("run_id", "tool", "outcome", "exit_status", "started_at", "args_bytes", "result_fidelity")
+)
+_RECEIPT_FIELDS = tuple(field.name for field in RecordedReceipt._meta.concrete_fields)
 # The columns of line and key. These two kinds are read a page at a time.
 PAGED = {"message": ("line", "id"), "call": ("ordinal", "call_id")}
 
@@ -298,13 +304,15 @@ class Timeline:
                 yield HistoryItem(key, message.at, 0 if message.delivery in NOT_COUNTED else tokens, message)
         else:
             receipts = RecordedReceipt.objects.filter(run=self._run, call=OuterRef("call"))
-            for member in rows.select_related("call").annotate(has_receipt=Exists(receipts))[:limit]:
+            members = rows.select_related("call").only("run_id", "call_id", "ordinal", "inherited", *_SHOWN_CALL)
+            for member in members.annotate(has_receipt=Exists(receipts))[:limit]:
                 key = HistoryCursor(member.ordinal, RANKS[kind], member.call_id)
                 yield HistoryItem(key, member.call.started_at, member.call.args_bytes // CHARACTERS_PER_TOKEN, member)
 
     def _load_marked(self, marks: Sequence[_Mark]) -> Iterator[HistoryItem]:
         keys = [UUID(mark.key) for mark in marks if mark.rank == RANKS["receipt"]]
-        receipts = RecordedReceipt.objects.select_related("call").in_bulk(keys) if keys else {}
+        joined = RecordedReceipt.objects.select_related("call").only(*_RECEIPT_FIELDS, *_SHOWN_CALL)
+        receipts = joined.in_bulk(keys) if keys else {}
         if self._replayed:
             receipts = {**self._replayed.unsent_receipts(keys), **receipts}
         for mark in marks:
@@ -337,7 +345,7 @@ def _build_marks(
     rank = RANKS["compaction"]
     marks += [_Mark(event.line, rank, event.key.hex, 0, event.at, event) for event in compactions]
     marks += [_Mark(gap.line, RANKS["gap"], UUID(int=gap.problem).hex, 0, None, gap) for gap in gaps]
-    return sorted(marks, key=_sort_key)
+    return marks
 
 
 def _replacements(receipts: Iterable[ReceiptMark], compaction_lines: Sequence[int]) -> Iterator[_Mark]:

@@ -97,8 +97,10 @@ BY_START = (F("started_at").asc(nulls_last=True), "id")
 
 
 def load_child_runs(run: Run) -> ChildRuns:
-    """One query; a second where the run has several children, and one more where it is a child itself."""
-    children = list(run.children.defer("plan", "document").order_by(*BY_START)[:MAX_CHILDREN])
+    """One query; two more where the run has several children, and one more where it is a child itself."""
+    children = []
+    if run.children.exists():  # most have none, and a run is a wide row
+        children = list(run.children.defer("plan", "document").order_by(*BY_START)[:MAX_CHILDREN])
     if run.parent_id:
         known = {run.pk, *(child.pk for child in children)}
         # Those that a call of this run names, whatever parent they were recorded with.

@@ -132,11 +132,14 @@ def _render_rows(request: OperatorRequest, place: RunPosition, tab: str) -> Http
 @require_safe
 def call(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """Redirects to the step of the call; `?as=` is the call or its receipt as text, JSON or Markdown."""
-    call = get_object_or_404(request.project.calls.with_run_and_source(), pk=pk)
-    form = request.GET.get("as")
+    form, calls = request.GET.get("as"), request.project.calls
     if form is None:
-        url = locate_call(request.project, call, request.GET)
-        return redirect(url) if url else _render_step(request, call, place_outside(call), "halves")
+        url = locate_call(request.project, get_object_or_404(calls.only("run_id"), pk=pk), request.GET)
+        if url:
+            return redirect(url)
+    call = get_object_or_404(calls.with_run_and_source(), pk=pk)
+    if form is None:
+        return _render_step(request, call, place_outside(call), "halves")
     evidence = load_evidence(call, request.GET)
     export = export_receipt if request.GET.get("what") == "receipt" else export_call
     exported = export(evidence, form)
