@@ -13,6 +13,8 @@ from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact
 from django.http import QueryDict
 from django.urls import Resolver404, resolve, reverse
 from django.utils import timezone
@@ -23,7 +25,7 @@ from dashboard.calls.call_table import CallTable, CallTableParams, load_call_tab
 from dashboard.filters.language import MAX_CHARACTERS, Query, parse
 from dashboard.filters.queryset import select_runs
 from dashboard.filters.syntax import TEXT, And, Node, Term
-from dashboard.models import Message, Project, Run
+from dashboard.models import Call, Message, Project, Run
 from dashboard.models.search import ANY, HALVES, is_exact, newest_matching, select_messages
 from dashboard.runs.run_list import LISTED_FIELDS, RunRow, build_row
 from dashboard.runs.timeline import HistoryCursor
@@ -161,7 +163,9 @@ def find_address(project: Project, text: str) -> str:
     if not text or len(text) > LONGEST_LABEL or " " in text:
         return ""
     text = column_text(text, LONGEST_LABEL)
-    named = [*project.calls.filter(external_id=text)[:2], *project.runs.filter(external_id=text)[:2]]
+    of_project = Exact(Coalesce("project_id", "project_id"), project.pk)  # SQLite would walk all calls of the project
+    calls = Call.objects.filter(of_project, external_id=text)
+    named = [*calls[:2], *project.runs.filter(external_id=text)[:2]]
     return named[0].get_absolute_url() if len(named) == 1 else ""
 
 
