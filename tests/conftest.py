@@ -46,6 +46,7 @@ drawing.load_profile("brief")
 LONGEST = (
     "tests/test_postgresql.py",
     "tests/browser/test_every_page.py",
+    "tests/browser/test_tasks.py",
     "tests/browser/test_journeys.py",
     "tests/browser/test_comparisons.py",
     "tests/browser/test_variant_journey.py",
@@ -55,8 +56,10 @@ LONGEST = (
     "tests/browser/test_chromium.py",
     "tests/envelopes/transports/test_transports.py",
     "tests/envelopes/families/test_declared_tools.py",
-    "tests/faults/test_hostile_recordings.py",
     "tests/test_house.py",
+    "tests/dashboard/artifacts/test_artifact_absence.py",
+    "tests/test_architecture.py",
+    "tests/faults/test_hostile_recordings.py",
     "tests/faults/test_odd_files.py",
     "tests/test_wheel.py",
     "tests/envelopes/families/test_tools_contract.py",
@@ -67,16 +70,23 @@ LONGEST = (
     "tests/dashboard/tools/test_tools_page.py",
 )
 
-# What one worker runs as if it were one file, because it costs to begin: a browser, the clients of the providers, the
-# syntax trees of all files.
+# What one worker runs as if it were one file, because it costs to begin: a browser, the clients of the providers, an S3
+# service, the syntax trees of all files.
 TOGETHER = {
     "tests/browser/": "tests/browser",
-    "tests/envelopes/transports/test_transports.py": "providers",
+    "tests/envelopes/transports/": "providers",
     "tests/envelopes/families/test_declared_tools.py": "providers",
     "tests/envelopes/test_runtime_page.py": "providers",
     "tests/test_architecture.py": "source",
     "tests/test_house_limits.py": "source",
     "tests/test_requirements.py": "source",
+    "tests/dashboard/test_order.py": "source",
+    "tests/dashboard/artifacts/test_artifact_absence.py": "buckets",
+    "tests/dashboard/artifacts/test_artifact_backends.py": "buckets",
+    "tests/dashboard/artifacts/test_artifact_quota.py": "buckets",
+    "tests/dashboard/artifacts/test_artifact_retention.py": "buckets",
+    "tests/dashboard/ingest/test_missing_artifacts.py": "buckets",
+    "tests/faults/test_bucket_that_fails.py": "buckets",
 }
 
 # Cases of one file that each keep a worker busy for minutes.
@@ -112,6 +122,7 @@ def pytest_collection_finish() -> None:
     """What is imported and collected by now stays to the end: the collector need not walk through it each time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)  # a page makes thousands of objects: 4 % of a run went to look for cycles
 
 
 def _refuse_unknown_cases(items: list[pytest.Item]) -> None:

@@ -51,6 +51,7 @@ def test_from_a_cut_receipt_to_the_line_that_the_model_never_saw_in_two_keystrok
     expect(operator_page.locator("#window [data-highlighted] pre")).to_have_text(LINES[40])
 
 
+@pytest.mark.extended
 def test_from_a_receipt_whose_output_was_saved_to_a_file_to_the_line_that_the_model_never_saw(
     operator_page: Page, project: Project, settings: Settings, tmp_path: Path
 ) -> None:
@@ -130,6 +131,7 @@ def test_a_search_is_stopped_and_goes_on_by_a_key(
     troubles[:] = [trouble for trouble in troubles if not trouble.startswith(("htmx:sendAbort", "htmx:afterRequest"))]
 
 
+@pytest.mark.extended
 def test_a_range_is_selected_by_two_clicks_and_by_keys_and_its_link_selects_it_again(
     operator_page: Page, browse: Browse, cut: Artifact
 ) -> None:

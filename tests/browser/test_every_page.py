@@ -43,8 +43,19 @@ def addresses(bundled: Project) -> list[str]:
     added = ["/review/", f"/notes/{note.pk}/", f"/calls/{artifact.call_id}/notes/", f"{run}notes/"]
     others = bundled.runs.exclude(pk=artifact.call.run_id).order_by("-call_count", "pk")
     added += [f"{run}against/{others[0].pk}/", f"{run}against/{others[0].pk}/?pair=0"]
-    drops = [dropped, f"{dropped}model/?after=147-0-{'0' * 32}"]
-    return [*lists, *added, *forms, run, f"{run}model/", *drops, f"{run}delete/", call, f"/artifacts/{artifact.pk}/"]
+    drops = [dropped, f"{dropped}context?after=147-0-{'0' * 32}"]
+    return [
+        *lists,
+        *added,
+        *forms,
+        run,
+        f"{run}context",
+        f"{run}replay",
+        *drops,
+        f"{run}delete/",
+        call,
+        f"/artifacts/{artifact.pk}/",
+    ]
 
 
 @pytest.mark.extended

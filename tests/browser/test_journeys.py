@@ -139,6 +139,7 @@ def test_a_live_run_keeps_what_is_typed_opened_and_focused_when_new_calls_come(
     expect(page.locator(f"#c-{first.pk}")).to_contain_text("echo hello")
 
 
+@pytest.mark.extended
 def test_the_first_screen_is_usable_before_any_fragment(browse: Browse, cut_call: Call) -> None:
     """Without script nothing further is asked for, and both halves are there all the same."""
     page = browse(signed_in=True, script=False)

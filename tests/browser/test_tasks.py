@@ -102,6 +102,7 @@ def test_2_the_unseen_lines_of_a_cut_call_take_four_and_ten_lines_before_them_ar
     assert counted.presses <= 4
 
 
+@pytest.mark.extended
 def test_3_text_in_a_result_but_not_in_its_receipt_takes_one_query(counted: CountedPage, cut_call: Call) -> None:
     page = counted.start("/runs/")
     counted.search(f"canonical:{UNSEEN} -receipt:{UNSEEN}")
@@ -125,6 +126,7 @@ def test_4_text_in_payloads_takes_one_query_and_a_hit_opens_at_its_characters(
     expect(page.locator("pre mark")).to_be_in_viewport()
 
 
+@pytest.mark.extended
 def test_5_comparing_two_runs_takes_three(counted: CountedPage, bundled: Project) -> None:
     page = counted.start("/runs/")
     titles = page.locator(".run-table tbody th a:first-of-type")
@@ -268,6 +270,7 @@ def test_14_without_scripts_the_same_pages_answer(browse: Browse, cut_call: Call
     expect(page.locator("#L19")).to_have_attribute("data-seen", "no")
 
 
+@pytest.mark.extended
 def test_15_at_390_pixels_nothing_lies_beyond_the_edge(counted: CountedPage, cut_call: Call) -> None:
     counted.page.set_viewport_size({"width": NARROW, "height": 844})
     page = counted.start("/runs/")

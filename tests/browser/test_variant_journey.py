@@ -89,6 +89,7 @@ def test_the_preview_is_turned_by_keys_alone(operator_page: Page, project: Proje
     expect(operator_page.locator("#variant-text .mark-space").first).to_be_visible()
 
 
+@pytest.mark.extended
 def test_a_key_shows_the_text_of_a_variant_and_the_same_key_or_escape_goes_back(
     operator_page: Page, project: Project, tmp_path: Path, serious: Serious
 ) -> None:

@@ -23,6 +23,7 @@ WITHOUT_NULL = {
     "dashboard/experiments/drift.py:run": "the same",
     "dashboard/experiments/preview_source.py:run": "a column of facets, never NULL there",
     "dashboard/runs/replay.py:call": "a column of RunCall, never NULL there",
+    "dashboard/runs/waterfall.py:call": "the same",
     "dashboard/models/projects.py:at": "every entry of the audit log has a time",
     "dashboard/ingest/derivation.py:project": "a column of calls, never NULL there",
     "dashboard/management/commands/rederive.py:project": "the same",

@@ -99,6 +99,7 @@ def test_a_path_that_leads_nowhere_is_one_sentence(name: str, db: None, tmp_path
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.extended
 def test_a_refused_command_prints_its_sentence_and_no_traceback(migrated: Path, tmp_path: Path) -> None:
     done = run(migrated, f"{tmp_path}/gone.jsonl")
     assert done.returncode == 1
@@ -140,6 +141,7 @@ for path, _ in find_recordings([Path(sys.argv[1])]):
 """
 
 
+@pytest.mark.extended
 def test_unreadable_files_and_folders_are_reported(tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     write(folder / "good" / f"{SESSION}.jsonl", short_session())

@@ -119,6 +119,7 @@ def test_a_file_that_the_receipt_does_not_call_the_output_is_none(client: Client
     assert key_leads_to(page) == [f"/artifacts/{field.pk}/?from=31&line=41#L31"]
 
 
+@pytest.mark.extended
 def test_of_an_output_on_one_line_the_key_leads_behind_what_the_model_got(client: Client, run: Run) -> None:
     call, field = cut_call(run, ONE_LINE[:2_000], ONE_LINE)
     page = load_call(client, call)

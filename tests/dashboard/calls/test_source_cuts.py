@@ -155,11 +155,11 @@ def test_a_cut_by_the_source_is_on_every_page(client: Client, project: Project, 
 @pytest.mark.parametrize(
     ("args", "content", "first", "total"),
     [
-        ({"offset": 0}, CODE, 0, 0),
-        ({"limit": 30}, CODE, 1, 230),
+        pytest.param({"offset": 0}, CODE, 0, 0, marks=pytest.mark.extended),
+        pytest.param({"limit": 30}, CODE, 1, 230, marks=pytest.mark.extended),
         ({"offset": 200, "limit": 30}, CODE, 200, 1_432),
         ({}, f"{LOG}\n\n... [9 characters truncated] ...\n\n{LOG}<persisted-output>", 1, 0),
-        ({}, "return text[:9] + '… [truncated]'\nx ... [truncated]", 1, 0),
+        pytest.param({}, "return text[:9] + '… [truncated]'\nx ... [truncated]", 1, 0, marks=pytest.mark.extended),
     ],
     ids=["from offset 0", "with a limit", "lines in the middle", "words about cuts", "lines that end so"],
 )

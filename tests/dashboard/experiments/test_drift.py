@@ -164,8 +164,12 @@ def test_a_pinned_comparison_is_checked_the_same_way_and_shows_the_outcome(
     ("change", "reason", "detail"),
     [
         (other_mappings, "canonical", r"mapping of claude-code (\d+) → (\d+)"),
-        (other_policies, "canonical", r"policy of the canonical result (\w+) → (\w+)"),
-        (other_encoding, "tokens", "token encoding (characters/4) → (o200k_base)"),
+        pytest.param(
+            *(other_policies, "canonical", r"policy of the canonical result (\w+) → (\w+)"), marks=pytest.mark.extended
+        ),
+        pytest.param(
+            *(other_encoding, "tokens", "token encoding (characters/4) → (o200k_base)"), marks=pytest.mark.extended
+        ),
     ],
     ids=["mapping", "projection policy", "tokens"],
 )

@@ -78,6 +78,7 @@ def test_a_list_without_drift_says_what_that_is_worth(operator_client: Client, c
     assert "The last check found no drift." in load(operator_client, address).text
 
 
+@pytest.mark.postgresql
 def test_the_call_says_that_it_drifted_before_any_check_and_leads_to_what_it_would_say_today(
     operator_client: Client, call: Call, tmp_path: Path
 ) -> None:
@@ -94,8 +95,8 @@ def test_the_call_says_that_it_drifted_before_any_check_and_leads_to_what_it_wou
     [
         ({"render_policy": "0" * 16}, "policy"),
         ({"canonical_sha256": "sha256:" + "0" * 64}, "canonical"),
-        ({"text": "other words"}, "text"),
-        ({"renderer": {"id": "external/receipt", "version": 77}}, "variant"),
+        pytest.param({"text": "other words"}, "text", marks=pytest.mark.extended),
+        pytest.param({"renderer": {"id": "external/receipt", "version": 77}}, "variant", marks=pytest.mark.extended),
     ],
 )
 def test_the_call_and_the_list_say_which_of_the_four_changed(

@@ -170,6 +170,7 @@ def test_a_template_of_another_project_is_not_there(client: Client, run: Run) ->
 RETIRE = f"{EDITOR}terse/retire/"
 
 
+@pytest.mark.postgresql
 def test_a_retired_template_is_offered_nowhere_and_comes_back(client: Client, run: Run, project: Project) -> None:
     call = bash(run, "hello")
     save(client, "{{ status }}")
