@@ -9,6 +9,7 @@
     transport(name).encode(…)                  the receipt -> the message of a provider
     transport(name).answers(…, calls=…)        all receipts of a turn -> the messages of a provider, none missing
     Executor(tools, policy).run(plan)          a plan -> its calls, results and events, recorded as they happen
+    ToolLoop(tools, artifacts).run_turn(…)     the calls of a model -> one outcome each, recorded as they happen
 
 This is the whole public API: what a runtime needs is imported from `envelopes` itself. `ToolOutcome` is an alias of
 the five outcome classes (`envelopes.schema.outcome`). Only msgspec and rfc8785 are needed to import it.
@@ -26,6 +27,7 @@ from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import FileRecorder
 from envelopes.plan.schema import read_plan
+from envelopes.plan.tool_loop import ToolLoop, ToolRequest
 from envelopes.schema.call import ExecutionEvent, Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.outcome import (
     ToolArtifactReference,
@@ -73,7 +75,9 @@ __all__ = [
     "ToolExecutionResult",
     "ToolFailed",
     "ToolFailure",
+    "ToolLoop",
     "ToolOutcome",
+    "ToolRequest",
     "ToolTimeout",
     "builtin",
     "compact",

@@ -35,6 +35,7 @@ from envelopes.storage.file_store import ArtifactSink
 
 FAILED = "tool_execution_failed"
 TIMED_OUT = "tool_timed_out"
+_UNSUMMARIZED = "{} returned a result"
 DEBUG_CHARACTERS = 4_000  # of a traceback; its end names the cause
 
 
@@ -111,7 +112,7 @@ def read_answer(definition: ToolDefinition, answer: Any) -> CompleteOutput:
     if not isinstance(answer, definition.result):
         names = " or ".join(struct.__name__ for struct in definition.result)
         raise _wrong_shape(definition, f"it returned {type(answer).__name__}, not {names}")
-    summary = f"{definition.name} returned a result"
+    summary = _UNSUMMARIZED.format(definition.name)
     return CompleteOutput(tool_name=definition.name, status="success", summary_text=summary, result=answer)
 
 
@@ -185,8 +186,11 @@ class SettledCall:
 
     def canonical(self, sink: ArtifactSink) -> CanonicalResult:
         """The five-key envelope. Without a family it has the whole result."""
-        if self.family is not None:
-            return project(self.complete, self.family, self.family.projection, sink).canonical
+        if self.family is None:
+            return self.without_family()
+        return project(self.complete, self.family, self.family.projection, sink).canonical
+
+    def without_family(self) -> CanonicalResult:
         return CanonicalResult(
             tool_name=self.complete.tool_name,
             status=self.complete.status,
@@ -196,7 +200,14 @@ class SettledCall:
         )
 
     def outcome(self, sink: ArtifactSink) -> ToolOutcome:
-        return outcome_codec.encode(self.settlement, self.canonical(sink), sink)
+        """A large output is stored whole, so that the reference names all of it and has its size (OUT-052).
+
+        Its summary is that of the tool, or the beginning of the output where the tool wrote none.
+        """
+        canonical = self.without_family()
+        if canonical.summary_text == _UNSUMMARIZED.format(canonical.tool_name):
+            canonical = msgspec.structs.replace(canonical, summary_text="")
+        return outcome_codec.encode(self.settlement, canonical, sink)
 
     def receipt(self, sink: ArtifactSink) -> Receipt:
         """The text that the model reads. Raises LookupError for a tool without a family, which has no renderer."""

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from envelopes.plan.tool_loop import ReplayControl, TurnState
+from envelopes.plan.turn_state import ReplayControl, TurnState
 from envelopes.schema.call import Coercion, ToolCall
 from envelopes.schema.outcome import ToolDenied
 from envelopes.schema.result import ToolError

@@ -1,139 +1,280 @@
-"""The state of a tool loop between its calls, and the outcome of a dispatch.
+"""Runs the calls of a model: `execute` gives each one outcome, `run_turn` the loop around it.
 
-TurnState      the blocked tools of one turn (OUT-048)
-ReplayControl  counts of calls by arguments, for as long as the loop keeps it; finds duplicates
-apply_outcome  updates both with one outcome (OUT-044 to OUT-047)
+    ToolLoop       the tools of an agent, its records, and the turns that it runs
+    ToolRequest    a call as the model asks for it
+    AnsweredRequest   the call, its settlement, and every form of its answer
+    TurnBudget     how long a turn may take, and how many rounds and calls it may have
 
-outcome_from_output, outcome_from_exception, outcome_from_timeout, outcome_from_cancel
-               build the outcome of a dispatch
+Whatever a tool does, each call has exactly one outcome (OUT-001): it raises, hangs, returns another shape, ends its
+thread, or answers late. A turn has its own block-list; duplicates are found over all turns of the loop.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, assert_never
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
 
-from envelopes.schema.outcome import (
-    CANCELLED,
-    ToolArtifactReference,
-    ToolDenied,
-    ToolExecutionResult,
-    ToolFailure,
-    ToolOutcome,
-    ToolTimeout,
-    fits_inline,
-    outcome_blocks_tool,
-    refer_to_output,
-)
-from envelopes.schema.tool import RiskLevel
+import msgspec
+
+from envelopes.plan.answers import SettledCall, Tool
+from envelopes.plan.dispatch import Dispatcher, Environment, EventLog, RunClock
+from envelopes.plan.gates import Admitted, Gates
+from envelopes.plan.recorders import MemoryRecorder, Recorder, RunHeader
+from envelopes.plan.sandbox import check_sandbox
+from envelopes.plan.turn_state import ReplayControl, TurnState, apply_outcome
+from envelopes.schema.call import Limits, RunPolicy, Sandbox, ToolCall
+from envelopes.schema.outcome import ToolOutcome, tool_message
+from envelopes.schema.receipt import Receipt
+from envelopes.schema.result import CanonicalResult, ToolError
+from envelopes.schema.settlement import Settlement
+from envelopes.schema.tool import ToolDefinition
 from envelopes.storage.file_store import ArtifactSink
 from envelopes.text.canonical_json import NotCanonical, named_hash
+from envelopes.transports import AnsweredCall, CallIds
 
-Key: TypeAlias = tuple[str, str]
-
-
-@dataclass
-class TurnState:
-    blocked_tool_names: set[str] = field(default_factory=set)
+LOOP_VERSION = "1.0"
+UNSANDBOXED = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=False), limits=Limits())
+TurnEnd: TypeAlias = Literal["answered", "rounds", "deadline", "cancelled"]
 
 
-@dataclass
-class ReplayControl:
-    """Counts calls by tool and hash of the arguments. Arguments without a hash (NaN) are never a duplicate."""
+class ToolRequest(msgspec.Struct, frozen=True):
+    """A call of the model: its own id for it, the name of the tool, and the arguments as decoded JSON.
 
-    succeeded: Counter[Key] = field(default_factory=Counter)
-    failed: Counter[Key] = field(default_factory=Counter)
-    timed_out: Counter[Key] = field(default_factory=Counter)
-    denied: Counter[Key] = field(default_factory=Counter)
-
-    def is_duplicate(self, tool: str, args: dict[str, Any], *, idempotent: bool) -> bool:
-        """An idempotent tool has succeeded with these arguments before (OUT-019)."""
-        return idempotent and _key(tool, args) in self.succeeded
-
-    def record_success(self, tool: str, args: dict[str, Any]) -> None:
-        _count(self.succeeded, tool, args)
-
-    def record_failure(self, tool: str, args: dict[str, Any]) -> None:
-        _count(self.failed, tool, args)
-
-    def record_timeout(self, tool: str, args: dict[str, Any]) -> None:
-        _count(self.timed_out, tool, args)
-
-    def record_denied(self, tool: str, args: dict[str, Any]) -> None:
-        """A denied call did not run, so the same call later is not a duplicate (spec/model.md E-13)."""
-        _count(self.denied, tool, args)
-
-
-def apply_outcome(outcome: ToolOutcome, args: dict[str, Any], state: TurnState, replay: ReplayControl) -> None:
-    """Updates the turn with an outcome: a success counts for duplicates, a final failure blocks the tool.
-
-    Rules: OUT-046, OUT-047, spec/model.md E-13.
+    >>> ToolRequest("toolu_01", "WebSearch", {"query": "canonical JSON"}).tool
+    'WebSearch'
     """
-    tool = outcome.tool_name
-    match outcome:
-        case ToolExecutionResult() | ToolArtifactReference():
-            replay.record_success(tool, args)
-        case ToolFailure():
-            replay.record_failure(tool, args)
-        case ToolTimeout():
-            replay.record_timeout(tool, args)
-        case ToolDenied():
-            replay.record_denied(tool, args)
-        case _:
-            assert_never(outcome)
-    if outcome_blocks_tool(outcome):
-        state.blocked_tool_names.add(tool)
+
+    provider_call_id: str
+    tool: str
+    args: dict[str, Any]
 
 
-def outcome_from_output(
-    call_id: str,
-    tool: str,
-    output: dict[str, Any],
-    *,
-    elapsed_ms: int,
-    sink: ArtifactSink,
-    was_coerced: bool = False,
-) -> ToolExecutionResult | ToolArtifactReference | ToolFailure:
-    """Builds the outcome of an output: one with an `error` failed (OUT-015), one over 12,000 characters is stored."""
-    if output.get("error") is not None:
-        retryable = output.get("retryable", True) is not False
-        error = output["error"]
-        return ToolFailure(call_id, tool, error if isinstance(error, str) else json.dumps(error), retryable, elapsed_ms)
-    if fits_inline(output):
-        return ToolExecutionResult(call_id, tool, output, elapsed_ms, was_coerced)
-    text = json.dumps(output)
-    return refer_to_output(call_id, tool, text, sink.write("result", text))
+class TurnBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """None: no limit. A call beyond `most_calls` or after the deadline is denied, a round beyond the most not asked."""
+
+    most_rounds: int = 50
+    most_calls: int | None = None
+    most_ms: int | None = None
 
 
-def outcome_from_exception(
-    call_id: str, tool: str, error: BaseException, *, risk: RiskLevel, elapsed_ms: int = 0
-) -> ToolFailure:
-    """An exception does not state whether to retry, so only tools that change nothing are (spec/model.md E-10)."""
-    return ToolFailure(call_id, tool, str(error) or type(error).__name__, risk == "read-only", elapsed_ms)
+@dataclass(frozen=True)
+class AnsweredRequest:
+    """A call that ended. The forms of its answer are computed from one settlement, when they are asked for."""
+
+    settled: SettledCall
+    sink: ArtifactSink
+
+    @property
+    def call(self) -> ToolCall:
+        return self.settled.call
+
+    @property
+    def settlement(self) -> Settlement:
+        return self.settled.settlement
+
+    @cached_property
+    def canonical(self) -> CanonicalResult:
+        return self.settled.canonical(self.sink)
+
+    @cached_property
+    def receipt(self) -> Receipt:
+        """The text for the model. Raises LookupError for a tool without a family."""
+        return self.settled.receipt(self.sink)
+
+    @cached_property
+    def outcome(self) -> ToolOutcome:
+        return self.settled.outcome(self.sink)
+
+    @property
+    def ids(self) -> CallIds:
+        return CallIds(provider=self.call.provider_call_id or "", call=self.call.call_id)
+
+    @property
+    def answered(self) -> AnsweredCall:
+        """The form that `Transport.answers` takes."""
+        return AnsweredCall(self.receipt, self.canonical, self.ids)
+
+    @property
+    def message(self) -> dict[str, str]:
+        """The tool message of OUT-045, with the provider's id."""
+        return tool_message(self.call.provider_call_id or self.call.call_id, self.outcome)
 
 
-def outcome_from_timeout(
-    call_id: str, tool: str, *, deadline_s: float, elapsed_ms: int, metadata: Mapping[str, Any]
-) -> ToolTimeout:
-    """`retry_on_timeout` in the tool's `metadata` decides whether to retry (OUT-011); the default is true."""
-    return ToolTimeout(call_id, tool, deadline_s, elapsed_ms, metadata.get("retry_on_timeout", True) is not False)
+Model: TypeAlias = Callable[[list[AnsweredRequest]], Iterable[ToolRequest]]
 
 
-def outcome_from_cancel(call_id: str, tool: str, *, elapsed_ms: int = 0) -> ToolFailure:
-    """Retryable, so that an operator's cancel does not block the tool (spec/model.md E-14)."""
-    return ToolFailure(call_id, tool, CANCELLED, retryable=True, elapsed_ms=elapsed_ms)
+@dataclass(frozen=True)
+class TurnResult:
+    """`end` is "answered" when the model asked for no more calls, else the limit that ended the turn."""
+
+    end: TurnEnd
+    rounds: int
+    answers: tuple[AnsweredRequest, ...]
 
 
-def _key(tool: str, args: dict[str, Any]) -> Key | None:
-    try:
-        return tool, named_hash(args)
-    except NotCanonical:
-        return None
+@dataclass
+class ToolLoop:
+    """Runs the calls of one agent's model. Used by one thread; `cancel` may be called from any.
 
+    `artifacts` keeps outputs that are too large for a message. `confirmation` and the hooks are those of the gates;
+    `after_call` is told every answer. `run_id` names the run in the records.
 
-def _count(counter: Counter[Key], tool: str, args: dict[str, Any]) -> None:
-    if (key := _key(tool, args)) is not None:
-        counter[key] += 1
+    >>> from envelopes import MemorySink, builtin
+    >>> family, definition = builtin("WebSearch")
+    >>> def run(given, context):
+    ...     return {"query": given.query, "provider": "own", "fetched_at": "2026-01-05T10:00:00Z"}
+    >>> loop = ToolLoop([Tool(definition, run, family)], MemorySink())
+    >>> answer = loop.answer(ToolRequest("toolu_01", "WebSearch", {"query": "canonical JSON"}), loop.begin_turn())
+    >>> answer.settlement.end, answer.outcome.output["provider"]
+    ('ok', 'own')
+    >>> loop.close()
+    """
+
+    tools: Iterable[Tool]
+    artifacts: ArtifactSink
+    recorder: Recorder = field(default_factory=MemoryRecorder)
+    policy: RunPolicy = UNSANDBOXED
+    budget: TurnBudget = field(default_factory=TurnBudget)
+    run_id: str | None = None
+    title: str | None = None
+    allow_tool: Callable[[ToolCall, ToolDefinition], ToolError | None] = lambda _call, _tool: None
+    pre_hook: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
+    confirmation: Callable[[ToolCall, Admitted], ToolError | None] = lambda _call, _admitted: None
+    approve_write: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
+    after_call: Callable[[AnsweredRequest], None] = lambda _answer: None
+    environment: Environment = field(default_factory=Environment)
+    tool_registry_version: str = "1.0"
+
+    def __post_init__(self) -> None:
+        by_name = {tool.name: tool for tool in self.tools}
+        self.clock, self.replay = RunClock(self.environment), ReplayControl()
+        self._cancelled, self._turns, self._calls_of_turn = threading.Event(), 0, 0
+        self._header = RunHeader(
+            run_id=self.run_id or self.environment.new_id(),
+            title=self.title,
+            policy=self.policy,
+            executor_version=LOOP_VERSION,
+            tool_registry_version=self.tool_registry_version,
+            started_at=self.clock.stamp(),
+        )
+        self._workers = self.environment.make_workers()
+        self._gates = Gates(
+            registry=lambda name: by_name[name].definition if name in by_name else None,
+            replay=self.replay,
+            clock=self.clock.now,
+            policy=self._check_policy,
+            sandbox=lambda _call, admitted: check_sandbox(admitted.tool, admitted.args, self.policy.sandbox),
+            pre_hook=self.pre_hook,
+            confirmation=self.confirmation,
+            approve_write=self.approve_write,
+        )
+        self._log = EventLog(self._header.run_id, self.recorder, self.clock)
+        self._dispatcher = Dispatcher(by_name, self._gates, self._log, self.recorder, self._workers, self.clock)
+        self.recorder.open(self._header)
+        self._log.emit("run.started", self.title or "a tool loop begins")
+
+    def begin_turn(self) -> TurnState:
+        """A new block-list and a new budget."""
+        self._turns += 1
+        self._calls_of_turn = 0
+        self._cancelled.clear()
+        most_ms = self.budget.most_ms
+        self._gates.deadline_s = None if most_ms is None else self.clock.now() + most_ms / 1_000
+        return TurnState()
+
+    def make_call(self, request: ToolRequest) -> ToolCall:
+        """The record of a request, with an id of the loop's own."""
+        definition = self._gates.registry(request.tool)
+        try:
+            args_hash = named_hash(request.args)
+        except NotCanonical:
+            args_hash = None
+        return ToolCall(
+            call_id=self.environment.new_id(),
+            run_id=self._header.run_id,
+            step_id=f"turn-{self._turns}",
+            tool=request.tool or "unnamed",
+            args=request.args,
+            args_hash=args_hash,
+            attempt=1,
+            cancellable=definition is None or definition.cancellable,
+            created_at=self.clock.stamp(),
+            executor_version=LOOP_VERSION,
+            tool_registry_version=self.tool_registry_version,
+            risk_level="commands" if definition is None else definition.risk,
+            policy=self.policy,
+            provider_call_id=request.provider_call_id,
+        )
+
+    def execute(self, call: ToolCall, state: TurnState) -> ToolOutcome:
+        """Gates, runs and records a call, updates the turn, and returns the one outcome of the call (OUT-049)."""
+        return self.settle(call, state).outcome
+
+    def answer(self, request: ToolRequest, state: TurnState) -> AnsweredRequest:
+        return self.settle(self.make_call(request), state)
+
+    def settle(self, call: ToolCall, state: TurnState) -> AnsweredRequest:
+        self._gates.state = state
+        self._calls_of_turn += 1
+        settled = self._dispatcher.start(call)
+        while settled is None:
+            if self._cancelled.is_set():
+                self._dispatcher.cancel()
+            settled = next(iter(self._dispatcher.wait()), None)
+        self._dispatcher.report(settled)
+        answer = AnsweredRequest(settled, self.artifacts)
+        apply_outcome(answer.outcome, settled.args, state, self.replay)
+        self.after_call(answer)
+        return answer
+
+    def run_turn(self, model: Model, state: TurnState | None = None) -> TurnResult:
+        """Asks the model until it asks for no call. It gets the answers of its last round, none in the first.
+
+        Every call of a round is answered before the model is asked again, also those that the budget denies.
+        """
+        state = state or self.begin_turn()
+        answers: list[AnsweredRequest] = []
+        last: list[AnsweredRequest] = []
+        for rounds in range(self.budget.most_rounds):
+            if end := self._find_end():
+                return TurnResult(end, rounds, tuple(answers))
+            requests = list(model(last))
+            if not requests:
+                return TurnResult("answered", rounds + 1, tuple(answers))
+            last = [self.answer(request, state) for request in requests]
+            answers += last
+        return TurnResult("rounds", self.budget.most_rounds, tuple(answers))
+
+    def cancel(self) -> None:
+        """Ends the call that runs and the turn, from any thread."""
+        self._cancelled.set()
+        self._workers.wake()
+
+    def close(self) -> None:
+        """Records the end of the run and ends the threads."""
+        self._log.emit("run.finished", f"{self._turns} turns")
+        self.recorder.close(msgspec.structs.replace(self._header, end="finished", ended_at=self.clock.stamp()))
+        if callable(close := getattr(self._workers, "close", None)):
+            close()
+
+    def _find_end(self) -> TurnEnd | None:
+        if self._cancelled.is_set():
+            return "cancelled"
+        deadline_s = self._gates.deadline_s
+        return "deadline" if deadline_s is not None and self.clock.now() >= deadline_s else None
+
+    def _check_policy(self, call: ToolCall, tool: ToolDefinition) -> ToolError | None:
+        most = self.budget.most_calls
+        if self._cancelled.is_set():
+            return ToolError(kind="policy_denied", message="the turn was cancelled", retryable=False)
+        if most is not None and self._calls_of_turn > most:
+            return ToolError(
+                kind="policy_denied",
+                message=f"the turn allows {most} calls, and all of them are used",
+                recovery_hint="answer with what is known, or ask for another turn",
+                retryable=False,
+            )
+        return self.allow_tool(call, tool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from envelopes import FileStore
+from envelopes.plan.recorders import load_run
 from tests.conftest import CHECKOUT
 
 PAGE = (CHECKOUT / "dashboard" / "docs" / "runtime.md").read_text("utf-8")
@@ -62,6 +64,63 @@ def test_a_command_that_fails_is_a_success_with_an_exit_status(names: dict[str, 
 def test_a_call_that_could_not_be_carried_out_is_an_error(names: dict[str, Any]) -> None:
     assert names["canonical"].to_json()["result"] is None
     assert names["canonical"].error.kind == "execution_root_violation"
+
+
+class ScriptedClient:
+    """A model on one provider's wire: two calls, then one that fails, then its answer. It checks what it is sent."""
+
+    COMMANDS = (("toolu_1", "seq 1 3"), ("toolu_2", "exit 4")), (("toolu_3", None),), ()
+
+    def __init__(self, provider: str) -> None:
+        self.provider, self.rounds = provider, iter(self.COMMANDS)
+        self.texts: list[str] = []
+
+    def ask(self, messages: list[Any], tools: list[Any]) -> list[tuple[str, str, dict[str, Any]]]:
+        calls = [(call, "ExecCommand", {} if cmd is None else {"cmd": cmd}) for call, cmd in next(self.rounds)]
+        match self.provider:
+            case "anthropic":
+                from anthropic.types import MessageParam, ToolParam
+
+                uses = [{"type": "tool_use", "id": call, "name": name, "input": args} for call, name, args in calls]
+                asked: list[Any] = [{"role": "assistant", "content": uses}]
+                kinds: tuple[Any, Any] = MessageParam, ToolParam
+            case _:
+                from openai.types.responses import FunctionToolParam
+                from openai.types.responses.response_input_item_param import ResponseInputItemParam
+
+                asked = [
+                    {"type": "function_call", "call_id": call, "name": name, "arguments": json.dumps(args)}
+                    for call, name, args in calls
+                ]
+                kinds = ResponseInputItemParam, FunctionToolParam
+        for values, kind in zip((messages, tools), kinds, strict=True):
+            for value in values:
+                TypeAdapter(kind).validate_python(value)
+        messages += asked if calls else []
+        return calls
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai_responses"])
+def test_a_loop_of_25_lines_runs_a_model_on_a_providers_wire(
+    names: dict[str, Any], provider: str, tmp_path: Path
+) -> None:
+    loop = next(block for block in BLOCKS if "def run_turn" in block)
+    assert len([line for line in loop.splitlines() if line.strip()]) <= 25
+    client, messages = ScriptedClient(provider), list[Any]()
+    result = names["run_turn"](client.ask, provider, messages, tmp_path / "audit")
+    assert (result.end, result.rounds) == ("answered", 3)
+    assert [type(answer.outcome).__name__ for answer in result.answers] == [
+        *("ToolExecutionResult", "ToolExecutionResult", "ToolDenied"),
+    ]
+    sent = json.dumps(messages)
+    assert all(call in sent for call in ("toolu_1", "toolu_2", "toolu_3"))
+    assert all(json.dumps(answer.receipt.text)[1:-1] in sent for answer in result.answers)
+    run = load_run(tmp_path / "audit")
+    assert [result.status for result in run.results] == ["ok", "ok", "error"]
+    assert (run.is_interrupted, [call.provider_call_id for call in run.calls]) == (
+        *(False,),
+        ["toolu_1", "toolu_2", "toolu_3"],
+    )
 
 
 def test_the_page_imports_nothing_but_the_public_api() -> None:

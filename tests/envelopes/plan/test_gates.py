@@ -14,11 +14,11 @@ from envelopes.codecs import outcome as outcomes
 from envelopes.families.registry import builtin, may_call, tools
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
-from envelopes.plan import tool_loop
+from envelopes.plan import turn_state
 from envelopes.plan.gates import Admitted, Denied, Gates, parse_args
-from envelopes.plan.tool_loop import TurnState
+from envelopes.plan.turn_state import TurnState
 from envelopes.schema.call import Coercion, ToolCall
-from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
+from envelopes.schema.outcome import ToolDenied, ToolExecutionResult, ToolFailure, outcome_to_model_content
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
 from envelopes.storage.file_store import MemorySink
@@ -134,7 +134,7 @@ def test_the_gates_have_one_order_and_no_confirmation_comes_too_early() -> None:
         ("denied_by_hook", {"idempotent": frozenset(), "pre_hook": never}, request("ApplyPatch", PATCH)),
         ("write_denied", {"pre_hook": lambda *_: True, "approve_write": never}, request("ApplyPatch", PATCH)),
     ]
-    replay = tool_loop.ReplayControl()
+    replay = turn_state.ReplayControl()
     replay.record_success("ApplyPatch", PATCH)
     for kind, change, refused_call in opened:
         settings |= change
@@ -224,23 +224,23 @@ def test_what_no_repair_makes_fit_is_refused_with_its_first_reason(tool: str, ar
 
 def test_a_loop_obeys_its_gates() -> None:
     """In a turn, a failure blocks its tool until the turn ends, and a success makes the next call a duplicate."""
-    gate, sink = gates(), MemorySink()  # the definition of MemorySearch makes it idempotent
+    gate = gates()  # the definition of MemorySearch makes it idempotent
     search = request("MemorySearch", {"query": "x", "limit": "5"})
     first = gate.admit(search)
     assert isinstance(first, Admitted)
-    ran = tool_loop.outcome_from_output("c1", "MemorySearch", {"hits": 1}, elapsed_ms=1, sink=sink, was_coerced=True)
-    tool_loop.apply_outcome(ran, first.args, gate.state, gate.replay)
+    ran = ToolExecutionResult("c1", "MemorySearch", {"hits": 1}, 1, was_coerced=True)
+    turn_state.apply_outcome(ran, first.args, gate.state, gate.replay)
     again = denied(gate, request("MemorySearch", {"query": "x", "limit": 5}))
     assert outcome_to_model_content(again.outcome) == '{"warning": "duplicate_tool_call", "skipped": true}'
-    tool_loop.apply_outcome(again.outcome, first.args, gate.state, gate.replay)
+    turn_state.apply_outcome(again.outcome, first.args, gate.state, gate.replay)
     broken = ToolFailure("c2", "ExecCommand", "no shell", retryable=False)
-    tool_loop.apply_outcome(broken, {"cmd": "make"}, gate.state, gate.replay)
+    turn_state.apply_outcome(broken, {"cmd": "make"}, gate.state, gate.replay)
     for command in ("make", "ls"):
         stopped = denied(gate, request(args={"cmd": command}))
         assert outcome_to_model_content(stopped.outcome) == (
             '{"warning": "non_retryable_tool_failure", "skipped": true}'
         )
-        tool_loop.apply_outcome(stopped.outcome, {"cmd": command}, gate.state, gate.replay)
+        turn_state.apply_outcome(stopped.outcome, {"cmd": command}, gate.state, gate.replay)
     gate.state = TurnState()
     assert isinstance(gate.admit(request()), Admitted)
     assert isinstance(gate.admit(search), Denied)

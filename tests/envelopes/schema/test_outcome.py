@@ -12,22 +12,11 @@ from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from envelopes.plan import tool_loop
-from envelopes.plan.tool_loop import (
-    ReplayControl,
-    TurnState,
-    apply_outcome,
-    outcome_from_cancel,
-    outcome_from_exception,
-    outcome_from_output,
-    outcome_from_timeout,
-)
+from envelopes.plan import turn_state
+from envelopes.plan.turn_state import ReplayControl, TurnState, apply_outcome
 from envelopes.schema.outcome import (
     DENIAL_GATES,
-    TOOL_MESSAGE_MAX_CHARS,
     ToolArtifactReference,
     ToolDenied,
     ToolExecutionResult,
@@ -41,9 +30,7 @@ from envelopes.schema.outcome import (
     outcome_to_model_content,
     tool_message,
 )
-from envelopes.storage.file_store import MemorySink
 from tests.conftest import CHECKOUT
-from tests.envelopes.settled import output_of
 
 RAN = ToolExecutionResult("c1", "Search", {"hits": [1, 2], "café": None}, 12)
 KEPT = ToolArtifactReference("c1", "Search", "artifacts/ab/result.txt", "40 hits", 13_000)
@@ -145,7 +132,7 @@ def test_a_value_other_than_an_outcome_is_refused() -> None:
 @pytest.mark.extended
 def test_mypy_reports_a_match_that_lacks_an_outcome(tmp_path: Path) -> None:
     """`assert_never` gets the missing case: a match without one of the five is an error before anything runs."""
-    source = Path(tool_loop.__file__).read_text("utf-8")
+    source = Path(turn_state.__file__).read_text("utf-8")
     forgetful = source.replace("        case ToolTimeout():\n            replay.record_timeout(tool, args)\n", "")
     assert forgetful != source
     (tmp_path / "forgetful.py").write_text(forgetful, "utf-8")
@@ -184,66 +171,9 @@ def test_six_reasons_come_from_four_gates() -> None:
     }
 
 
-def test_12_000_characters_of_json_are_inline_and_12_001_are_an_artifact() -> None:
-    sink = MemorySink()
-    assert TOOL_MESSAGE_MAX_CHARS == 12_000
-    inline = outcome_from_output("c1", "T", output_of(12_000), elapsed_ms=5, sink=sink)
-    assert inline == ToolExecutionResult("c1", "T", output_of(12_000), 5)
-    assert len(outcome_to_model_content(inline)) == 12_000
-    assert not sink.texts
-    reference = outcome_from_output("c1", "T", output_of(12_001), elapsed_ms=5, sink=sink)
-    assert isinstance(reference, ToolArtifactReference)
-    assert sink.texts == {reference.artifact_id: json.dumps(output_of(12_001))}
-    assert reference.artifact_id.endswith("/result.txt")
-    assert reference.size_bytes == 12_001
-
-
 def test_an_output_is_measured_as_it_is_sent_with_escapes() -> None:
     assert fits_inline({"t": "é" * 1_998})
     assert not fits_inline({"t": "é" * 1_999})
-
-
-def test_a_reference_begins_like_its_output_and_stays_within_200_characters() -> None:
-    reference = outcome_from_output("c1", "T", output_of(20_000), elapsed_ms=5, sink=MemorySink())
-    assert isinstance(reference, ToolArtifactReference)
-    assert reference.summary == '{"text": "' + "x" * 189 + "…"
-    assert len(reference.summary) == 200
-    assert len(outcome_to_model_content(reference)) < 500
-
-
-@pytest.mark.parametrize(
-    ("output", "outcome"),
-    [
-        ({"error": "no disk"}, ToolFailure("c1", "T", "no disk", retryable=True, elapsed_ms=5)),
-        ({"error": "no", "retryable": False}, ToolFailure("c1", "T", "no", retryable=False, elapsed_ms=5)),
-        ({"error": {"kind": "odd"}}, ToolFailure("c1", "T", '{"kind": "odd"}', retryable=True, elapsed_ms=5)),
-        ({"error": ""}, ToolFailure("c1", "T", "", retryable=True, elapsed_ms=5)),
-        ({"error": None, "rows": 1}, ToolExecutionResult("c1", "T", {"error": None, "rows": 1}, 5, was_coerced=True)),
-    ],
-)
-def test_an_output_with_an_error_in_it_failed(output: dict[str, Any], outcome: ToolOutcome) -> None:
-    assert outcome_from_output("c1", "T", output, elapsed_ms=5, sink=MemorySink(), was_coerced=True) == outcome
-
-
-@pytest.mark.parametrize(("risk", "retryable"), [("read-only", True), ("writes", False), ("commands", False)])
-def test_an_exception_may_be_retried_when_the_tool_changes_nothing(risk: Any, *, retryable: bool) -> None:
-    outcome = outcome_from_exception("c1", "T", OSError("no disk"), risk=risk, elapsed_ms=7)
-    assert outcome == ToolFailure("c1", "T", "no disk", retryable, 7)
-
-
-def test_an_exception_without_words_is_called_by_its_class() -> None:
-    assert outcome_from_exception("c1", "T", KeyError(), risk="writes").error == "KeyError"
-    assert outcome_from_exception("c1", "T", KeyError(), risk="writes").elapsed_ms == 0
-
-
-@pytest.mark.parametrize(
-    ("metadata", "retryable"), [({"retry_on_timeout": False}, False), ({"retry_on_timeout": True}, True), ({}, True)]
-)
-def test_the_tools_metadata_says_whether_a_timeout_may_be_retried(
-    metadata: dict[str, bool], *, retryable: bool
-) -> None:
-    outcome = outcome_from_timeout("c1", "T", deadline_s=1.5, elapsed_ms=9, metadata=metadata)
-    assert outcome == ToolTimeout("c1", "T", 1.5, 9, retryable)
 
 
 def replayed(*outcomes: ToolOutcome) -> tuple[TurnState, ReplayControl]:
@@ -305,15 +235,17 @@ def test_a_block_lasts_for_the_turn_and_a_success_does_not_lift_it() -> None:
 
 
 def test_an_operators_cancel_does_not_block_the_tool() -> None:
-    cancelled = outcome_from_cancel("c1", "Search", elapsed_ms=3)
-    assert cancelled == ToolFailure("c1", "Search", "cancelled", retryable=True, elapsed_ms=3)
-    assert outcome_from_cancel("c1", "Search").elapsed_ms == 0
-    state, replay = replayed(cancelled)
+    state, replay = replayed(*[ToolFailure("c1", "Search", "cancelled", retryable=True)] * 5)
     assert not state.blocked_tool_names
     assert not replay.is_duplicate("Search", {"q": 1}, idempotent=True)
 
 
-@given(st.dictionaries(st.text(max_size=5), st.text(max_size=5)), st.integers(0, 9))
-def test_what_the_model_reads_of_an_output_is_its_json(output: dict[str, str], elapsed: int) -> None:
-    outcome = outcome_from_output("c1", "T", {"wrapped": output}, elapsed_ms=elapsed, sink=MemorySink())
-    assert json.loads(outcome_to_model_content(outcome)) == {"wrapped": output}
+@pytest.mark.parametrize("outcome", [FAILED, TIMED_OUT])
+def test_the_third_call_that_fails_alike_blocks_its_tool(outcome: ToolOutcome) -> None:
+    assert not replayed(outcome, outcome)[0].blocked_tool_names
+    assert replayed(outcome, outcome, outcome)[0].blocked_tool_names == {"Search"}
+    state, replay = TurnState(), ReplayControl()
+    for number in range(4):  # other arguments are another failure, and so is another error
+        apply_outcome(outcome, {"q": number}, state, replay)
+        apply_outcome(ToolFailure("c1", "Search", f"error {number}"), {"q": 1}, state, replay)
+    assert not state.blocked_tool_names
