@@ -26,7 +26,7 @@ from envelopes.plan.recorders import MemoryRecorder, Recorder, RunEnd, RunHeader
 from envelopes.plan.references import Scope, UnresolvedReference, find_references
 from envelopes.plan.rounds import StepRounds
 from envelopes.plan.sandbox import check_sandbox, find_values
-from envelopes.plan.schema import ActionPlan, ContextRequest, Step
+from envelopes.plan.schema import ActionPlan, ContextRequest, Step, plan_document
 from envelopes.plan.steps import (
     REDACTED,
     WITH_DATA,
@@ -174,7 +174,7 @@ class _PlanRun:
             run_id=run_id or environment.new_id(),
             title=plan.ui_hints.title or plan.goal,
             plan=written,
-            plan_hash=named_hash(msgspec.to_builtins(plan)),
+            plan_hash=named_hash(plan_document(plan)),
             policy=policy,
             policy_hash=named_hash(msgspec.to_builtins(policy)),
             planner_version=executor.planner_version,
@@ -380,7 +380,7 @@ def _plan_without_secrets(
     plan: ActionPlan, registry: Callable[[str], ToolDefinition | None]
 ) -> tuple[Any, tuple[str, ...]]:
     """The plan as it is recorded, and pointers to the constants in it that a tool declares as secret (OD-30)."""
-    written = msgspec.to_builtins(plan)
+    written = plan_document(plan)
     redactions: list[str] = []
     for index, step in enumerate(plan.steps):
         tool = registry(step.tool)

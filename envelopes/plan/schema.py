@@ -108,6 +108,19 @@ def read_plan(document: Any) -> ActionPlan:
     return plan
 
 
+def plan_document(plan: ActionPlan) -> dict[str, Any]:
+    """The plan as JSON, without the settings that its author left out. It is what run.json has and what is hashed."""
+    document = _set_members(msgspec.to_builtins(plan))
+    document["steps"] = [_set_members(step) for step in document["steps"]]
+    for name in ("defaults", "uiHints"):
+        document[name] = _set_members(document[name])
+    return document
+
+
+def _set_members(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
 def _check_names(plan: ActionPlan) -> None:
     ids = {step.id for step in plan.steps}
     for field, names in (

@@ -99,7 +99,7 @@ class ThreadWorkers:
             self._start_coroutine(key, work, args)
             return
         try:
-            thread = self._idle.pop() if self._idle else _Thread(self._idle)
+            thread = self._idle.pop() if self._idle else _Thread(self._idle, self._reports)
         except RuntimeError as error:  # the system has no more threads
             self._reports.put(Finished(key, error=error))
             return
@@ -132,16 +132,15 @@ class ThreadWorkers:
             self._loop.close()
             self._loop = None
 
-    def _run(self, key: str, work: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def _run(self, key: str, work: Callable[..., Any], args: tuple[Any, ...]) -> Finished | None:
         try:
             value = work(*args)
         except BaseException as error:  # SystemExit of a tool ends the tool, not the run
-            self._reports.put(Finished(key, error=error))
-            return
+            return Finished(key, error=error)
         if inspect.isawaitable(value):  # a function that returns a coroutine, such as a partial
             self._start_coroutine(key, _await, (value,))
-            return
-        self._reports.put(Finished(key, value))
+            return None
+        return Finished(key, value)
 
     def _start_coroutine(self, key: str, work: Callable[..., Any], args: tuple[Any, ...]) -> None:
         if self._loop is None or self._loop.is_blocked:
@@ -171,15 +170,17 @@ async def _await(value: Any) -> Any:
 class _Thread:
     """A daemon, so that a function that hangs does not keep the process alive."""
 
-    def __init__(self, idle: deque[_Thread]) -> None:
-        self.jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._idle = idle
+    def __init__(self, idle: deque[_Thread], reports: queue.SimpleQueue[Report | None]) -> None:
+        self.jobs: queue.SimpleQueue[Callable[[], Finished | None] | None] = queue.SimpleQueue()
+        self._idle, self._reports = idle, reports
         threading.Thread(target=self._work, name="tool", daemon=True).start()
 
     def _work(self) -> None:
         while (job := self.jobs.get()) is not None:
-            job()
-            self._idle.append(self)
+            finished = job()
+            self._idle.append(self)  # before the report: who gets it finds a thread for the next call
+            if finished is not None:
+                self._reports.put(finished)
 
 
 class _LoopThread:

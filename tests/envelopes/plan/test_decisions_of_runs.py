@@ -14,7 +14,7 @@ from envelopes.plan.checks import PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import MemoryRecorder
-from envelopes.plan.schema import ContextRequest
+from envelopes.plan.schema import ContextRequest, plan_document
 from envelopes.schema.settlement import InvalidSettlement
 from envelopes.text.canonical_json import named_hash
 from tests.cases import each
@@ -97,7 +97,7 @@ def test_od_24_a_confirmation_is_bound_to_plan_and_policy_and_recorded_with_what
     confirmation = header.confirmation
     assert confirmation is not None
     assert (confirmation.decision, confirmation.actor, wrote) == ("approved", "olga", [1])
-    assert confirmation.plan_hash == named_hash(msgspec.to_builtins(ran.plan)) == header.plan_hash
+    assert confirmation.plan_hash == named_hash(plan_document(ran.plan)) == header.plan_hash
     assert confirmation.policy_hash == named_hash(msgspec.to_builtins(CONFIRMED)) == header.policy_hash
     assert 'write: Write {"value": 1}' in confirmation.preview
     assert {call.confirmation_id for call in ran.recorder.calls} == {confirmation.confirmation_id}

@@ -141,24 +141,23 @@ def test_a_timeout_of_a_tool_that_forbids_it_is_not_tried_again() -> None:
         assert len(recorder.results) == attempts
 
 
-def test_a_coroutine_that_swallows_its_cancel_answers_late() -> None:
-    answered = threading.Event()
+def test_a_coroutine_that_swallows_its_cancel_is_reported_when_it_answers() -> None:
+    begun = threading.Event()
 
-    async def swallow(*_: Any) -> Echoed:
+    async def swallow() -> str:
+        begun.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         except asyncio.CancelledError:
-            answered.set()
-        return Echoed(value="late")
+            return "late"
+        return "slept"
 
-    def wait(given: Value, context: CallContext) -> Echoed:
-        answered.wait()
-        return echo(given, context)
-
-    tools = (make_tool("Swallow", swallow, risk="writes", timeout_ms=20), make_tool("Wait", wait))
-    result, recorder = run(step("a", "Swallow", onError="skip"), step("b", "Wait"), tools=tools)
-    assert [state.end for state in result.steps] == ["error", "ok"]
-    assert recorder.results[0].status == "timeout"
+    workers = ThreadWorkers()
+    workers.start("s", swallow)
+    begun.wait()
+    workers.cancel("s")
+    assert workers.wait(None) == Finished("s", "late")
+    workers.close()
 
 
 def test_a_coroutine_that_blocks_its_loop_holds_up_no_other_call() -> None:
@@ -170,7 +169,7 @@ def test_a_coroutine_that_blocks_its_loop_holds_up_no_other_call() -> None:
     source = {"from": "$steps.two.value", "itemName": "n", "concurrency": 2}
     tools = (
         make_tool("Block", block, risk="commands", parallel_safe=True, timeout_ms=40),
-        make_tool("Async", async_echo, timeout_ms=5_000),
+        make_tool("Async", async_echo),
     )
     result, recorder = run(
         step("two", args={"value": [1, 2]}),
@@ -196,9 +195,9 @@ def test_a_coroutine_that_its_loop_never_began_does_not_run_later() -> None:
     workers.start("late", late)
     workers.cancel("late")
     end.set()
-    assert workers.wait(10) == Finished("block", None)
+    assert workers.wait(None) == Finished("block", None)
     workers.start("last", async_echo, Value(), None)
-    assert workers.wait(10) == Finished("last", Echoed())
+    assert workers.wait(None) == Finished("last", Echoed())
     assert ran == []
     workers.close()
 
@@ -212,7 +211,7 @@ def test_threads_are_used_again() -> None:
 
     plan = [step(f"s{number}", "Name") for number in range(20)]
     run(*plan, tools=(make_tool("Name", tool),))
-    assert len(names) <= 2  # the thread may come back a moment after its answer
+    assert len(names) == 1
 
 
 def test_a_system_without_threads_fails_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +233,7 @@ def test_a_cancel_from_another_thread_ends_a_run_that_waits() -> None:
         assert context.is_cancelled
         return Echoed(value="stopped")
 
-    executor = Executor([make_tool("Wait", wait), ECHO], make_policy())
+    executor = Executor([make_tool("Wait", wait), ECHO], make_policy(), grace_ms=600_000)
     threading.Thread(target=lambda: begun.wait() and executor.cancel()).start()
     result = executor.run(make_plan(step("a", "Wait"), step("b")))
     assert (result.end, [state.end for state in result.steps]) == ("cancelled", ["ok", "cancelled"])
