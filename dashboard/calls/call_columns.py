@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dashboard.evidence.argument_labels import show_first_line, show_label
 from dashboard.evidence.fidelity import describe_seen_lines
 from dashboard.models import Call, Run
+from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor
 from dashboard.text.formatting import TOKENS_COUNTED_BY, format_age, format_count, format_duration
 from dashboard.text.text_markup import printable
@@ -50,8 +51,8 @@ COLUMNS = (
     TableColumn(
         "answer",
         "Came back",
-        "The first line of the receipt",
-        lambda row: show_first_line(row.call.first_line or row.call.summary, row.run.cwd),
+        "The first line of the receipt; of a failed call, what failed",
+        lambda row: show_first_line(_answer(row.call), row.run.cwd),
     ),
     TableColumn("run", "Run", "The run that made the call", lambda row: printable(str(row.run)), kind="run"),
     TableColumn("when", "Age", "Since the call began", lambda row: _format_start(row), "newest", kind="when"),
@@ -98,6 +99,12 @@ COLUMNS = (
     TableColumn("branch", "Branch", "The branch that the run worked on", lambda row: printable(row.run.branch)),
 )
 DEFAULT_COLUMNS = ("asked", "answer", "run", "when", "took", "tokens", "cut")
+
+
+def _answer(call: Call) -> str:
+    """Of a failure the summary: its first line is often the exit status alone, which the outcome has too."""
+    is_failed = call.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
+    return call.summary if is_failed and call.summary else call.first_line or call.summary
 
 
 def _format_start(row: TableCall) -> str:

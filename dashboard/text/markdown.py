@@ -22,6 +22,7 @@ ORDER = (
     *("storage", "deployment", "runtime", "tour", "bad-inputs", "requirements"),
 )
 ADDRESS = re.compile(r"https://|/(?!/)|#|[a-z-]+/?$")
+DOCUMENT = re.compile(r"^([a-z-]+)\.md(?=#|$)")  # a page beside this one, as the file itself links it
 NOT_A_SLUG = re.compile(r"[^a-z0-9]+")
 
 
@@ -37,6 +38,8 @@ class Document:
 
 def build_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    normalize = parser.normalizeLink
+    parser.normalizeLink = lambda url: normalize(DOCUMENT.sub(r"/docs/\1/", url))  # type: ignore[method-assign]
     parser.validateLink = lambda url: ADDRESS.match(url) is not None  # type: ignore[method-assign]
     return parser
 

@@ -85,6 +85,19 @@ def test_a_row_has_what_was_asked_and_what_came_back(client: Client, project: Pr
 
 
 @pytest.mark.usefixtures("alice")
+@pytest.mark.parametrize(
+    ("status", "summary", "shown"),
+    [("error", "exit 2: no rule", "exit 2: no rule"), ("error", "", "Exit code 2"), ("success", "ok", "Exit code 2")],
+)
+def test_a_failed_call_shows_what_failed(
+    client: Client, project: Project, status: str, summary: str, shown: str
+) -> None:
+    outcome = "failed" if status == "error" else "succeeded"
+    create_call(create_run(project), status=status, outcome=outcome, summary=summary, first_line="Exit code 2")
+    assert load(client).select_one("td[data-head='Came back']").text == shown
+
+
+@pytest.mark.usefixtures("alice")
 def test_chosen_columns_stay_in_every_address(client: Client, project: Project, settings: Settings) -> None:
     settings.ROWS_PER_PAGE = 1
     run = create_run(project, model="opus")

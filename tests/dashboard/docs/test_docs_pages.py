@@ -55,6 +55,11 @@ def test_the_first_heading_is_the_title_and_the_rest_is_rendered() -> None:
     assert [link["href"] for link in rendered.all_by_role("link")] == ["/runs/"]
 
 
+def test_a_page_links_another_one_as_files_do() -> None:
+    assert '<a href="/docs/query/#calls">it</a>' in render_inline("[it](query.md#calls)")
+    assert not [page.name for page in markdown.documents() if "](" in page.lead + page.html]
+
+
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "//evil.example", "data:text/html,x", "http://x"])
 def test_an_address_that_leads_elsewhere_stays_text(address: str) -> None:
     assert render_inline(f"[click]({address})") == f"[click]({address})"
