@@ -45,6 +45,7 @@ from dashboard.faults import drop_connection, find_outage
 from dashboard.ingest.derivation import derive_next_waiting
 from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch
 from dashboard.models.comparisons import ComparisonQuerySet
+from dashboard.models.sources import DamagedEvidence
 from dashboard.project_rules import load_all_rules
 from dashboard.search.index import index_next_waiting
 
@@ -188,7 +189,11 @@ def _measure_batch(comparison: Comparison, batch: ComparisonBatch, owner: str) -
     lease = _Lease(batch, owner, time.monotonic())
     with_recorded = any(column.is_recorded for column in columns)
     calls = load_call_inputs(list(unpack_ids(bytes(batch.calls))), with_recorded=with_recorded)
-    rows = measure_calls(calls, columns, on_call=lease.renew)
+    try:
+        rows = measure_calls(calls, columns, on_call=lease.renew)
+    except DamagedEvidence as damaged:
+        _fail(comparison, f"Stopped: {damaged}. The command check_store lists all damaged calls.")
+        return
     owned = ComparisonBatch.objects.filter(pk=batch.pk, owner=owner, finished_at=None)
     owned.update(results=pack_rows(rows), finished_at=timezone.now(), leased_until=None)
 

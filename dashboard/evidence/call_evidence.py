@@ -313,7 +313,7 @@ def load_call_inputs(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[Ca
         missing = _load_missing_artifacts(portion)
         for group in _split_by_evidence([stored[key] for key in portion if key in stored]):
             uncertain = [call for call in group if with_recorded or not hasattr(call, "projection")]
-            loaded = _load_evidence(uncertain) if uncertain else {}
+            loaded = _load_evidence(uncertain, {}) if uncertain else {}
             envelopes = [call.projection for call in group if call.pk not in loaded]
             load_slices(row.observation for row in envelopes if row.observation)
             for call in group:
@@ -375,19 +375,25 @@ def load_recorded(
     return observations, receipts
 
 
-def _load_evidence(calls: Sequence[Call]) -> dict[UUID, CallEvidence]:
+def _load_evidence(calls: Sequence[Call], query: Mapping[str, str]) -> dict[UUID, CallEvidence]:
     observations, receipts = load_recorded([call.pk for call in calls])
-    return {call.pk: build_evidence(call, tuple(observations[call.pk]), tuple(receipts[call.pk]), {}) for call in calls}
+    return {
+        call.pk: build_evidence(call, tuple(observations[call.pk]), tuple(receipts[call.pk]), query) for call in calls
+    }
 
 
-def iterate_evidence(ids: Sequence[UUID]) -> Iterator[CallEvidence]:
-    """The evidence of calls with their runs, in the order of `ids` without deleted ones, a few calls in memory."""
+def iterate_evidence(ids: Sequence[UUID], run: UUID | None = None) -> Iterator[CallEvidence]:
+    """The evidence of calls with their runs, in the order of `ids` without deleted ones, a few calls in memory.
+
+    `run`: with the receipts that this run has, where it copied the calls of another one.
+    """
+    query = {"run": str(run)} if run else {}
     rows = Call.objects.with_run_and_source().select_related("projection")
     for start in range(0, len(ids), CALLS_AT_ONCE):
         portion = ids[start : start + CALLS_AT_ONCE]
         stored = rows.in_bulk(portion)
         for group in _split_by_evidence([stored[key] for key in portion if key in stored]):
-            loaded = _load_evidence(group)
+            loaded = _load_evidence(group, query)
             yield from (loaded.pop(call.pk) for call in group)
 
 

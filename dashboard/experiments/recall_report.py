@@ -166,8 +166,8 @@ def measure_next_recall(owner: str, *, is_over: Callable[[], bool] = lambda: Fal
         results, summary = _Measuring(report, owner, is_over).measure()
     except _Interrupted:
         return True
-    except UnusableColumns as unusable:
-        owned.update(state=State.FAILED, problem=str(unusable)[:500])
+    except (UnusableColumns, DamagedEvidence) as problem:
+        owned.update(state=State.FAILED, problem=str(problem)[:500])
         return True
     packed = {"results": pack(results), "summary": pack(summary)}
     owned.update(state=State.FINISHED, finished_at=timezone.now(), leased_until=None, done=F("total"), **packed)

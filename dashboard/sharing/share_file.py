@@ -84,11 +84,11 @@ def share_call(call: Call, query: Mapping[str, str], *, origin: str = "") -> str
 
 
 def share_run(run: Run, *, origin: str = "") -> str:
-    """The first calls of the run in its order, each as its own run has it, and how many are left out."""
+    """The first calls of the run in its order, with the receipts that the run has, and how many are left out."""
     keys = list(Call.objects.in_run(run).values_list("pk", flat=True)[: MOST_CALLS + 1])
     calls: list[SharedCall] = []
     room = MOST_CHARACTERS
-    for number, evidence in enumerate(iterate_evidence(keys[:MOST_CALLS]), 1):
+    for number, evidence in enumerate(iterate_evidence(keys[:MOST_CALLS], run.pk), 1):
         shared = _build_call(evidence, run, number, CHARACTERS_IN_RUN, origin)
         room -= sum(text.characters for text in shared.texts)
         if room < 0:

@@ -26,7 +26,7 @@ from dashboard.experiments.stored_comparison import (
 )
 from dashboard.experiments.summary import summarise
 from dashboard.experiments.tables import build_grid, build_notes
-from dashboard.models import Call, Comparison, Project
+from dashboard.models import Call, CanonicalProjection, Comparison, Project
 from dashboard.models.comparisons import ComparisonColumn
 from dashboard.variants.render_call import render_call
 from dashboard.variants.variant_list import UnusableColumns
@@ -179,6 +179,16 @@ def test_calls_that_end_their_worker_again_and_again_are_given_up(project: Proje
     comparison.refresh_from_db()
     assert comparison.state == Comparison.State.FAILED
     assert "ended their worker 3 times" in comparison.problem
+
+
+@pytest.mark.postgresql
+def test_a_damaged_envelope_stops_a_comparison_that_names_its_call(project: Project, calls: list[Call]) -> None:
+    CanonicalProjection.objects.filter(call=calls[1]).update(packed=b"damaged")
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
+    assert work_once("worker")
+    comparison.refresh_from_db()
+    assert comparison.state == Comparison.State.FAILED
+    assert f"the stored envelope of call {calls[1].pk} cannot be read" in comparison.problem
 
 
 def test_a_variant_that_cannot_write_a_call_is_a_cell_that_says_so(

@@ -21,7 +21,7 @@ from dashboard.experiments.recall_report import (
 )
 from dashboard.experiments.receipt_limits import load_limits_page
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Call, Project, RecallReport, RequestUsage, Run
+from dashboard.models import Call, CanonicalProjection, Project, RecallReport, RequestUsage, Run
 from dashboard.worker import work_until_idle
 from tests.cases import each
 from tests.dashboard.factories import create_project, create_user
@@ -279,6 +279,18 @@ def test_a_cancelled_report_stops_and_a_dead_worker_is_replaced(
     assert measure_next_recall("tests")
     report.refresh_from_db()
     assert (report.state, report.problem) == ("failed", "It ended its worker 3 times.")
+
+
+def test_a_damaged_envelope_stops_a_report_that_names_its_call(
+    operator_client: Client, project: Project, tmp_path: Path
+) -> None:
+    call = import_session(project, tmp_path, "one", [HEAD])
+    CanonicalProjection.objects.update(packed=b"damaged")
+    operator_client.post("/experiments/recall/", {"variant": ["receipt"]})
+    assert measure_next_recall("tests")
+    report = RecallReport.objects.get()
+    assert report.state == "failed"
+    assert f"the stored envelope of call {call.pk} cannot be read" in report.problem
 
 
 def test_only_operators_measure_and_other_projects_see_nothing(

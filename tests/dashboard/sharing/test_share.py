@@ -151,6 +151,9 @@ def test_a_copied_call_is_shared_with_the_receipt_in_view_and_one_of_another_run
     fork.members.create(call=call, ordinal=1, inherited=True)
     assert "Receipt of another runoriginal" in parse_page(share(client, fork)).select_one("section dl").text
     create_receipt(call, "three lines", run=fork)
+    shared = parse_page(share(client, fork))
+    assert shared.select_one("pre[data-text=call-1-receipt]").exact == "three lines"
+    assert "Receipt of another run" not in shared.select_one("section dl").text
     form = parse_page(client.get(f"/runs/{fork.pk}/1/halves")).select_one(f'form[action="/calls/{call.pk}/share/"]')
     response = client.post(form["action"], {"query": form.select_one("[name=query]")["value"]})
     page = parse_page(b"".join(response.streaming_content))  # type: ignore[attr-defined]
