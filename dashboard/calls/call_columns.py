@@ -102,7 +102,7 @@ DEFAULT_COLUMNS = ("asked", "answer", "run", "when", "took", "tokens", "cut")
 
 
 def _answer(call: Call) -> str:
-    """Of a failure the summary: its first line is often the exit status alone, which the outcome has too."""
+    """The summary of a failure, whose first line is often the exit status alone; else the first line."""
     is_failed = call.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
     return call.summary if is_failed and call.summary else call.first_line or call.summary
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from urllib.parse import urlencode
@@ -43,7 +43,7 @@ from envelopes.families.registry import all_families, family, installed_families
 from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.text.tokens import TokenCount, count_tokens
 from envelopes.variants import installed_variants
-from envelopes.variants.template import TemplateRefused, check_template
+from envelopes.variants.template import MissingField, TemplateRefused, check_template, find_missing_fields
 
 FIRST_TEMPLATE = """{{ summary_text | headline }}
 {% for member in result %}
@@ -232,13 +232,17 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftOutput:
-    """The text that the template writes, or the reason why it writes nothing; `line` counts from 1."""
+    """The text that the template writes, or the reason why it writes nothing; `line` counts from 1.
+
+    `missing` are fields that it names and this result lacks.
+    """
 
     window: ReceiptChunk | None = None
     tokens: TokenCount | None = None
     characters: int = 0
     reason: str = ""
     line: int | None = None
+    missing: Sequence[MissingField] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,4 +328,5 @@ def _render_draft(owner: Family, source: PreviewSource, draft: Draft) -> DraftOu
         window=receipt_chunk(receipt, FieldLinks({}), 0, FIRST_CHARS),
         tokens=count_tokens(receipt.text, model=source.model),
         characters=len(receipt.text),
+        missing=find_missing_fields(text, source.canonical),
     )

@@ -1,6 +1,7 @@
 """Variants written as templates, which run in a process of their own and keep the sources of their text.
 
     check_template(source)   raises TemplateRefused with the line
+    find_missing_fields(…)   fields that an envelope lacks, each with its line
     template_variant(…)      a Variant like any other; its hash includes the source
 
 A template sees only the envelope and no budget: it is run once for an envelope, and the policy shortens its text
@@ -24,7 +25,7 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from envelopes.families.segments import fit, is_block
 from envelopes.schema.budget import RenderPolicy
@@ -209,6 +210,22 @@ def check_template(source: str, process: TemplateProcess = TEMPLATE_PROCESS) -> 
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise TemplateRefused(f"it has {len(source):,} characters; at most {MAX_SOURCE_CHARACTERS:,} are allowed")
     process.request(json.dumps({"source": source}))
+
+
+class MissingField(NamedTuple):
+    """A field that a template names and an envelope lacks. `nearest` is a name that the envelope has there, or ""."""
+
+    line: int
+    path: str
+    nearest: str
+
+
+def find_missing_fields(
+    source: str, canonical: CanonicalResult, process: TemplateProcess = TEMPLATE_PROCESS
+) -> list[MissingField]:
+    """By line. Raises TemplateRefused."""
+    request = json.dumps({"source": source, "canonical": canonical.to_json(), "missing": True})
+    return [MissingField(*piece) for piece in process.request(request)]
 
 
 def template_variant(

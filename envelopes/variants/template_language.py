@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import lru_cache
 from io import StringIO
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ _CUT_MARKER = re.compile(
     r"\.\.\.\n\[output truncated: showing first (\d+) and last (\d+) of (\d+) (lines|characters)\]\n\.\.\.\n"
 )
 _OWN_MARKER = re.compile(r"\[showing (?:first |last )?\d+ of (\d+) (lines|characters)\]")
+MEMBERS_OF_LANGUAGE = frozenset({"size", "first", "last"})  # of every value
 MAX_OUTPUT = 400_000  # characters that a template may write
 MAX_LOCALS = 8_000_000  # bytes of its variables
 MAX_ITERATIONS = 200_000  # of nested loops together
@@ -193,6 +195,33 @@ def parse_template(source: str) -> BoundTemplate:
             reason = f"there is no {name!r}: a template has {', '.join(sorted(ROOTS))}, and what it assigns"
             raise _error_at(source, variables[0].span.index, reason)
     return template
+
+
+def find_missing_fields(source: str, canonical: dict[str, Any]) -> list[tuple[int, str, str]]:
+    """The fields that the template names and the envelope lacks: the line, the path, and the nearest name or "".
+
+    A template writes nothing for them, which is meant where only some results have a field.
+    """
+    missing = []
+    for variables in parse_template(source).analyze().globals.values():
+        for variable in variables:
+            found = _find_missing(list(variable.segments), canonical)
+            if found is not None:
+                line = source.count("\n", 0, max(variable.span.index, 0)) + 1
+                missing.append((line, *found))
+    return sorted(set(missing))
+
+
+def _find_missing(segments: list[Any], canonical: dict[str, Any]) -> tuple[str, str] | None:
+    value: Any = canonical
+    for number, segment in enumerate(segments):
+        if not isinstance(value, dict) or not isinstance(segment, str) or segment in MEMBERS_OF_LANGUAGE:
+            return None
+        if segment not in value:
+            near = get_close_matches(segment, list(value), n=1)
+            return (".".join(segments[: number + 1]), near[0] if near else "") if number else None
+        value = value[segment]
+    return None
 
 
 def _error_at(source: str, index: int, reason: str) -> LiquidError:

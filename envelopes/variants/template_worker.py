@@ -2,6 +2,8 @@
 
     {"source": "…", "canonical": {…}}        -> {"pieces": [[text, pointer, start, end, role], …]}
     {"source": "…"}                          -> {"pieces": []} when it can be parsed
+    {"source": "…", "canonical": {…}, "missing": true}
+                                             -> {"pieces": [[line, field, nearest], …]}, fields that the envelope lacks
     any failure                              -> {"reason": "…", "line": 3}
 
 Once it is ready it has a limit of memory and may write no file, and an audit hook refuses files, sockets, processes
@@ -49,6 +51,7 @@ def main() -> None:
         "{% for a in (1..3) %}{{ a }}{% endfor %}",
     ):
         answer({"source": source, "canonical": {}}, language)
+    answer({"source": "{{ result.nme }}", "canonical": {"result": {"name": ""}}, "missing": True}, language)
     restrict_process()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
@@ -83,6 +86,8 @@ def answer(request: dict[str, Any], language: Any) -> dict[str, Any]:
         if "canonical" not in request:
             language.parse_template(request["source"])
             return {"pieces": []}
+        if "missing" in request:
+            return {"pieces": language.find_missing_fields(request["source"], request["canonical"])}
         return {"pieces": language.render_template(request["source"], request["canonical"])}
     except TimeUsedUp:
         return {"reason": f"it takes longer than {SECONDS:g} seconds", "line": None}

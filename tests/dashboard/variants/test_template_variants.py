@@ -77,6 +77,15 @@ def test_the_editor_shows_what_the_template_sees_and_leads_to_the_line_that_is_w
     assert not draft.has("[data-half=canonical]"), "no letter that is typed changes it"
 
 
+def test_a_field_that_this_result_lacks_is_named_and_no_error(client: Client, run: Run) -> None:
+    form = {"source": "{{ status }}\n{{ result.exit_staus }}", "characters": "4000"}
+    draft = parse_page(client.post(f"{EDITOR}?sample=ExecCommand/success", form, headers={"HX-Request": "true"}))
+    assert (
+        "Line 2: this result has no result.exit_staus, so nothing is written for it. It has exit_status." in draft.text
+    )
+    assert receipt_text(draft) == "success\n"
+
+
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [

@@ -27,6 +27,7 @@ from envelopes.variants.template import (
     TemplateRefused,
     TemplateUnanswered,
     check_template,
+    find_missing_fields,
     template_variant,
     used_seconds,
 )
@@ -240,6 +241,24 @@ def test_templates_of_one_request_share_its_time_and_no_other_thread_does(templa
         thread.join()
     assert elsewhere == ["success late"]
     assert text("{{ status }} after", templates) == "success after"
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("{{ result.out }}{{ result.out.size }}{{ result.size }}{{ error.message }}{{ artifacts }}", []),
+        ("fine\n{{ result.otu }}", [(2, "result.otu", "out")]),
+        ("{% if result.quite_another %}x{% endif %}", [(1, "result.quite_another", "")]),
+        ("{% for line in result.out %}{{ line.nope }}{% endfor %}{{ result.out.nope }}", []),
+        ("{% assign mine = result %}{{ mine.nope }}", []),
+        ("{{ result['otu'] }}\n{{ result.otu }}", [(1, "result.otu", "out"), (2, "result.otu", "out")]),
+    ],
+)
+def test_a_field_that_the_envelope_lacks_is_named_with_its_line(
+    source: str, missing: list[tuple[int, str, str]]
+) -> None:
+    canonical = CanonicalResult(tool_name="T", status="success", summary_text="s", result={"out": "text"}, error=None)
+    assert [tuple(field) for field in find_missing_fields(source, canonical)] == missing
 
 
 def test_a_process_that_ended_by_itself_is_replaced_and_leaves_no_open_pipe(templates: TemplateProcess) -> None:
