@@ -2,6 +2,7 @@
 
     apply_patch(root, patch)     changes files by a unified diff, all of them or none
     WorkItemTools(root, path)        work items and waits, over a SQLite file
+    MemoryTools(path)            what the runtime remembers, searched and read
     WebTools(policy, providers)       WebFetch and WebSearch
 
 The `tools()` of each class are for an executor or a turn loop.
