@@ -145,6 +145,7 @@ def load_history(
     branch_start: int | None = None,
     step: int | None = None,
     replayed: ReplayedReceipts | None = None,
+    most: int = MAX_ITEMS,
     page_chars: int = PAGE_CHARS,
 ) -> HistoryPage:
     """The page behind the cursor `after`, in front of `before`, or the last one; of the context at `step`, a line."""
@@ -154,7 +155,7 @@ def load_history(
     branches = [] if branch_start is None else load_branches(run)
     branch = next((branch for branch in branches if branch.start == branch_start), None)
     timeline = Timeline(run, replayed, branch, until)
-    items = timeline.before(ahead, MAX_ITEMS) if backwards else timeline.after(behind, MAX_ITEMS)
+    items = timeline.before(ahead, most) if backwards else timeline.after(behind, most)
     start = items[0].cursor if items and (backwards or behind) else None
     since = max((event.line for event in timeline.compactions if start and event.line < start.line), default=-1)
     counts = timeline.counts(start, since=since)
@@ -214,7 +215,6 @@ def _build_entries(
     entries: list[HistoryEntry] = []
     running = counts.tokens
     lines = [compaction.line for compaction in compactions]
-    history_url = reverse("run-context", args=[run.pk])
     for item in items:
         before, running = running, 0 if item.kind == "compaction" else max(0, running + item.tokens)
         weight = gauge.weigh(item, before, running) if gauge else ContextWeight(running)
@@ -226,7 +226,7 @@ def _build_entries(
         is_event = not isinstance(item.row, Message | RunCall | RecordedReceipt)
         anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
         new_entry = partial(HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens)
-        new_entry = partial(new_entry, weight=weight, step_url=f"{history_url}?step={line}")
+        new_entry = partial(new_entry, weight=weight, step_url=f"/runs/{run.pk}/context?step={line}")
         match item.row:
             case Message() as message:
                 entry = _message_entry(new_entry, run, message, payloads, notes)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from django.db.models import Max
 
 from dashboard.runs.model_history import HistoryEntry, load_history
-from dashboard.runs.receipt_presence import ContextStep, find_step
+from dashboard.runs.receipt_presence import ContextStep
 from dashboard.runs.timeline import Timeline
 from dashboard.workspace.steps import RunPosition
 
@@ -23,7 +24,7 @@ KIND_WORDS = {
     "arguments": ("call's arguments", "calls' arguments"),
     "receipts": ("receipt", "receipts"),
 }
-LARGEST_WIDTH = 100  # of a bar, in percent
+SHOWN = 20  # items; each costs the reader a screen, and a step should be open at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +45,7 @@ class ContextTab:
     are not listed either.
     """
 
-    step: ContextStep | None
-    line: int
+    step: ContextStep
     since: int
     tokens: int
     kinds: tuple[ContextKind, ...]
@@ -60,25 +60,23 @@ class ContextTab:
 def load_context(place: RunPosition, before: str = "") -> ContextTab:
     """The items in front of the cursor `before`, or the newest; the sums are of all of them."""
     run = place.run
-    history = load_history(run, step=place.line, before=before)
-    timeline = history.timeline
-    line = history.step.line if history.step else find_step(run, place.line)
-    since = max((event.line for event in timeline.compactions if event.line < line), default=-1)
-    weights = timeline.weigh_kinds(since)
-    tokens = sum(weight for _, weight in weights.values())
-    request_before = history.step.before if history.step else None
+    history = load_history(run, step=place.line, before=before, most=SHOWN)
+    timeline, step = history.timeline, cast(ContextStep, history.step)  # None only where receipts are replayed
+    since = max((event.line for event in timeline.compactions), default=-1)
+    request_before = step.before
     if request_before is None:
-        request_before = run.members.filter(ordinal__lt=line).aggregate(last=Max("ordinal"))["last"]
+        request_before = run.members.filter(ordinal__lt=step.line).aggregate(last=Max("ordinal"))["last"]
+    weights, added = timeline.weigh_kinds(since), timeline.weigh_kinds((request_before or 0) - 1)
+    tokens = sum(weight for _, weight in weights.values())
     return ContextTab(
-        step=history.step,
-        line=line,
+        step=step,
         since=since,
         tokens=tokens,
         kinds=tuple(
             ContextKind(label=_label(kind, number), number=number, tokens=weight, share=_percent(weight, tokens))
             for kind, (number, weight) in sorted(weights.items(), key=lambda item: -item[1][1])
         ),
-        changes=tuple(_changes(timeline, request_before)) if request_before is not None else (),
+        changes=tuple(_changes(timeline, request_before, added)) if request_before is not None else (),
         before_line=request_before,
         entries=tuple(reversed(history.entries)),
         earlier=history.before,
@@ -93,12 +91,11 @@ def _label(kind: str, number: int) -> str:
 
 
 def _percent(part: int, whole: int) -> int:
-    return round(LARGEST_WIDTH * part / whole) if whole else 0
+    return round(100 * part / whole) if whole else 0
 
 
-def _changes(timeline: Timeline, before: int) -> Iterator[str]:
+def _changes(timeline: Timeline, before: int, added: Mapping[str, tuple[int, int]]) -> Iterator[str]:
     """Sentences about everything that came into the context since the request at line `before`, or left it."""
-    added: Mapping[str, tuple[int, int]] = timeline.weigh_kinds(before - 1)
     for kind, (number, tokens) in added.items():
         yield f"+ {number:,} {_label(kind, number)}, about {tokens:,} tokens"
     cleared = [receipt for receipt in timeline.receipts if (receipt.superseded_line or -1) >= before]
