@@ -40,6 +40,8 @@ INTEGER: str = STANDARD_TYPES[Number.Integer]
 FLOAT: str = STANDARD_TYPES[Number.Float]
 MARK: str = STANDARD_TYPES[Punctuation]
 
+DRAWN_ESCAPES = {r"\n": "nl", rf"\{QUOTE}": "dq", r"\t": "tb", r"\\": "bs"}
+
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LINE = re.compile(rf"( *)(?:({_STRING}): )?(.*)", re.DOTALL)
 _TOKEN = re.compile(rf'(?P<key>{_STRING})(?=:)|(?P<string>{_STRING}?)|(?P<word>[^\s"{{}}\[\],:]+)|[{{}}\[\],:]+|\s+')
@@ -202,9 +204,12 @@ def _string_markup(token: str) -> str:
 
 
 def _escape_markup(match: re.Match[str]) -> str:
-    """A \\n also breaks the line on the screen (call.css), without a character of its own."""
-    name = f"{ESCAPE} nl" if match.group() == "\\n" else ESCAPE
-    return f'<i class="{name}">{match.group()}</i>'
+    """A \\n also breaks the line on the screen (call.css), without a character of its own.
+
+    Escapes of characters that can be drawn have a class, so that the stylesheet draws a long text as its lines.
+    """
+    name = DRAWN_ESCAPES.get(match.group())
+    return f'<i class="{f"{ESCAPE} {name}" if name else ESCAPE}">{match.group()}</i>'
 
 
 def later_chunk(text: str, start: int, limit: int) -> TextChunk:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 
 import pytest
 
@@ -94,3 +96,11 @@ def test_a_key_or_value_cannot_leave_its_place() -> None:
     raw = json.dumps({'"><script>alert(1)</script>': "</span><b hx-get=/ hx-trigger=load>"}).encode()
     page = parse_page(first_chunk(indent_json(raw), 1_000, "data-pointer").html)
     assert not page.has("script, b, [hx-get]")
+
+
+def test_escapes_of_a_text_of_several_lines_that_can_be_drawn_are_named_and_stay_as_written() -> None:
+    text = r'{"a": "one\n\"two\"\t\\ \u001b"}'
+    html = first_chunk(text, 1_000, "data-pointer").html
+    names = re.findall(r'<i class="se ?([a-z]*)">', html)
+    assert names == ["nl", "dq", "dq", "tb", "bs", ""]
+    assert unescape(re.sub("<[^>]+>", "", html)) == text
