@@ -30,6 +30,7 @@ from dashboard.models import (
     receipts_in,
     select_receipt,
 )
+from dashboard.text.params import Params
 from envelopes.families.base import Family, FieldCut
 from envelopes.families.registry import family
 from envelopes.halves import Halves, project_complete, read_halves
@@ -227,7 +228,7 @@ def build_evidence(
     """
     chosen = {}
     replacements = frozenset(receipt.observation_id for receipt in receipts if receipt.seq > 1)
-    receipts = tuple(receipts_in(receipts, _parse_run(query.get("run", "")) or call.run_id))
+    receipts = tuple(receipts_in(receipts, Params(query).uuid("run") or call.run_id))
     if receipts and receipts[0].run_id != call.run_id:
         select_receipt(receipts).show_in(call)
     for surface in SURFACES:
@@ -236,13 +237,6 @@ def build_evidence(
         if observation is not None:
             chosen[surface] = observation
     return CallEvidence(call, observations, receipts, chosen, first, replacements)
-
-
-def _parse_run(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def _choose_observation(

@@ -149,12 +149,10 @@ def call(request: OperatorRequest, pk: UUID) -> HttpResponse:
     return sandboxed(HttpResponse(text, content_type=f"{content_type}; charset=utf-8"))
 
 
-def _query_in(query: QueryDict, call: Call, place: RunPosition) -> QueryDict:
-    """The parameters that choose the same evidence at the permanent address: a copied call needs the run too."""
-    if place.run.pk == call.run_id:
-        return query
+def _name_run(query: QueryDict, run: UUID) -> QueryDict:
+    """The parameters that choose the same evidence at the permanent address of the call, which needs the run too."""
     named = query.copy()
-    named["run"] = str(place.run.pk)
+    named["run"] = str(run)
     return named
 
 
@@ -170,7 +168,7 @@ def _render_step(
         "presence": workspace.presence,
         "call": call,
         "place": place,
-        "panel": load_panel(request, call, query=_query_in(request.GET, call, place)),
+        "panel": load_panel(request, call, query=_name_run(request.GET, place.run.pk)),
         "missed": missed,
         "run_key": place.run.pk,
     }

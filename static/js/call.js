@@ -79,35 +79,10 @@ function findRange(field, piece) {
   return range;
 }
 
-/* Characters [start, end) of the receipt, counted in code points as its text has them; null when not all are loaded. */
-function spanRange(start, end) {
-  const range = new Range();
-  let at = 0;
-  for (const part of document.querySelectorAll(":is([data-half=receipt], [data-half=variant]) .exact")) {
-    const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
-    while (walker.nextNode()) {
-      const node = walker.currentNode;
-      const isMarked = node.parentElement.matches(".mark-space");
-      let offset = 0;
-      for (const text of node.parentElement.closest(".mark") ? [node.data] : node.data) {
-        const isOwn = !(isMarked && /[→↵]/.test(text)); /* an arrow is drawn before a tab or a newline */
-        if (isOwn && at === start) range.setStart(node, offset);
-        offset += text.length;
-        at += isOwn ? 1 : 0;
-        if (isOwn && at === end) {
-          range.setEnd(node, offset);
-          return range;
-        }
-      }
-    }
-  }
-  return null;
-}
-
 function pinSpan(link) {
   release();
   const [start, end] = link.dataset.span.split("-").map(Number);
-  const range = spanRange(start, end);
+  const range = characterRange(document.querySelectorAll(":is([data-half=receipt], [data-half=variant]) .exact"), start, end);
   const status = document.querySelector("[data-link-status]");
   status.textContent = `Characters ${start.toLocaleString("en")} to ${end.toLocaleString("en")} of the receipt`;
   if (!range) status.textContent += " are further down: load the next part";
@@ -198,14 +173,6 @@ function step(by) {
   const next = heads[now < 0 ? (by > 0 ? 0 : heads.length - 1) : now + by];
   if (next) pin(next);
   return heads.length > 0;
-}
-
-/* The text without marks: the marked characters themselves, and spaces for drawn spaces. */
-function plainText(node) {
-  const copy = node.cloneNode(true);
-  for (const mark of copy.querySelectorAll(".mark[data-code]")) mark.replaceWith(String.fromCodePoint(Number(mark.dataset.code)));
-  for (const space of copy.querySelectorAll(".mark-space")) space.replaceWith(space.textContent.replace(/[→↵]/g, "").replaceAll("·", " "));
-  return copy.textContent;
 }
 
 document.addEventListener("copy", (event) => {

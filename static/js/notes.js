@@ -13,13 +13,6 @@ function findHalf(node) {
   return HALVES.includes(name) ? { half, name } : null;
 }
 
-/* The exact text of a fragment: marked characters themselves, nothing for arrows that are drawn. */
-function exactText(fragment) {
-  for (const mark of fragment.querySelectorAll(".mark[data-code]")) mark.replaceWith(String.fromCodePoint(Number(mark.dataset.code)));
-  for (const space of fragment.querySelectorAll(".mark-space")) space.replaceWith(space.textContent.replace(/[→↵]/g, "").replaceAll("·", " "));
-  return fragment.textContent;
-}
-
 function selectedPassage() {
   const selection = document.getSelection();
   if (!selection.rangeCount || selection.isCollapsed) return null;
@@ -30,9 +23,9 @@ function selectedPassage() {
   const before = document.createRange();
   before.setStart(from.half.querySelector("[data-exact]"), 0);
   before.setEnd(range.startContainer, range.startOffset);
-  const quote = exactText(range.cloneContents());
+  const quote = plainText(range.cloneContents());
   if (!quote.trim()) return null;
-  return { half: from.name, quote, start: [...exactText(before.cloneContents())].length, range };
+  return { half: from.name, quote, start: [...plainText(before.cloneContents())].length, range };
 }
 
 /* Copies the Markdown of a run; without a clipboard the link opens it. */
@@ -93,35 +86,15 @@ document.addEventListener("keydown", (event) => {
   openForm();
 }, { capture: true });
 
-/* The characters [start, end) of a half, in code points; null when they are not on the page. */
-function rangeOf(name, start, end) {
+/* The characters [start, end) of a half; null when they are not on the page. */
+function rangeInHalf(name, start, end) {
   const half = name === "args" ? document.querySelector(".half.args") : document.querySelector(`[data-half="${name}"]`);
-  const range = new Range();
-  let at = 0;
-  for (const part of half?.querySelectorAll("[data-exact]") ?? []) {
-    if (part.matches(".text-argument")) continue; /* the JSON of the arguments has the offsets */
-    const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
-    while (walker.nextNode()) {
-      const node = walker.currentNode;
-      const isMarked = node.parentElement.matches(".mark-space");
-      let offset = 0;
-      for (const text of node.parentElement.closest(".mark") ? [node.data] : node.data) {
-        const isOwn = !(isMarked && /[→↵]/.test(text));
-        if (isOwn && at === start) range.setStart(node, offset);
-        offset += text.length;
-        at += isOwn ? 1 : 0;
-        if (isOwn && at === end) {
-          range.setEnd(node, offset);
-          return range;
-        }
-      }
-    }
-  }
-  return null;
+  /* the JSON of the arguments has the offsets, not the argument that is shown as text */
+  return characterRange(half?.querySelectorAll("[data-exact]:not(.text-argument)") ?? [], start, end);
 }
 
 function showRange(link) {
-  const range = rangeOf(link.dataset.noteHalf, ...link.dataset.noteRange.split("-").map(Number));
+  const range = rangeInHalf(link.dataset.noteHalf, ...link.dataset.noteRange.split("-").map(Number));
   if (!range) return false;
   const element = range.startContainer.parentElement;
   for (let fold = element.closest("details:not([open])"); fold; fold = fold.closest("details:not([open])")) fold.open = true;
@@ -132,7 +105,7 @@ function showRange(link) {
 function drawRanges() {
   if (!globalThis.CSS?.highlights) return;
   const links = [...document.querySelectorAll("[data-note-range]:not([data-note-changed])")];
-  const ranges = links.map((link) => rangeOf(link.dataset.noteHalf, ...link.dataset.noteRange.split("-").map(Number)));
+  const ranges = links.map((link) => rangeInHalf(link.dataset.noteHalf, ...link.dataset.noteRange.split("-").map(Number)));
   CSS.highlights.set("noted", new Highlight(...ranges.filter(Boolean)));
 }
 
