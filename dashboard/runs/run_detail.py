@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import urlencode
 from uuid import UUID
 
 import msgspec
@@ -62,10 +61,6 @@ class RunDetailParams(Params):
         self.after = self.text("after")
         self.skip = self.integer("skip", default=None)
         self.since = parse_integer(query.get("since"))
-
-    @property
-    def model_query(self) -> str:
-        return urlencode({"with": self.variant})
 
     def filter_url(self, text: str) -> str:
         """The same page with another filter, from its first row."""

@@ -116,7 +116,7 @@ def list_pages() -> list[tuple[str, str, int]]:
         ("Calls, half of them by tokens, later page", "/calls/?q=-tool:Bash&sort=tokens&after=700~" + "0" * 32, 25),
         ("Run of 50 calls", run(RUN_OF_50), 20),
         ("Run of 2,000 calls, first screen", run(RUN_OF_2000), 45),
-        ("Model view of 2,000 calls, first screen", run(RUN_OF_2000) + "model/", 40),
+        ("History of 2,000 calls, first screen", run(RUN_OF_2000) + "context", 40),
         ("Call, 20 KB result", call(large_call("20 KB")), 20),
         ("Call, 200 KB result", call(large_call("200 KB")), 25),
         ("Call, 1 MB result", call(large_call("1 MB")), 60),

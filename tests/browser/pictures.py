@@ -27,7 +27,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 WIDTHS = (1440, 1024, 390)
 SCHEMES = ("light", "dark")
 ID = r"[0-9a-f-]{36}"
-RUN, CALL, ARTIFACT = (re.compile(rf"^/{noun}/{ID}/$") for noun in ("runs", "calls", "artifacts"))
+RUN, ARTIFACT = (re.compile(rf"^/{noun}/{ID}/$") for noun in ("runs", "artifacts"))
+CALL = re.compile(rf"^/runs/{ID}/[0-9]+/[a-z]+$")  # a step of a run
 CALLS_OF_A_RUN = 3
 LISTS = {
     "runs": "/runs/",
@@ -125,7 +126,7 @@ def _pages(page: Page) -> list[tuple[str, str]]:
     runs = _links(page, "/runs/", RUN)
     for run in runs[:1]:
         calls = _links(page, run, CALL)
-        found += [("run", run), ("model", f"{run}model/")]
+        found += [("run", run), ("history", f"{run}context"), ("replay", f"{run}replay")]
         chosen = calls[:: max(1, len(calls) // CALLS_OF_A_RUN)][:CALLS_OF_A_RUN]
         found += [(f"call-{number}", call) for number, call in enumerate(chosen, start=1)]
     return found + [("artifact", path) for path in _first_artifact(page, runs)]

@@ -99,7 +99,7 @@ def test_a_key_or_value_cannot_leave_its_place() -> None:
 
 
 def test_escapes_of_a_text_of_several_lines_that_can_be_drawn_are_named_and_stay_as_written() -> None:
-    text = r'{"a": "one\n\"two\"\t\\ \u001b"}'
+    text = indent_json(rb'{"a": "one\n\"two\"\t\\ \u001b"}')
     html = first_chunk(text, 1_000, "data-pointer").html
     names = re.findall(r'<i class="se ?([a-z]*)">', html)
     assert names == ["nl", "dq", "dq", "tb", "bs", ""]
