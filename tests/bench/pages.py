@@ -129,14 +129,16 @@ def list_pages() -> list[tuple[str, str, int]]:
 
 
 def list_steps() -> list[tuple[str, str, int]]:
-    """Steps of a long run, which older commits have under other addresses."""
+    """Steps of a long run, which older commits have under other addresses; `#` is before the element to replace."""
     from dashboard.models import Run
     from tests.bench.store import RUN_OF_2000
 
     run = Run.objects.get(external_id=RUN_OF_2000).pk
     return [
         ("Step in the middle of 2,000 calls", f"/runs/{run}/1000/halves", 20),
+        ("the same, as a walk asks for it", f"/runs/{run}/1000/halves#step", 20),
         ("In context, at step 2,000", f"/runs/{run}/2000/context", 40),
+        ("the same, as a walk asks for it", f"/runs/{run}/2000/context#step", 40),
     ]
 
 
@@ -194,9 +196,11 @@ def measure(urls: list[str]) -> list[tuple[float, float, int]]:
 
 def _measure_page(client: Any, url: str) -> tuple[float, float, int]:
     walls, processors, size = [], [], 0
+    url, _, target = url.partition("#")
+    headers = {"HX-Request": "true", "HX-Target": target} if target else {}
     for _ in range(WARM_UP + ROUNDS):
         start, processor_start = time.perf_counter(), time.process_time()
-        response = client.get(url, follow=True)  # the address of a call leads to its step
+        response = client.get(url, follow=True, headers=headers)  # the address of a call leads to its step
         walls.append((time.perf_counter() - start) * 1000)
         processors.append((time.process_time() - processor_start) * 1000)
         assert response.status_code == 200, (url, response.status_code)
