@@ -53,9 +53,7 @@ from dashboard.runs.timeline import (
     HistoryItem,
     Replacement,
     Timeline,
-    load_argument_payloads,
-    load_message_payloads,
-    load_observation_payloads,
+    load_item_payloads,
 )
 from dashboard.text.payload_preview import (
     IMAGE,
@@ -195,10 +193,11 @@ def _load_payloads(
         keys.setdefault(item.kind, []).append(item.cursor.key)
         if isinstance(item.row, RecordedReceipt) and item.row.observation_id:
             observations.append(item.row.observation_id)
+    messages, arguments, receipts = load_item_payloads(keys["message"], keys["call"], observations)
     return _Payloads(
-        messages=load_message_payloads(keys["message"]),
-        arguments=load_argument_payloads(keys["call"]),
-        receipts=load_observation_payloads(observations),
+        messages=messages,
+        arguments=arguments,
+        receipts=receipts,
         replayed=replayed.write(keys["receipt"]) if replayed else {},
         state=state,
     )

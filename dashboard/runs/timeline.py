@@ -33,7 +33,7 @@ from dashboard.evidence.context_changes import (
 )
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.fields import UUIDDigits
-from dashboard.models.sources import SLICE_FIELDS
+from dashboard.models.sources import SLICE_FIELDS, SourceSlice
 from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches, load_gaps, load_removals, outermost
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
@@ -394,25 +394,26 @@ def _call_sizes(rows: QuerySet[Any]) -> Iterator[_Size]:
         yield _Size(line, key, size // CHARACTERS_PER_TOKEN)
 
 
-def load_message_payloads(keys: Sequence[UUID]) -> dict[UUID, Payload]:
-    return _load_payloads(Message.objects.filter(pk__in=keys), "id") if keys else {}
+def load_item_payloads(
+    messages: Sequence[UUID], calls: Sequence[UUID], observations: Sequence[UUID]
+) -> tuple[dict[UUID, Payload], dict[UUID, Payload], dict[UUID, Payload]]:
+    """The contents of messages, of the arguments of calls by call, and of the observations of receipts.
+
+    Arguments and receipts are slices of the same frames, which are read once.
+    """
+    given = Observation.objects.filter(surface="args", selected=True, call__in=calls)
+    sent = Observation.objects.filter(pk__in=observations)
+    texts = list(Message.objects.filter(pk__in=messages).only(*SLICE_FIELDS)) if messages else []
+    arguments = list(given.only(*SLICE_FIELDS, "call_id")) if calls else []
+    receipts = list(sent.only(*SLICE_FIELDS)) if observations else []
+    load_slices([*texts, *arguments, *receipts])
+    return (
+        {row.pk: _cut_payload(row) for row in texts},
+        {row.call_id: _cut_payload(row) for row in arguments},
+        {row.pk: _cut_payload(row) for row in receipts},
+    )
 
 
-def load_argument_payloads(calls: Sequence[UUID]) -> dict[UUID, Payload]:
-    """By call."""
-    arguments = Observation.objects.filter(surface="args", selected=True, call__in=calls)
-    return _load_payloads(arguments, "call_id") if calls else {}
-
-
-def load_observation_payloads(keys: Sequence[UUID]) -> dict[UUID, Payload]:
-    return _load_payloads(Observation.objects.filter(pk__in=keys), "id") if keys else {}
-
-
-def _load_payloads(rows: QuerySet[Any], key: str) -> dict[UUID, Payload]:
+def _cut_payload(row: SourceSlice) -> Payload:
     """The data, or only the head of one beyond WHOLE_BYTES."""
-    slices = list(rows.only(*SLICE_FIELDS, key))
-    load_slices(slices)
-    return {
-        getattr(row, key): Payload(row.data if row.size <= WHOLE_BYTES else row.data[:HEAD_BYTES], row.size)
-        for row in slices
-    }
+    return Payload(row.data if row.size <= WHOLE_BYTES else row.data[:HEAD_BYTES], row.size)
