@@ -23,7 +23,7 @@ from dashboard.models import (
     SourceFrame,
     load_slices,
 )
-from dashboard.models.sources import FRAME_BYTES, DamagedEvidence
+from dashboard.models.sources import FEW_SLICES, FRAME_BYTES, DamagedEvidence
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, write
 
 pytestmark = pytest.mark.django_db
@@ -78,6 +78,9 @@ def test_every_call_gets_the_bytes_that_its_line_holds(project: Project, tmp_pat
     assert {(row.call.external_id, row.data) for row in rows if row.surface == "receipt"} == {
         (f"toolu_{number}", b'"%b"' % (b"x" * size)) for number, size in enumerate(SIZES)
     }
+    few = list(Observation.objects.filter(surface="receipt").order_by("-line")[:FEW_SLICES])
+    load_slices(few)
+    assert [row.data for row in few] == [b'"%b"' % (b"x" * size) for size in SIZES[: -FEW_SLICES - 1 : -1]]
     assert {row.own_data for row in rows} == {None}  # not one of them is a copy
 
 

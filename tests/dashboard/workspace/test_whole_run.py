@@ -9,8 +9,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from dashboard.filters.language import parse
 from dashboard.models import Project, Run
 from dashboard.models.notes import Note
+from dashboard.runs.overview import plain_axis
+from dashboard.runs.waterfall import RowSelection, load_call_rows
 from dashboard.workspace.run_strip import load_run_strip
 from tests.dashboard.factories import create_call, create_event, create_message, create_run
 from tests.dashboard.page_text import Page, parse_page
@@ -71,6 +74,16 @@ def test_the_address_of_the_run_page_lists_the_same_calls(
 ) -> None:
     page = open_page(client, f"/runs/{run.pk}/{query}")
     assert [int(row["data-position"]) for row in page.select("[data-list] .call-row")] == positions
+
+
+def test_a_list_begins_behind_the_rows_that_are_passed_over(project: Project) -> None:
+    run = create_run(project)
+    calls = [create_call(run, line=line) for line in (1, 2, 2, 2, 3, 3)]
+    keys = [str(call.pk) for call in sorted(calls, key=lambda call: (call.line, call.pk))]
+    for skip in range(len(keys)):
+        selection = RowSelection(parse("", over="calls"), len(keys), skip=skip)
+        page = load_call_rows(run, selection, plain_axis(None, None, 0))
+        assert ([row["key"] for row in page.rows], page.before, page.after) == (keys[skip:], skip, 0)
 
 
 @pytest.mark.parametrize("tab", ["context", "replay"])
