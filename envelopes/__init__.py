@@ -5,6 +5,7 @@
     compact(canonical, budget)                 the canonical result made smaller when its call ages out of the history
     read_halves(agent=…, tool=…, …)            the recorded call of a foreign agent -> both halves
     outcome_to_model_content(outcome)          one of the five outcomes of a call -> the tool message's text
+    capture(role, content, sink)               bytes or an open file as the output of a complete output
     tools(), builtin(tool)                     the definitions of the built-in tools, and the families they belong to
     transport(name).encode(…)                  the receipt -> the message of a provider
     transport(name).answers(…, calls=…)        all receipts of a turn -> the messages of a provider, none missing
@@ -42,7 +43,8 @@ from envelopes.schema.receipt import Receipt, Segment
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.settlement import Settlement
 from envelopes.schema.tool import InvalidToolInput, ToolDefinition
-from envelopes.storage.file_store import FileStore, MemorySink
+from envelopes.storage.file_store import FileStore
+from envelopes.storage.sinks import MemorySink, capture
 from envelopes.transports import AnsweredCall, CallIds, IncompleteTurn, transport
 
 __all__ = [
@@ -80,6 +82,7 @@ __all__ = [
     "ToolRequest",
     "ToolTimeout",
     "builtin",
+    "capture",
     "compact",
     "outcome_to_model_content",
     "project",

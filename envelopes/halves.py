@@ -25,7 +25,7 @@ from envelopes.pipeline.project import Projection, project
 from envelopes.schema.budget import UNLIMITED
 from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, image_part, text_part
 from envelopes.schema.result import CanonicalResult, JsonValue, ToolError
-from envelopes.storage.file_store import ArtifactSink, MemorySink
+from envelopes.storage.sinks import ArtifactSink, MemorySink
 from envelopes.text.pointer import text_at
 from envelopes.text.preview import Cut
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_beginning, parse_checked

@@ -23,10 +23,8 @@ from envelopes.storage.file_store import (
     MissingArtifact,
     StoredContent,
     StoreFault,
-    artifact_reference,
     check_content,
     copy_content,
-    encode_text,
     hash_stream,
     parse_digits,
     parse_stored_name,
@@ -34,6 +32,7 @@ from envelopes.storage.file_store import (
 )
 from envelopes.storage.line_index import WIDE, IndexFolder, LineIndex, NotIndexed, load_index
 from envelopes.storage.seekable import Damaged, compress, open_frames
+from envelopes.storage.sinks import Content, artifact_reference, open_content
 
 
 class BucketIndexes:
@@ -115,8 +114,9 @@ class BucketStore:
     def glance(self, _sha256: str, _size: int) -> None:
         """Does nothing: here it would cost a request, and a page lists many artifacts."""
 
-    def write(self, role: str, text: str) -> ArtifactRef:
-        return artifact_reference(role, self.put(io.BytesIO(encode_text(text))).sha256)
+    def write(self, role: str, content: Content) -> ArtifactRef:
+        with open_content(content) as stream:
+            return artifact_reference(role, self.put(stream).sha256)
 
     def put(self, content: BinaryIO) -> StoredContent:
         """Returns when the service has confirmed the object. Raises OSError, and then nothing is stored."""

@@ -29,6 +29,7 @@ from dashboard.artifacts.bucket_store import BucketStore
 from envelopes.schema.result import ArtifactRef
 from envelopes.storage.file_store import INDEX_FROM, FileStore, MissingArtifact, StoredContent, StoreFault
 from envelopes.storage.line_index import LineIndex, NotIndexed, build_index
+from envelopes.storage.sinks import Content
 
 SHA256 = re.compile("[0-9a-f]{64}")
 COUNTED_AT_ONCE = 8 * 1024 * 1024  # bytes: their lines are counted in 10 ms
@@ -54,7 +55,7 @@ class ArtifactStore(Protocol):
     @property
     def indexes(self) -> LineIndexes: ...
 
-    def write(self, role: str, text: str) -> ArtifactRef: ...
+    def write(self, role: str, content: Content) -> ArtifactRef: ...
 
     def put(self, content: BinaryIO) -> StoredContent: ...
 

@@ -28,7 +28,7 @@ from envelopes.families.base import Family
 from envelopes.lint.model import Shortened
 from envelopes.pipeline.project import project as to_canonical
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, CompleteOutput, InvalidOutput
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.tokens import TokenCount
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 

@@ -35,6 +35,7 @@ from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.schema.settlement import SITUATIONS
+from envelopes.storage.sinks import Content
 from envelopes.text.pointer import join, text_at
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
 
@@ -51,9 +52,10 @@ class VirtualSink:
         self._call = call
         self.texts: list[tuple[str, str, str]] = []  # role, path, text
 
-    def write(self, role: str, text: str) -> ArtifactRef:
+    def write(self, role: str, content: Content) -> ArtifactRef:
+        assert isinstance(content, str)  # a recording has text alone
         path = f"calls/{self._call}/{role}.txt"
-        self.texts.append((role, path, text))
+        self.texts.append((role, path, content))
         return ArtifactRef(path)
 
 

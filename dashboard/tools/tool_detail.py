@@ -27,7 +27,7 @@ from envelopes.pipeline.render import render
 from envelopes.schema.receipt import Receipt, SegmentSource, Variant
 from envelopes.schema.result import JsonValue
 from envelopes.schema.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import join
 from envelopes.text.tokens import TokenCount, count_all
 from envelopes.text.untrusted_json import dump_json

@@ -23,7 +23,7 @@ from envelopes.schema.outcome import (
 from envelopes.schema.result import SUMMARY_CHARACTERS, CanonicalResult, ToolError, summarize
 from envelopes.schema.settlement import Settlement, Situation, StoredOutput, blocks_tool, outcome_situation
 from envelopes.schema.timestamps import epoch_seconds, format_instant, subtract_milliseconds
-from envelopes.storage.file_store import ArtifactSink
+from envelopes.storage.sinks import ArtifactSink
 
 Fields: TypeAlias = dict[str, Any]
 

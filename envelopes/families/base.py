@@ -33,8 +33,9 @@ from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Renderer
 from envelopes.schema.result import ArtifactRef, CompleteOutput, JsonValue, ToolError, summarize
 from envelopes.schema.tool import ToolDefinition
-from envelopes.storage.file_store import ArtifactSink
-from envelopes.text.preview import Cut, FileText, clip, head_tail
+from envelopes.storage.sinks import ArtifactSink
+from envelopes.text.preview import Cut, FileText, TextPreview, clip, head_tail
+from envelopes.text.token_preview import preview_tokens
 
 Item = TypeVar("Item")
 
@@ -50,12 +51,14 @@ class Projected(msgspec.Struct, frozen=True, kw_only=True):
     """The bounded `result` of the envelope, its artifacts and its cuts.
 
     `sealed` are pointers of texts that are whole or not there at all: a cut would take away what guards them.
+    `promised` are pointers of texts with a budget that the tool's definition promises; no ceiling shortens them.
     """
 
     result: JsonValue
     artifacts: tuple[ArtifactRef, ...] = ()
     cuts: tuple[FieldCut, ...] = ()
     sealed: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -63,7 +66,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     `results` are the types that `project` accepts, `versions` the versions of renderers above 1: raise a renderer's
     when it writes something new. `lint` are the family's own rules; those that serve every family follow them.
-    `examples` is its `examples.json`, which is read when `samples` or `gallery` is first used.
+    `examples` is its `examples.json`, which is read when `samples` or `gallery` is first used. `granted` gives the
+    characters of output that a result of the family has from a promised budget, 0 for none.
 
     >>> class Answer(msgspec.Struct):
     ...     text: str
@@ -90,6 +94,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     rendering: RenderPolicy = RenderPolicy()
     versions: dict[str, int] = {}
     lint: tuple[Rule, ...] = ()
+    granted: Callable[[JsonValue], int] = lambda _result: 0
 
     @cached_property
     def gallery(self) -> dict[str, CompleteOutput]:
@@ -119,14 +124,23 @@ class Projector:
         self.artifacts: list[ArtifactRef] = []
         self.cuts: list[FieldCut] = []
         self._sealed: list[str] = []
+        self._promised: list[str] = []
 
     def seal(self, field: str) -> None:
         """Forbids that the text of the field is cut once more."""
         self._sealed.append(f"/result/{field}")
 
+    def promise(self, field: str) -> None:
+        """Exempts the text of the field from the ceilings: the tool's definition promises it a budget of its own."""
+        self._promised.append(f"/result/{field}")
+
     def store(self, role: str, text: str) -> int:
         """Writes `text` whole and gives the index of its artifact."""
-        self.artifacts.append(self._sink.write(role, text))
+        return self.refer(self._sink.write(role, text))
+
+    def refer(self, artifact: ArtifactRef) -> int:
+        """The index of an artifact that is stored already."""
+        self.artifacts.append(artifact)
         return len(self.artifacts) - 1
 
     def preview(self, field: str, text: str, budget: int, *, role: str) -> tuple[str, int | None]:
@@ -137,12 +151,18 @@ class Projector:
     def preview_stored(self, field: str, text: str | FileText, budget: int, *, path: str) -> tuple[str, int]:
         """The preview of a text that is whole at `path`: it is referenced, not written again (RFC-079)."""
         preview, _ = self.excerpt(field, text, budget)
-        self.artifacts.append(ArtifactRef(path))
-        return preview, len(self.artifacts) - 1
+        return preview, self.refer(ArtifactRef(path))
+
+    def preview_tokens(self, field: str, text: str | FileText, budget: int) -> tuple[str, bool]:
+        """The preview of at most `budget` tokens that the tool's definition promises, and whether it is complete."""
+        self.promise(field)
+        return self._record(field, preview_tokens(text, budget))
 
     def excerpt(self, field: str, text: str | FileText, budget: int) -> tuple[str, bool]:
         """The preview, and whether it is complete, of a text that stays whole in a file or behind another tool."""
-        preview = text.preview(budget) if isinstance(text, FileText) else head_tail(text, budget)
+        return self._record(field, text.preview(budget) if isinstance(text, FileText) else head_tail(text, budget))
+
+    def _record(self, field: str, preview: TextPreview) -> tuple[str, bool]:
         if preview.cut is not None:
             self.cuts.append(FieldCut(f"/result/{field}", preview.cut))
         return preview.text, preview.cut is None
@@ -206,7 +226,11 @@ class Projector:
 
     def done(self, result: JsonValue) -> Projected:
         return Projected(
-            result=result, artifacts=tuple(self.artifacts), cuts=tuple(self.cuts), sealed=tuple(self._sealed)
+            result=result,
+            artifacts=tuple(self.artifacts),
+            cuts=tuple(self.cuts),
+            sealed=tuple(self._sealed),
+            promised=tuple(self._promised),
         )
 
 

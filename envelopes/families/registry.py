@@ -32,6 +32,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 INVENTORY_PATH = Path(__file__).with_name("inventory.json")
 FIRST_VERSION = "1.0"
+WORDS = ("description", "title", "default")
 Inventory: TypeAlias = dict[str, Any]
 
 
@@ -236,10 +237,10 @@ def _conditions(schema: Inventory) -> Any:
 
 
 def _without_words(schema: Any) -> Any:
-    """A schema without its titles and descriptions, which may change freely."""
+    """A schema without what refuses no arguments: titles, descriptions and defaults."""
     match schema:
         case dict():
-            return {name: _without_words(rule) for name, rule in schema.items() if name not in ("description", "title")}
+            return {name: _without_words(rule) for name, rule in schema.items() if name not in WORDS}
         case list():
             return [_without_words(item) for item in schema]
     return schema

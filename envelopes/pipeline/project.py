@@ -9,7 +9,9 @@ many characters of JSON. Where a result passes it, or an id is as long as a book
 first, each with its cut recorded and stated, by one limit for all of them that is lowered until the envelope fits;
 when texts were not the reason, the result becomes a stub. Either way the whole is written first, and
 `result_artifact` (of an error: `error_artifact` in its details) is the index of its artifact, beside how many
-characters it has. Serialised JSON is never cut (RFC-066): what remains are the same fields with shorter texts.
+characters it has. Text with a budget that the tool's definition promises does not count (spec/model.md E-29): it
+comes on top of the limit and is not shortened. Serialised JSON is never cut (RFC-066): what remains are the same
+fields with shorter texts.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ import msgspec
 from envelopes.families.base import Family, FieldCut, Projected
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summarize
-from envelopes.storage.file_store import ArtifactSink
-from envelopes.text.pointer import join
+from envelopes.storage.sinks import ArtifactSink
+from envelopes.text.pointer import join, text_at
 from envelopes.text.preview import Cut, shorten
 
 LIMITS = (8_000, 4_000, 2_000, 1_000, 500, 250, 120, 60, 30)  # characters of a text, tried in this order
@@ -40,7 +42,9 @@ class Projection(msgspec.Struct, frozen=True):
 def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, sink: ArtifactSink) -> Projection:
     """Bounds what a tool produced; what does not fit is written to `sink` and referred to.
 
-    Raises InvalidOutput unless there is either a result or an error, and for a result that is not of the family.
+    The family's own policy is a default, beside which a budget that the tool's definition promises is kept; any other
+    policy holds for every tool. Raises InvalidOutput unless there is either a result or an error, and for a result
+    that is not of the family.
 
     >>> from envelopes import MemorySink, builtin
     >>> family, definition = builtin("ExecCommand")
@@ -59,7 +63,9 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
         return _project_error(complete, policy, sink)
     if not isinstance(complete.result, family.results):
         raise InvalidOutput(f"{complete.tool_name}: {type(complete.result).__name__} is no result of {family.name}")
+    policy = msgspec.structs.replace(policy, keeps_promises=policy == family.projection)
     projected = family.project(complete.result, policy, sink)
+    policy = msgspec.structs.replace(policy, canonical=policy.canonical + _count_promised(projected))
     canonical = CanonicalResult(
         tool_name=complete.tool_name,
         status=complete.status,
@@ -72,6 +78,12 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
     return _shorten(canonical, projected, policy, sink)
 
 
+def _count_promised(projected: Projected) -> int:
+    """The characters of JSON that the texts with a promised budget have."""
+    texts = (text_at({"result": projected.result}, pointer) or "" for pointer in projected.promised)
+    return sum(len(json.dumps(text, ensure_ascii=False)) for text in texts)
+
+
 def _shorten(
     canonical: CanonicalResult, projected: Projected, policy: ProjectionPolicy, sink: ArtifactSink
 ) -> Projection:
@@ -81,7 +93,7 @@ def _shorten(
     before = {field_cut.pointer: field_cut.cut for field_cut in projected.cuts}
     artifacts = (*canonical.artifacts, whole)
     for limit in LIMITS:
-        shortener = Shortener(limit, before, projected.sealed)
+        shortener = Shortener(limit, before, (*projected.sealed, *projected.promised))
         result = shortener.apply(projected.result, "/result")
         if isinstance(result, dict):
             result |= stub(size, len(canonical.artifacts))

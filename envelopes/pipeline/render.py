@@ -8,6 +8,8 @@ The family is an argument: this module knows none. The same envelope and policy 
 
 from __future__ import annotations
 
+import msgspec
+
 from envelopes.families.base import Family
 from envelopes.families.segments import render_stub
 from envelopes.lint.model import LintInput, Shortened
@@ -26,7 +28,9 @@ def render(
 ) -> Receipt:
     """Renders the text that the model reads.
 
-    `variant` is the name of one of the family's renderers, or a variant that serves every family.
+    `variant` is the name of one of the family's renderers, or a variant that serves every family. The family's own
+    policy is a default: output with a budget that the tool's definition promises comes on top of it (E-29). Any other
+    policy holds as it is.
     Raises KeyError for a name that the family lacks and ReceiptTooLong when the renderer exceeds the policy.
 
     >>> from envelopes import ToolError, builtin
@@ -43,6 +47,8 @@ def render(
     else:
         name, renderer = f"{family.name}/{variant}", family.renderers[variant]
         renderer = render_stub if is_stub(canonical) else renderer
+    if policy == family.rendering and canonical.error is None and not is_stub(canonical):
+        policy = msgspec.structs.replace(policy, characters=policy.characters + family.granted(canonical.result))
     receipt = text_receipt(renderer(canonical, policy))
     if len(receipt.text) > policy.characters:
         raise ReceiptTooLong(f"{name} wrote {len(receipt.text)} characters, its policy allows {policy.characters}")

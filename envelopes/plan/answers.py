@@ -31,7 +31,7 @@ from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, ToolError, summarize
 from envelopes.schema.settlement import RETRYABLE_KINDS, End, Settlement, call_code
 from envelopes.schema.tool import InvalidToolOutput, ToolDefinition
-from envelopes.storage.file_store import ArtifactSink
+from envelopes.storage.sinks import ArtifactSink
 
 FAILED = "tool_execution_failed"
 TIMED_OUT = "tool_timed_out"

@@ -31,7 +31,7 @@ from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import CanonicalResult, ToolError
 from envelopes.schema.settlement import Settlement
 from envelopes.schema.tool import ToolDefinition
-from envelopes.storage.file_store import ArtifactSink
+from envelopes.storage.sinks import ArtifactSink
 from envelopes.text.canonical_json import NotCanonical, named_hash
 from envelopes.transports import AnsweredCall, CallIds
 

@@ -4,8 +4,10 @@
     UNLIMITED          a projection that shortens nothing, for a page that shows all that was recorded
     RenderPolicy       sizes of the receipt
 
-Each family owns its defaults (RFC-110); together they keep a receipt within 12,000 characters (spec/model.md
-E-8). What may run at all is a third policy, `envelopes.schema.call.RunPolicy`.
+Each family owns its defaults (RFC-110); together they keep a receipt within 12,000 characters (spec/model.md E-8).
+They hold for tools that promise nothing. A tool whose definition promises its caller a budget gives that one, in the
+unit of the definition (E-29): its output comes on top of both ceilings. What may run at all is a third policy,
+`envelopes.schema.call.RunPolicy`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-RECEIPT_CHARACTERS = 12_000  # OUT-008 and spec/model.md E-8: the hard ceiling of any receipt
+RECEIPT_CHARACTERS = 12_000  # OUT-008 and spec/model.md E-8: the ceiling of a receipt without a promised budget
 # Twice what a receipt may have: handles, times and metadata come on top of the family's previews.
 CANONICAL_CHARACTERS = 2 * RECEIPT_CHARACTERS
 PREVIEW_CHARACTERS = 8_000
@@ -27,16 +29,24 @@ CutAt: TypeAlias = Literal["lines", "characters"]
 
 
 class ProjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes in characters. `preview` is shared by all previews of one result; `canonical` is all of its JSON."""
+    """Sizes in characters. `preview` is shared by all previews of one result; `canonical` is all of its JSON.
+
+    `keeps_promises`: output for which the tool's definition promises a budget has that one instead. `project` sets it
+    for a family's own policy, which is a default; any other policy holds for every tool.
+    """
 
     preview: int = PREVIEW_CHARACTERS
     details: int = DETAILS_CHARACTERS
     rows: int = LIST_ROWS
     canonical: int = CANONICAL_CHARACTERS
+    keeps_promises: bool = False
 
     @property
     def fingerprint(self) -> str:
-        return _fingerprint(self)
+        """16 hexadecimal digits over the sizes."""
+        sizes = msgspec.structs.asdict(self)
+        del sizes["keeps_promises"]
+        return _fingerprint(sizes)
 
 
 UNLIMITED_CHARACTERS = 10**12

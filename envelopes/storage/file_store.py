@@ -1,25 +1,19 @@
-"""Stores for large fields of which only a preview fits into a canonical result (RFC-059, RFC-079).
+"""A folder of files named by their content, on disk before anything refers to them (RFC-059, RFC-079).
 
-    ArtifactSink   the protocol that a projector writes to
-    MemorySink     keeps the texts in memory: for tests, and for projections that are only looked at
-    FileStore      a folder of files named by their content, on disk before anything refers to them
-
-All sinks give a text the same path, which follows from its role and content (RFC-085). What every store must do
-alike (names, hashes, checks) are functions of this module.
+What every store must do alike (names, hashes, checks) are functions of this module.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -37,6 +31,7 @@ from envelopes.storage.durable_files import (
 )
 from envelopes.storage.line_index import INDEX_NAME, IndexBuilder, IndexFolder, LineIndex, load_index
 from envelopes.storage.seekable import Damaged, compress, load_zstd, open_frames
+from envelopes.storage.sinks import Content, artifact_reference, open_content
 
 COMPRESS_FROM = 1024 * 1024  # bytes
 INDEX_FROM = 1024 * 1024  # bytes; the lines of smaller content are counted when they are needed
@@ -49,28 +44,6 @@ LINKED = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR)  # a link, a fi
 LOCK = "lock"  # the file that processes lock; not an artifact
 VIRTUAL = re.compile(r"artifacts/([0-9a-f]{16,64})/[^/]+")
 STORED_NAME = re.compile(r"([0-9a-f]{64})(?:\.zst)?")
-
-
-class ArtifactSink(Protocol):
-    def write(self, role: str, text: str) -> ArtifactRef:
-        """Stores `text` whole and returns its virtual path, which is never an OS path (spec/model.md E-5)."""
-
-
-class MemorySink:
-    """A sink that keeps its texts in memory, by virtual path.
-
-    >>> sink = MemorySink()
-    >>> sink.texts[sink.write("stdout", "3 passed").path]
-    '3 passed'
-    """
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-
-    def write(self, role: str, text: str) -> ArtifactRef:
-        reference = artifact_reference(role, hashlib.sha256(encode_text(text)).hexdigest())
-        self.texts[reference.path] = text
-        return reference
 
 
 class MissingArtifact(LookupError):
@@ -119,8 +92,9 @@ class FileStore:
         self.indexes = IndexFolder(root)
         self._compress_from = compress_from
 
-    def write(self, role: str, text: str) -> ArtifactRef:
-        return artifact_reference(role, self.put(io.BytesIO(encode_text(text))).sha256)
+    def write(self, role: str, content: Content) -> ArtifactRef:
+        with open_content(content) as stream:
+            return artifact_reference(role, self.put(stream).sha256)
 
     def put(self, content: BinaryIO) -> StoredContent:
         """Stores the content, a chunk at a time. Raises OSError, and then nothing is stored."""
@@ -409,11 +383,3 @@ def _open_below(root: Path, name: str) -> int:
         if error.errno in LINKED:
             raise Damaged(NO_FILE) from None
         raise
-
-
-def encode_text(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def artifact_reference(role: str, sha256: str) -> ArtifactRef:
-    return ArtifactRef(f"artifacts/{sha256[:16]}/{role}.txt")

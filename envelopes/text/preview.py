@@ -216,7 +216,8 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
     # The docstring is part of inventory.json: a change raises the inventory's version.
     """`path` is virtual. `start` and `end` are whole texts of `characters`, or its first and last ones.
 
-    Bytes that are no UTF-8 count as one replacement character each run, as Python decodes them.
+    Bytes that are no UTF-8 count as one replacement character each run, as Python decodes them, and `is_text` is then
+    false. `size` is in bytes.
     """
 
     path: str
@@ -224,6 +225,8 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
     end: str
     characters: int
     lines: int
+    size: int | None = None
+    is_text: bool = True
 
     def preview(self, budget: int) -> TextPreview:
         """The preview that `head_tail` gives for the whole text, up to the characters that were read of an end."""
@@ -244,18 +247,49 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_file_text(stream: BinaryIO, path: str, keep: int = PREVIEW_CHARACTERS) -> FileText:
     """Reads the stream to its end, a chunk at a time. `keep` characters of each end are kept for previews."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    start = end = last = ""
-    characters = newlines = 0
-    while True:
-        chunk = stream.read(FILE_CHUNK)
-        text = decoder.decode(chunk, final=not chunk)
-        start += text[: keep - len(start)]
-        end = (end + text)[-keep:] if keep else ""
-        characters, newlines, last = characters + len(text), newlines + text.count("\n"), text[-1:] or last
-        if not chunk:
-            break
-    return FileText(path=path, start=start, end=end, characters=characters, lines=newlines + (last not in ("", "\n")))
+    reader = FileTextReader(keep)
+    while chunk := stream.read(FILE_CHUNK):
+        reader.add(chunk)
+    return reader.finish(path)
+
+
+class FileTextReader:
+    """Builds a FileText of bytes that pass by. `keep` characters of each end are kept."""
+
+    def __init__(self, keep: int = PREVIEW_CHARACTERS) -> None:
+        self._keep = keep
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._strict = codecs.getincrementaldecoder("utf-8")("strict")
+        self._start = self._end = self._last = ""
+        self._characters = self._newlines = self._size = 0
+        self.is_text = True
+
+    def add(self, chunk: bytes, *, final: bool = False) -> None:
+        text = self._decoder.decode(chunk, final=final)
+        try:
+            if self.is_text:
+                self._strict.decode(chunk, final=final)
+        except UnicodeDecodeError:
+            self.is_text = False
+        keep = self._keep
+        self._start += text[: keep - len(self._start)]
+        self._end = (self._end + text)[-keep:] if keep else ""
+        self._characters += len(text)
+        self._newlines += text.count("\n")
+        self._last = text[-1:] or self._last
+        self._size += len(chunk)
+
+    def finish(self, path: str) -> FileText:
+        self.add(b"", final=True)
+        return FileText(
+            path=path,
+            start=self._start,
+            end=self._end,
+            characters=self._characters,
+            lines=self._newlines + (self._last not in ("", "\n")),
+            size=self._size,
+            is_text=self.is_text,
+        )
 
 
 class CommandPreview(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from envelopes.pipeline.render import render
 from envelopes.recordings import UnknownFormat, detect_format
 from envelopes.recordings.base import CallRecord, ResultRecord, SourceLine, SourcePath
 from envelopes.schema.result import CompleteOutput
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.canonical_json import hash_value
 from envelopes.text.untrusted_json import Untrusted, parse_json
 

@@ -45,7 +45,9 @@ def test_a_process_becomes_an_envelope_a_receipt_and_a_tool_result(names: dict[s
     assert envelope["result"]["stdout_truncated"]
     assert receipt.startswith("Process exited with code 0\n\nstdout:\n1\n2\n")
     assert "of 5000 lines]" in receipt
-    assert len(receipt) <= 12_000
+    diagnostics = envelope["result"]["command_diagnostics"]
+    assert diagnostics["effective_max_output_tokens"] == 8_000
+    assert len(receipt) <= 12_000 + diagnostics["output_char_budget"]
     assert body == {"type": "tool_result", "tool_use_id": "toolu_01", "content": receipt, "is_error": False}
     TypeAdapter(ToolResultBlockParam).validate_python(body)
     (artifact,) = envelope["artifacts"]

@@ -27,7 +27,7 @@ from envelopes.schema.result import (
     summarize,
     to_members,
 )
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import join
 
 AGENT_CHARACTERS = 6_000  # spec/tools.md B.1

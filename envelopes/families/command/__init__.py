@@ -6,8 +6,8 @@ from pathlib import Path
 
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.command.claude_code import MAPPINGS
+from envelopes.families.command.projection import PROJECTIONS, granted_characters
 from envelopes.families.command.receipts import RENDERERS
-from envelopes.families.command.results import PROJECTIONS
 from envelopes.families.command.tools import TOOLS
 from envelopes.lint.rules import must_mention
 
@@ -17,8 +17,9 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers=RENDERERS,
-    versions={"receipt": 2, "json_aware": 2, "tail_first": 2},
+    versions={"receipt": 3, "json_aware": 3, "tail_first": 3},
     tools=TOOLS,
+    granted=granted_characters,
     mappings=MAPPINGS,
     lint=(
         must_mention("task_unsaid", "which task runs the command", "/result/task_handle/task_id"),

@@ -331,6 +331,6 @@ def _align_tag(text: str, at: int, tag: str, pointer: str, value: JsonValue) -> 
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=4, read=_read_command, align=_align_command),
-    ToolMapping(agent=AGENT, tools=("BashOutput",), version=2, read=_read_background, align=_align_background),
+    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=5, read=_read_command, align=_align_command),
+    ToolMapping(agent=AGENT, tools=("BashOutput",), version=3, read=_read_background, align=_align_background),
 )

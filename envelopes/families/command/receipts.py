@@ -16,22 +16,20 @@ receipt     one JSON document on one line is laid out for reading, anything else
 json_aware  the same for JSON of any layout, and for each line that is JSON by itself
 tail_first  of a stream that was cut, the end comes before the beginning: failures are reported there
 
-Text that was laid out anew points at its field without a range, and its title says so. Only the white space between
-tokens changes: numbers, escapes, the order of names and repeated names stay as they were written, which decoding and
-encoding again would not keep.
+Text that was laid out anew points at its field without a range, and its title says so. A document on one line that
+passes its budget was laid out by the projection, so that it is cut by lines.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import dropwhile
 from typing import Any, TypeAlias
 
 import msgspec
 
-from envelopes.families.command.results import SKIPPED, STATUSES
+from envelopes.families.command.projection import granted_tokens
+from envelopes.families.command.results import LAID_OUT, SKIPPED, STATUSES
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
@@ -48,8 +46,10 @@ from envelopes.families.segments import (
 )
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Renderer, Segment, SegmentSource
-from envelopes.schema.result import CanonicalResult
+from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.text.json_layout import lay_out_json
 from envelopes.text.preview import find_cut, split_lines
+from envelopes.text.token_preview import fits_tokens
 
 TITLES = {
     "initial_output": "Initial output",
@@ -76,9 +76,6 @@ NO_OUTPUT = {
     "promoted_to_task": "Initial output:\n(none captured)",
     "already_running": "No output yet.",
 }
-INDENT = "  "
-_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"|[{}\[\],:]|[^\s{}\[\],:\"]+", re.DOTALL)
-_CLOSING = {"{": "}", "[": "]"}
 
 
 class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,11 +85,13 @@ class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     pointer: str
     is_cut: bool
+    is_laid_out: bool
 
     def slice(self, start: int, end: int) -> Segment:
         return text_value(self.text[start:end], self.pointer, start, role="preview")
 
 
+JSON_LAID_OUT = " (JSON, laid out for reading)"
 Show: TypeAlias = Callable[[OutputStream], Iterable[Segment]]
 
 
@@ -103,12 +102,19 @@ def _receipt_renderer(show: Show, *, when_too_long: Show) -> Renderer:
         if canonical.error:
             return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical))
         body, tail = _without_leading_breaks(_outcome(canonical, show)), _artifacts(canonical)
-        if sum(len(segment.text) for segment in [*body, *tail]) > policy.characters:
+        is_long = sum(len(segment.text) for segment in [*body, *tail]) > policy.characters
+        if is_long or not _keeps_budget(canonical.result, body):
             body = _without_leading_breaks(_outcome(canonical, when_too_long))
         whole = _close_up([*body, *tail])
         return fit(whole[: len(body)], policy, tail=whole[len(body) :])
 
     return render
+
+
+def _keeps_budget(result: JsonValue, body: list[Segment]) -> bool:
+    """Checks that output which was laid out here has no more tokens than the caller asked for."""
+    budget = granted_tokens(result)
+    return budget is None or fits_tokens("".join(segment.text for segment in body if segment.role == "preview"), budget)
 
 
 def _outcome(canonical: CanonicalResult, show: Show) -> Iterator[Segment]:
@@ -156,8 +162,13 @@ def _without_leading_breaks(segments: Iterable[Segment]) -> list[Segment]:
 def _streams(result: dict[str, Any], pointer: str) -> Iterator[OutputStream]:
     for name, title in TITLES.items():
         if text := result.get(f"{name}_preview"):
-            is_cut = f"{name}_artifact" in result
-            yield OutputStream(title=title, text=text, pointer=f"{pointer}/{name}_preview", is_cut=is_cut)
+            yield OutputStream(
+                title=title,
+                text=text,
+                pointer=f"{pointer}/{name}_preview",
+                is_cut=result.get(f"{name}_truncated") is True,
+                is_laid_out=result.get(f"{name}_layout") == LAID_OUT,
+            )
 
 
 def _batch(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> Iterator[Segment]:
@@ -224,7 +235,8 @@ def _close_up(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def _verbatim(stream: OutputStream) -> Iterator[Segment]:
-    return _titled(f"{stream.title}:", [stream.slice(0, len(stream.text))])
+    layout = JSON_LAID_OUT if stream.is_laid_out else ""
+    return _titled(f"{stream.title}{layout}:", [stream.slice(0, len(stream.text))])
 
 
 def _readable(stream: OutputStream) -> Iterable[Segment]:
@@ -252,7 +264,7 @@ def _json_document(stream: OutputStream) -> list[Segment]:
     if text is None or text == stream.text.strip():
         return []
     document = Segment(text, "preview", SegmentSource("canonical", stream.pointer))
-    return list(_titled(f"{stream.title} (JSON, laid out for reading):", [document]))
+    return list(_titled(f"{stream.title}{JSON_LAID_OUT}:", [document]))
 
 
 def _json_lines(stream: OutputStream) -> list[Segment]:
@@ -276,35 +288,6 @@ def _titled(title: str, parts: Iterable[Segment]) -> Iterator[Segment]:
     yield label(title)
     yield line_break()
     yield from parts
-
-
-def lay_out_json(text: str) -> str | None:
-    """`text` with a member or an item on each line; None when it is not one JSON object or array."""
-    core = text.strip()
-    if core[:1] not in _CLOSING or core[-1:] != _CLOSING[core[:1]]:
-        return None
-    try:
-        json.loads(core)
-    except (ValueError, RecursionError):
-        return None
-    parts: list[str] = []
-    depth = 0
-    before = ""
-    for mark in _TOKEN.findall(core):
-        if mark in ("}", "]"):
-            depth -= 1
-            parts.append("" if before in _CLOSING else "\n" + INDENT * depth)
-        elif before in _CLOSING:
-            parts.append("\n" + INDENT * depth)
-        parts.append(mark)
-        if mark in _CLOSING:
-            depth += 1
-        elif mark == ",":
-            parts.append("\n" + INDENT * depth)
-        elif mark == ":":
-            parts.append(" ")
-        before = mark
-    return "".join(parts)
 
 
 # JSON that was laid out is longer: where it does not fit, the compact text shows more.

@@ -9,9 +9,13 @@ Canonical `result` of a command, by disposition (RFC "Command Tool Canonical Exa
                       instructions, as far as they are known
 
 An empty stream has a null preview (RFC-123). `<stream>_truncated` and `<stream>_artifact` (an index
-into `artifacts`) are there only for a preview that was cut (spec/model.md E-6). A source that kept
+into `artifacts`) are there only for a preview that was cut (spec/model.md E-6). `<stream>_layout` is json for a
+document on one line that was laid out before it was cut, and `<stream>_bytes` the size of output that is no text. A
+source that kept
 both streams as one text gives `combined_output_preview` beside two nulls. `command_diagnostics` is
-there where the command's text is known; it holds a preview of it without secrets, never the text.
+there where the command's text is known; it holds a preview of it without secrets, never the text. In it are the
+tokens of output that the caller was granted, `effective_max_output_tokens`, and the characters of the previews within
+them, `output_char_budget`; a batch has both beside its counts.
 
 Of a batch (spec/tools.md, ExecCommandBatch):
 
@@ -19,23 +23,22 @@ Of a batch (spec/tools.md, ExecCommandBatch):
     items  [{index (from 1), cmd, cmd_digest, status, result?, error_kind?, error_message?, duration_ms?}]
 
 An item's `result` is nested as ExecCommand has it; artifact indices in it point into the envelope's
-one list. All previews of a batch share one budget, evenly over the streams that are not empty.
+one list. The items share one budget, evenly over the streams that are not empty; an item that names
+`max_output_tokens` has these for itself.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from envelopes.families.base import Projection, Projector, ResultMembers, without_nulls
-from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.result import TaskHandle, to_members
-from envelopes.text.preview import preview_command
+from envelopes.schema.result import TaskHandle
+from envelopes.text.preview import FileText
 
+Output: TypeAlias = str | FileText
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]
 ItemStatus: TypeAlias = Literal["completed", "failed", "rejected", "skipped"]
 
@@ -50,6 +53,8 @@ COMMAND_TASK = "command_task"
 MOST_ITEMS = 12
 MESSAGE_CHARACTERS = 400
 SKIPPED = "skipped_after_previous_error"
+LAID_OUT = "json"
+OUTPUTS = ("stdout", "stderr", "initial_output", "combined_output")
 STATUSES: tuple[ItemStatus, ...] = ("completed", "failed", "rejected", "skipped")
 _SEPARATORS = frozenset({"|", "||", "|&", "&", "&&", ";", "(", ")"})
 _SEARCHES = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "pgrep"})
@@ -65,7 +70,7 @@ class SavedOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`combined` holds the output where the source kept no separate streams.
+    """An output is its text, or what `capture` makes of bytes and files. `combined`: the source kept no streams apart.
 
     `cut_by_source`: the texts are already shortened by the agent, and say so themselves.
     `cmd` is the command as it was given; with it comes `max_output_tokens`, which bounds the previews.
@@ -73,9 +78,9 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
 
     disposition: Disposition = "completed"
     exit_status: int | None = None
-    stdout: str = ""
-    stderr: str = ""
-    combined: str = ""
+    stdout: Output = ""
+    stderr: Output = ""
+    combined: Output = ""
     interrupted: bool = False
     interpretation: str | None = None
     is_image: bool = False
@@ -86,8 +91,13 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
 
     @property
+    def granted_tokens(self) -> int | None:
+        """The most tokens of output that the caller asked for; None where nothing is promised, or for an image."""
+        return None if self.cmd is None or self.is_image else output_tokens(self.max_output_tokens)
+
+    @property
     def output_characters(self) -> int | None:
-        """The most characters of output that the caller asked for; None where the command is not known."""
+        """The same in characters, for a policy that promises nothing: four for a token."""
         return None if self.cmd is None else output_tokens(self.max_output_tokens) * CHARACTERS_PER_TOKEN
 
 
@@ -154,7 +164,8 @@ def summarize_output(result: CommandResult) -> str:
     """
     if result.is_image:
         return "an image"
-    beginnings = (_ESCAPES.sub("", text[:SEARCHED_CHARACTERS]) for text in _output_texts(result).values())
+    texts = (text.start if isinstance(text, FileText) else text for text in output_texts(result).values())
+    beginnings = (_ESCAPES.sub("", text[:SEARCHED_CHARACTERS]) for text in texts)
     lines = [line.strip() for text in beginnings for line in text.splitlines()]
     with_words = (line for line in lines if any(char.isalnum() for char in line))
     return next(with_words, next(filter(None, lines), ""))
@@ -189,145 +200,12 @@ def batch_outcome(result: BatchResult) -> str:
     return f"batch completed {result.count('completed')}/{len(result.items)} commands" + "".join(counts)
 
 
-def _project_command(result: CommandResult, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    return _command_members(result, projector, split_budget(_requested_lengths(result), policy.preview), policy)
+def count_characters(text: Output) -> int:
+    return text.characters if isinstance(text, FileText) else len(text)
 
 
-def _project_running(result: RunningCommand, projector: Projector, _policy: ProjectionPolicy) -> ResultMembers:
-    members: ResultMembers = {"disposition": "already_running", "task_handle": to_members(result.task)}
-    if result.cmd is not None:
-        text = preview_command(result.cmd)
-        members |= {"command": text.preview, "command_digest": text.digest}
-    for name in ("workdir", "shell", "summary", "instructions"):
-        members |= projector.text(name, getattr(result, name) or None, NOTE_CHARACTERS, role=name)
-    return members
-
-
-def _project_batch(result: BatchResult, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    items_shown = result.items[:MOST_ITEMS]
-    requested = [_requested_lengths(item.result) if item.result else [] for item in items_shown]
-    limits = iter(split_budget([length for lengths in requested for length in lengths], policy.preview))
-    items: list[Any] = [
-        _project_item(number, item, [next(limits) for _ in lengths], projector, policy)
-        for number, (item, lengths) in enumerate(zip(items_shown, requested, strict=True), start=1)
-    ]
-    counts = {f"{status}_count": result.count(status) for status in STATUSES}
-    members: ResultMembers = {"item_count": len(result.items), **counts, "stop_on_error": result.stop_on_error}
-    members["items"] = items
-    if omitted := len(result.items) - len(items_shown):
-        projector.rows("items", [item.status for item in result.items], MOST_ITEMS)
-        members["items_omitted"] = omitted
-    return members
-
-
-def _project_item(
-    number: int, item: BatchItem, limits: list[int], projector: Projector, policy: ProjectionPolicy
-) -> ResultMembers:
-    field, role = f"items/{number - 1}", f"command-{number}-"
-    text, result = preview_command(item.cmd), None
-    if item.result is not None:
-        result = _command_members(item.result, projector, limits, policy, at=f"{field}/result/", role=role)
-    return without_nulls(
-        {
-            "index": number,
-            "cmd": text.preview,
-            "cmd_digest": text.digest,
-            "status": item.status,
-            "result": result,
-            "error_kind": item.error_kind,
-            "error_message": projector.one_line(f"{field}/error_message", item.error_message, MESSAGE_CHARACTERS),
-            "duration_ms": item.duration_ms,
-        }
-    )
-
-
-def _command_members(
-    result: CommandResult,
-    projector: Projector,
-    limits: Sequence[int],
-    policy: ProjectionPolicy,
-    *,
-    at: str = "",
-    role: str = "",
-) -> ResultMembers:
-    """One command's members. `limits` are the budgets of its output texts.
-
-    `at` is their place below `/result/`; `role` comes before the names of its artifacts.
-    """
-    is_completed = result.disposition == "completed"
-    outcome: ResultMembers
-    if is_completed:
-        outcome = {"exit_status": result.exit_status, "stdout_preview": None, "stderr_preview": None}
-    else:
-        outcome = {"task_handle": to_members(result.task), "initial_output_preview": None}
-        outcome["initial_output_truncated"] = result.cut_by_source
-    cut = False
-    for (name, text), limit in zip(_output_texts(result).items(), limits, strict=True):
-        preview, artifact = projector.preview(f"{at}{name}_preview", text, limit, role=f"{role}{name}")
-        outcome[f"{name}_preview"] = preview
-        if artifact is not None:
-            cut = True
-            outcome |= {f"{name}_truncated": True, f"{name}_artifact": artifact}
-    if is_completed:
-        outcome["truncated"] = cut or result.cut_by_source
-    notes = {
-        "interrupted": result.interrupted or None,
-        "interpretation": result.interpretation,
-        "image": result.is_image or None,
-        "saved_output": msgspec.to_builtins(result.saved_output),
-        "task_handle": to_members(result.task),
-    }
-    return {"disposition": result.disposition, **outcome, **without_nulls(notes), **_diagnose(result, policy)}
-
-
-def _requested_lengths(result: CommandResult) -> list[int]:
-    """How many characters the caller asked for of each output text, before the family's budget."""
-    lengths = [
-        min(len(text), IMAGE_PREVIEW_CHARACTERS) if result.is_image else len(text)
-        for text in _output_texts(result).values()
-    ]
-    return lengths if result.output_characters is None else split_budget(lengths, result.output_characters)
-
-
-def _output_texts(result: CommandResult) -> dict[str, str]:
+def output_texts(result: CommandResult) -> dict[str, Output]:
     """The output texts that are not empty, by the stem of their canonical names."""
     first = "stdout" if result.disposition == "completed" else "initial_output"
     texts = {first: result.stdout, "stderr": result.stderr, "combined_output": result.combined}
-    return {name: text for name, text in texts.items() if text}
-
-
-def split_budget(lengths: Sequence[int], budget: int) -> list[int]:
-    """Even parts of `budget`; what a short text leaves goes to the longer ones."""
-    parts = [0] * len(lengths)
-    rest = budget
-    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
-    for rank, index in enumerate(by_length):
-        parts[index] = min(lengths[index], rest // (len(lengths) - rank))
-        rest -= parts[index]
-    return parts
-
-
-def _diagnose(result: CommandResult, policy: ProjectionPolicy) -> ResultMembers:
-    if result.cmd is None or result.output_characters is None:
-        return {}
-    text = preview_command(result.cmd)
-    return {
-        "command_diagnostics": {
-            "cmd_preview": text.preview,
-            "cmd_digest": text.digest,
-            "cmd_char_count": len(result.cmd),
-            "cmd_estimated_tokens": -(-len(result.cmd) // CHARACTERS_PER_TOKEN),
-            "contains_heredoc": text.contains_heredoc,
-            "contains_inline_script": text.contains_inline_script,
-            "exceeds_soft_threshold": len(result.cmd) > SOFT_THRESHOLD,
-            "effective_max_output_tokens": output_tokens(result.max_output_tokens),
-            "output_char_budget": min(result.output_characters, policy.preview),
-        }
-    }
-
-
-PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
-    CommandResult: _project_command,
-    RunningCommand: _project_running,
-    BatchResult: _project_batch,
-}
+    return {name: text for name, text in texts.items() if count_characters(text)}

@@ -29,7 +29,23 @@ RESULT_ONLY = (
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, description="How long to wait for the end of the command.")]
 Tokens = Annotated[
     int,
-    msgspec.Meta(ge=0, description=f"How much output to show; 0 means the default, {MOST_OUTPUT_TOKENS} is the most."),
+    msgspec.Meta(
+        ge=0,
+        description=(
+            f"Tokens of output to show; 0 means the default, {DEFAULT_OUTPUT_TOKENS}; {MOST_OUTPUT_TOKENS} is the most."
+        ),
+    ),
+]
+
+BatchTokens = Annotated[
+    int,
+    msgspec.Meta(
+        ge=0,
+        description=(
+            f"Tokens of output to show of this command, at most {MOST_OUTPUT_TOKENS}; without it, and for 0, it shares "
+            f"{DEFAULT_OUTPUT_TOKENS} tokens with the other commands of the batch."
+        ),
+    ),
 ]
 
 
@@ -54,14 +70,14 @@ class ExecCommandInput(ToolInput, frozen=True, kw_only=True):
 
 
 class BatchCommandInput(ToolInput, frozen=True, kw_only=True):
-    clamped: ClassVar[dict[str, tuple[int, int]]] = {"max_output_tokens": (0, MOST_OUTPUT_TOKENS)}
+    """`max_output_tokens` 0: the command shares the batch's."""
 
     cmd: NonEmpty
     workdir: str | None = None
     shell: str | None = None
     login: bool | None = True
     yield_time_ms: Milliseconds | None = YIELD_MS
-    max_output_tokens: Tokens | None = DEFAULT_OUTPUT_TOKENS
+    max_output_tokens: BatchTokens | None = 0
 
 
 class ExecCommandBatchInput(ToolInput, frozen=True, kw_only=True):
@@ -106,8 +122,8 @@ EXEC_COMMAND = ToolDefinition(
         "task, whose id the result names: follow it with TaskStatus, TaskOutput, TaskInput and TaskStop. A non-zero "
         "exit code is a result, not a tool error. If the same command runs already, duplicate_policy reuse_running "
         "names the running task instead of starting a second one; start_new always starts. accepts_input follows tty "
-        "unless it is given. stdout and stderr are shown head and tail within max_output_tokens; the whole text of "
-        "what was cut is kept as an artifact. Fields of a result, such as status, task_handle, disposition, "
+        "unless it is given. stdout and stderr are shown head and tail within max_output_tokens, together; the whole "
+        "text of what was cut is kept as an artifact. Fields of a result, such as status, task_handle, disposition, "
         "exit_status and output_preview, are never startup input."
         f"{_lines('Valid', SINGLE_EXAMPLES)}{_lines('Invalid', SINGLE_COUNTER_EXAMPLES)}"
     ),
@@ -136,10 +152,10 @@ EXEC_COMMAND_BATCH = ToolDefinition(
     description=(
         f"Run 1 to {MOST_ITEMS} shell commands one after the other. No command of a batch becomes a task: one that "
         "passes its yield_time_ms is killed and counts as failed, so start what runs long with ExecCommand. workdir, "
-        "shell, login and max_output_tokens mean what they mean there; tty, "
-        "accepts_input and duplicate_policy do not exist here. With stop_on_error the commands after the first "
-        "one that does not complete are skipped. Failed commands make a batch no tool error; each item of the result "
-        "tells its own end."
+        "shell and login mean what they mean there; tty, accepts_input and duplicate_policy do not exist here. The "
+        f"commands share {DEFAULT_OUTPUT_TOKENS} tokens of output; one that names max_output_tokens has these for "
+        "itself. With stop_on_error the commands after the first one that does not complete are skipped. Failed "
+        "commands make a batch no tool error; each item of the result tells its own end."
         f"{_lines('Valid', BATCH_EXAMPLES)}{_lines('Invalid', BATCH_COUNTER_EXAMPLES)}"
     ),
     input=ExecCommandBatchInput,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.memory.receipts import receipt
-from envelopes.families.memory.results import MEMORY_CHARACTERS, PROJECTIONS
+from envelopes.families.memory.results import MEMORY_CHARACTERS, PROJECTIONS, granted_characters
 from envelopes.families.memory.tools import TOOLS
 from envelopes.lint.rules import must_mention
 from envelopes.schema.budget import ProjectionPolicy
@@ -19,6 +19,7 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     projection=ProjectionPolicy(preview=MEMORY_CHARACTERS),
     tools=TOOLS,
+    granted=granted_characters,
     lint=(must_mention("reference_unsaid", "what to ask MemoryGet for", "/result/results/*/source_ref"),),
     examples=Path(__file__).with_name("examples.json"),
 )

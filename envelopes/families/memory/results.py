@@ -8,13 +8,16 @@ from typing import Any
 
 import msgspec
 
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import FieldCut, Projection, Projector, ResultMembers, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import JsonValue
 from envelopes.text.outline import outline_text
 from envelopes.text.preview import Cut
 
-MEMORY_CHARACTERS = 10_000  # spec/model.md E-8
+MEMORY_CHARACTERS = 10_000  # spec/model.md E-8: of the memories that a search lists
+MAX_CHARS = 12_000  # spec/tools.md, MemoryGet
+MOST_CHARS = 50_000
 TITLE_CHARACTERS = 200
 SNIPPET_CHARACTERS = 400
 
@@ -53,7 +56,14 @@ class FoundMemories(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """`max_chars` is what the caller asked for; None means the default, 12,000."""
+
     memory: Memory
+    max_chars: int | None = None
+
+    @property
+    def granted_characters(self) -> int:
+        return min(max(1, self.max_chars or MAX_CHARS), MOST_CHARS)
 
 
 def _project_found(result: FoundMemories, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
@@ -75,7 +85,10 @@ def _project_row(projector: Projector, policy: ProjectionPolicy, memory: FoundMe
 
 def _project_read(result: ReadMemory, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     memory = result.memory
-    content, artifact = projector.preview("memory/content", memory.content, policy.preview, role="memory")
+    budget = result.granted_characters if policy.keeps_promises else policy.preview
+    content, artifact = projector.preview("memory/content", memory.content, budget, role="memory")
+    if policy.keeps_promises:
+        projector.promise("memory/content")
     cut: ResultMembers = {"content_truncated": True, "content_artifact": artifact}
     head = _project_head(projector, memory, "memory")
     metadata = _project_metadata(projector, policy, memory, "memory")
@@ -86,10 +99,17 @@ def _project_read(result: ReadMemory, projector: Projector, policy: ProjectionPo
             **head,
             "content": content,
             "truncated": memory.truncated,
+            "effective_max_chars": budget,
             **({} if artifact is None else cut),
             **metadata,
         }
     }
+
+
+def granted_characters(result: JsonValue) -> int:
+    """The characters of content that MemoryGet's caller was granted; 0 for a search."""
+    granted = RecordedObject(result).member("memory").integer("effective_max_chars") or 0
+    return min(max(0, granted), MOST_CHARS)
 
 
 def _project_head(projector: Projector, memory: Remembered, field: str) -> ResultMembers:

@@ -6,13 +6,11 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from envelopes.families.memory.results import FoundMemories, ReadMemory
+from envelopes.families.memory.results import MAX_CHARS, MOST_CHARS, FoundMemories, ReadMemory
 from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 LIMIT = 10
 LIMITS = (1, 50)
-MAX_CHARS = 12_000
-MOST_CHARS = 50_000
 PREFIXES = ("agent_memory:", "workspace_profile:", "brief:", "episode:", "work_item:", "tool_execution:", "task:")
 # A handle, never a path, an address or a query. A tool execution has two forms of its own.
 SOURCE_REF = (

@@ -11,7 +11,7 @@ from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.web.claude_code import MAPPINGS
 from envelopes.families.web.receipts import receipt
-from envelopes.families.web.results import PROJECTIONS, WEB_CHARACTERS
+from envelopes.families.web.results import PROJECTIONS, WEB_CHARACTERS, granted_characters
 from envelopes.families.web.tools import TOOLS
 from envelopes.schema.budget import ProjectionPolicy
 
@@ -21,8 +21,10 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
+    versions={"receipt": 2},
     projection=ProjectionPolicy(preview=WEB_CHARACTERS),
     mappings=MAPPINGS,
     tools=TOOLS,
+    granted=granted_characters,
     examples=Path(__file__).with_name("examples.json"),
 )

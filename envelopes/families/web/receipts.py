@@ -69,8 +69,12 @@ def _fetched(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Seg
     yield from member_lines(canonical, (("Final URL", "final_url"), ("Type", "content_type"), ("Bytes", "bytes_read")))
     yield line_break()
     yield label("Truncated: ")
-    truncated = "yes, the fetch stopped before the end of the page" if result.flag("truncated") else "no"
-    yield value(canonical, "/result/truncated", truncated)
+    if result.flag("truncated"):
+        yield value(canonical, "/result/truncated", "yes, the fetch stopped before the end of the page")
+    elif result.flag("text_truncated"):
+        yield value(canonical, "/result/text_truncated", "yes, the page was fetched whole and is cut below")
+    else:
+        yield value(canonical, "/result/truncated", "no")
     yield line_break()
     yield label("SHA-256: ")
     yield text_value((result.text("sha256") or "")[:SHORT_DIGEST], "/result/sha256")

@@ -20,11 +20,13 @@ from typing import Literal
 
 import msgspec
 
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import Projection, Projector, ResultMembers, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import JsonValue
 
-WEB_CHARACTERS = 10_000  # spec/model.md E-8
+WEB_CHARACTERS = 10_000  # spec/model.md E-8: of a search, and of what foreign agents recorded
+MAX_CHARS = 20_000  # spec/tools.md, WebFetch: the default and the most
 LINE_CHARACTERS = 200
 URL_CHARACTERS = 2_000
 SNIPPET_CHARACTERS = 300
@@ -59,7 +61,8 @@ class FetchedPage(msgspec.Struct, frozen=True, kw_only=True):
     """The page that WebFetch read. `text` is bare; `truncated` says that the fetch itself stopped at a limit.
 
     `sha256` is over the bytes that were read, hexadecimal. `fetched_at` is ISO 8601. The canonical
-    result has `text_truncated` besides when only a preview of `text` fits.
+    result has `text_truncated` besides when only a preview of `text` fits. `max_chars` is what the caller asked for;
+    None means the default, 20,000.
     """
 
     url: str
@@ -72,6 +75,11 @@ class FetchedPage(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: str
     source: str = "local_http"
     text: str
+    max_chars: int | None = None
+
+    @property
+    def granted_characters(self) -> int:
+        return min(max(1, self.max_chars or MAX_CHARS), MAX_CHARS)
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,16 +139,25 @@ def _list_links(links: Iterable[Link]) -> list[JsonValue]:
 
 
 def _project_fetched(result: FetchedPage, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    preview, artifact = projector.preview("text", result.text, policy.preview, role="page")
+    budget = result.granted_characters if policy.keeps_promises else policy.preview
+    preview, artifact = projector.preview("text", result.text, budget, role="page")
+    if policy.keeps_promises:
+        projector.promise("text")
     projector.seal("text")  # cut through its last line, the page could go on as if it were the receipt
     return {
         "url": projector.line("url", result.url, URL_CHARACTERS),
         "final_url": projector.line("final_url", result.final_url, URL_CHARACTERS),
         **pick(result, "status", "content_type", "bytes_read", "truncated", "sha256", "fetched_at", "source"),
         "text": wrap_untrusted(preview, result.text, result.final_url),
+        "effective_max_chars": budget,
         "text_truncated": True if artifact is not None else None,
         "text_artifact": artifact,
     }
+
+
+def granted_characters(result: JsonValue) -> int:
+    """The characters of text that WebFetch's caller was granted; 0 for anything else."""
+    return min(max(0, RecordedObject(result).integer("effective_max_chars") or 0), MAX_CHARS)
 
 
 def wrap_untrusted(preview: str, text: str, source: str) -> str:

@@ -6,10 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from envelopes.families.web.results import FetchedPage, FoundPages
+from envelopes.families.web.results import MAX_CHARS, FetchedPage, FoundPages
 from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
-MAX_CHARS = 20_000
 MAX_RESULTS = 5
 
 

@@ -19,8 +19,9 @@ from pytest_django import Settings
 
 from dashboard.artifacts.bucket import LARGEST_RANGE, SMALLEST_RANGE, ObjectReader
 from dashboard.artifacts.stores import ArtifactStore, configured_store
-from envelopes.storage.file_store import MemorySink, MissingArtifact, StoredContent, StoreFault, StoreUnreachable
+from envelopes.storage.file_store import MissingArtifact, StoredContent, StoreFault, StoreUnreachable
 from envelopes.storage.line_index import NotIndexed
+from envelopes.storage.sinks import MemorySink
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.stored_artifacts import (
     names_in_store,

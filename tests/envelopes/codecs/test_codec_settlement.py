@@ -23,7 +23,7 @@ from envelopes.schema.outcome import (
 )
 from envelopes.schema.result import ArtifactRef, ToolError
 from envelopes.schema.settlement import Settlement, StoredOutput
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from tests.envelopes.settled import (
     AT,
     CALLS,

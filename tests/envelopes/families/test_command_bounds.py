@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +23,11 @@ from envelopes.families.command.results import (
 )
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import TaskHandle
-from tests.envelopes.built_in import hold_to_its_limits, output, result_of
+from envelopes.storage.file_store import FileStore
+from envelopes.storage.sinks import MemorySink, capture
+from envelopes.text.preview import FileText
+from envelopes.text.tokens import count_tokens
+from tests.envelopes.built_in import hold_to_its_limits, output, projected, receipt_text, result_of
 
 VARIANTS = ("receipt", "tail_first", "json_aware")
 LOG = "".join(f"line {number}\n" for number in range(1, 4_001))
@@ -28,30 +37,109 @@ def ran(**fields: Any) -> CommandResult:
     return CommandResult(**{"exit_status": 0, **fields})
 
 
-@pytest.mark.parametrize(
-    ("requested", "effective", "budget"), [(50, 50, 200), (0, 8_000, 8_000), (90_000, 64_000, 8_000)]
-)
-def test_a_command_shows_no_more_than_its_caller_and_the_family_allow(
-    requested: int, effective: int, budget: int
-) -> None:
-    result = result_of(output("ExecCommand", ran(stdout=LOG, cmd="make", max_output_tokens=requested)))
-    diagnostics = result["command_diagnostics"]
-    assert (diagnostics["effective_max_output_tokens"], diagnostics["output_char_budget"]) == (effective, budget)
-    own = [line for line in result["stdout_preview"].splitlines() if line.startswith("line ")]
-    assert budget - 40 < len("\n".join(own)) <= budget
+@pytest.mark.parametrize(("requested", "effective"), [(50, 50), (None, 8_000), (0, 8_000), (90_000, 64_000)])
+def test_a_command_shows_as_many_tokens_as_its_caller_was_promised(requested: int | None, effective: int) -> None:
+    """spec/model.md E-29: the budget is counted in tokens, and no ceiling in characters comes before it."""
+    log = LOG * 20
+    complete = output("ExecCommand", ran(stdout=log, cmd="make", max_output_tokens=requested))
+    result = result_of(complete)
+    diagnostics, preview = result["command_diagnostics"], result["stdout_preview"]
+    own = "".join(line for line in preview.splitlines(keepends=True) if line.startswith("line "))
+    assert diagnostics["effective_max_output_tokens"] == effective
+    assert diagnostics["output_char_budget"] == len(preview)
+    assert effective - 12 <= count_tokens(own).count <= effective
+    assert preview in receipt_text(complete)
 
 
-def test_the_commands_of_a_batch_share_one_budget() -> None:
-    items = [BatchItem(cmd="make", status="completed", result=ran(stdout=LOG, stderr=LOG)) for _ in range(12)]
-    result = result_of(output("ExecCommandBatch", BatchResult(items=tuple(items))))
-    own = [
-        line
+def test_output_within_the_promised_tokens_is_whole_however_many_characters_it_has() -> None:
+    whole = ran(stdout="".join(f"a quite ordinary English sentence, number {n}\n" for n in range(600)), cmd="make")
+    assert len(str(whole.stdout)) > 25_000
+    assert result_of(output("ExecCommand", whole))["truncated"] is False
+
+
+def test_a_policy_of_ones_own_holds_for_a_command_too() -> None:
+    complete = output("ExecCommand", ran(stdout=LOG, cmd="make", max_output_tokens=64_000))
+    assert len(result_of(complete, ProjectionPolicy(preview=900))["stdout_preview"]) < 1_000
+    assert len(receipt_text(complete, characters=400)) <= 400
+
+
+def test_the_commands_of_a_batch_share_one_budget_and_one_that_names_its_tokens_has_these() -> None:
+    items = [BatchItem(cmd="make", status="completed", result=ran(stdout=LOG, stderr=LOG)) for _ in range(11)]
+    named = BatchItem(cmd="make", status="completed", result=ran(stdout=LOG, max_output_tokens=3_000))
+    result = result_of(output("ExecCommandBatch", BatchResult(items=(*items, named))))
+    tokens = [
+        count_tokens("".join(line for line in text.splitlines(keepends=True) if line.startswith("line "))).count
         for item in result["items"]
-        for stream in ("stdout_preview", "stderr_preview")
-        for line in item["result"][stream].splitlines(keepends=True)
-        if line.startswith("line ")
+        for name, text in item["result"].items()
+        if name in ("stdout_preview", "stderr_preview") and text
     ]
-    assert 7_000 < sum(map(len, own)) <= 8_000
+    assert 2_980 <= tokens[-1] <= 3_000
+    assert 7_600 <= sum(tokens[:-1]) <= 8_000
+    assert result["effective_max_output_tokens"] == 11_000
+
+
+ROWS = [{"id": number, "state": "open"} for number in range(2_000)]
+
+
+def test_json_on_one_line_that_passes_its_budget_is_laid_out_and_then_cut_by_lines() -> None:
+    """RFC-102."""
+    text = json.dumps(ROWS) + "\n"
+    complete, sink = output("ExecCommand", ran(stdout=text, cmd="curl", max_output_tokens=200)), MemorySink()
+    canonical = projected(complete, sink).canonical
+    receipt = receipt_text(complete)
+    assert 'stdout (JSON, laid out for reading):\n[\n  {\n    "id": 0,\n' in receipt
+    assert re.search(r"\[output truncated: showing first \d+ and last \d+ of 8002 lines\]", receipt)
+    assert list(sink.texts.values()) == [text]
+    assert canonical.result["stdout_layout"] == "json"  # type: ignore[index,call-overload]
+
+
+def test_json_whose_layout_alone_passes_the_promise_stays_on_its_line() -> None:
+    complete = output("ExecCommand", ran(stdout=json.dumps(ROWS[:20]), cmd="curl", max_output_tokens=260))
+    assert "laid out" not in receipt_text(complete)
+    assert json.dumps(ROWS[:20]) in receipt_text(complete)
+    roomy = output("ExecCommand", ran(stdout=json.dumps(ROWS[:20]), cmd="curl", max_output_tokens=900))
+    assert "laid out" in receipt_text(roomy)
+
+
+def test_output_that_is_no_text_goes_through_with_its_size_and_every_byte_kept() -> None:
+    image, sink = b"\x89PNG\r\n\x1a\n" + bytes(range(256)), MemorySink()
+    taken = capture("stdout", image, sink)
+    complete = output("ExecCommand", ran(stdout=taken, cmd="cat a.png"))
+    result = projected(complete, sink).canonical.to_json()["result"]
+    assert isinstance(result, dict)
+    assert (result["stdout_bytes"], result["stdout_artifact"], result["truncated"]) == (264, 0, False)
+    assert len(sink.texts) == 1
+
+
+def test_output_larger_than_its_preview_is_read_in_pieces_and_referred_to(tmp_path: Path) -> None:
+    """The store has the bytes before the projection, which writes nothing again."""
+    store = FileStore(tmp_path / "store")
+    (tmp_path / "log").write_bytes(LOG.encode() * 500)
+    with (tmp_path / "log").open("rb") as log:
+        taken = capture("stdout", log, store)
+    assert isinstance(taken, FileText)
+    projection = projected(output("ExecCommand", ran(stdout=taken, cmd="make")), MemorySink())
+    (artifact,) = projection.canonical.artifacts
+    with store.open(artifact.path) as stored:
+        assert hashlib.sha256(stored.read()).digest() == hashlib.sha256(LOG.encode() * 500).digest()
+    in_memory = projected(output("ExecCommand", ran(stdout=LOG * 500, cmd="make")))
+    assert projection.canonical == in_memory.canonical
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 100_000])
+def test_a_pipe_is_captured_whatever_it_gives_at_a_time(pieces: int) -> None:
+    class Pipe(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return super().read(size if size is None or size < 0 else min(size, pieces))
+
+    data = ("é" * 40_000 if pieces > 1 else "é").encode()
+    sink = MemorySink()
+    taken = capture("stdout", Pipe(data), sink)
+    if pieces == 1:
+        assert taken == "é"
+    else:
+        assert isinstance(taken, FileText)
+        assert (taken.characters, taken.size, taken.is_text) == (40_000, 80_000, True)
 
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=40) | st.builds(

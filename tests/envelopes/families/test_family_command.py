@@ -9,12 +9,13 @@ import pytest
 from envelopes.alignment.mapping import Evidence, FieldSlice, Reading, ToolMapping
 from envelopes.alignment.spans import find_cut, to_segments
 from envelopes.families.command import FAMILY
-from envelopes.families.command.results import CommandResult, SavedOutput, split_budget
+from envelopes.families.command.projection import split_budget
+from envelopes.families.command.results import CommandResult, SavedOutput
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 
 BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}
 

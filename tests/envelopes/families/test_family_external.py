@@ -10,7 +10,7 @@ from envelopes.families.external.any_agent import FALLBACK_MAPPING, is_mcp_tool
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.result import JsonValue
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 
 
 def recorded(result: JsonValue, receipt: str = "", *, is_error: bool | None = None) -> Evidence:

@@ -15,7 +15,7 @@ from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
 
 BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}

@@ -20,7 +20,7 @@ from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
 
 SENT = OperatorNotification(

@@ -29,7 +29,7 @@ from envelopes.pipeline.render import render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, TaskHandle, ToolError
 from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
 from tests.cases import each
 

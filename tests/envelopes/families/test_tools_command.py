@@ -22,7 +22,7 @@ from envelopes.families.command.results import (
 from envelopes.families.command.tools import ExecCommandInput
 from envelopes.families.registry import builtin, may_call, samples
 from envelopes.schema.result import TaskHandle, ToolError
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from tests.envelopes.built_in import (
     described_names,
     failure,
@@ -65,7 +65,7 @@ def test_a_variant_reads_as_its_golden(sort: str, variant: str, golden: Callable
     ("tool", "sort", "facts"),
     [
         ("ExecCommand", "success", ["Process exited with code 0\n\nstdout:\nsrc/runtime/turn.rs\n"]),
-        ("ExecCommand", "large", ["code 101\n", "running 1201 tests", "showing first 1", "FAILED", "(whole stdout)"]),
+        ("ExecCommand", "large", ["code 101\n", "running 1201 tests", "showing first ", "FAILED", "(whole stdout)"]),
         ("ExecCommand", "empty", ["Process exited with code 0\n\nNo output was captured."]),
         ("ExecCommand", "odd", ['  "checks": [\n', "stderr:\nwarning:"]),
         ("ExecCommand", "promoted_silent", ["Task: task_124\n\nInitial output:\n(none captured)"]),
@@ -279,6 +279,8 @@ def test_a_batch_nests_the_result_of_each_command() -> None:
             },
             {"index": 4, "cmd": "ls", "status": "skipped", "error_kind": "skipped_after_previous_error"},
         ],
+        "effective_max_output_tokens": 8_000,
+        "output_char_budget": 3,
     }
     assert batch_outcome(batch(*items)) == "batch completed 1/4 commands, 1 failed, 1 rejected, 1 skipped"
 

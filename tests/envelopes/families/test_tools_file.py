@@ -13,7 +13,7 @@ from envelopes.families.file.results import Diagnostic, IgnoredMetadata, Patched
 from envelopes.families.file.tools import ApplyPatchInput
 from envelopes.families.registry import builtin, samples
 from envelopes.schema.result import ToolError
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from tests.envelopes.built_in import (
     described_names,
     failure,

@@ -16,7 +16,7 @@ from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import InvalidToolInput
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 
 GALLERY = [
     (tool, sort) for tool in ("MemoryGet", "MemorySearch") for sort in ("success", "error", "large", "empty", "odd")
@@ -139,13 +139,22 @@ def test_content_within_10000_characters_is_kept_whole() -> None:
 
 
 def test_longer_content_is_previewed_and_kept_in_an_artifact_that_the_receipt_names() -> None:
-    complete, sink = read(content="x" * 10_001, truncated=False), MemorySink()
+    complete, sink = read(content="x" * 12_001, truncated=False), MemorySink()
     document: Any = project(complete, FAMILY, FAMILY.projection, sink).canonical.to_json()
     memory = document["result"]["memory"]
     assert (memory["content_truncated"], memory["content_artifact"], memory["truncated"]) == (True, 0, False)
-    assert sink.texts[document["artifacts"][0]["path"]] == "x" * 10_001
+    assert sink.texts[document["artifacts"][0]["path"]] == "x" * 12_001
     assert document["artifacts"][0]["path"] in receipt_text(complete)
-    assert "first 5000 and last 5000 of 10001 characters" in receipt_text(complete)
+    assert "first 6000 and last 6000 of 12001 characters" in receipt_text(complete)
+
+
+@pytest.mark.parametrize(("max_chars", "most"), [(None, 12_000), (400, 400), (50_000, 50_000)])
+def test_content_of_as_many_characters_as_promised_is_shown_whole(max_chars: int | None, most: int) -> None:
+    whole = read(content="x" * most, truncated=False)
+    complete = msgspec.structs.replace(whole, result=msgspec.structs.replace(whole.result, max_chars=max_chars))
+    document: Any = project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical.to_json()
+    assert document["result"]["memory"]["effective_max_chars"] == most
+    assert "x" * most in receipt_text(complete)
 
 
 def test_a_cut_that_the_tool_made_is_reported_after_the_content() -> None:

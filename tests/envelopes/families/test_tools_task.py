@@ -30,7 +30,7 @@ from envelopes.pipeline.render import render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.schema.tool import InvalidToolInput, ToolDefinition
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
 
 TOOLS = ("TaskInput", "TaskList", "TaskOutput", "TaskStatus", "TaskStop")

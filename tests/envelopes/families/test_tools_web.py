@@ -16,7 +16,7 @@ from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 
 GALLERY = [(tool, sort) for tool in ("WebFetch", "WebSearch") for sort in ("success", "error", "large", "empty", "odd")]
 PAGE = FetchedPage(
@@ -137,22 +137,28 @@ def test_the_fence_is_closed_however_short_the_receipt_has_to_be(characters: int
 def test_a_cut_of_the_fetch_and_a_cut_of_the_preview_are_distinguished() -> None:
     both: Any = [
         canonical(fetched(text=text, truncated=truncated))["result"]
-        for text, truncated in (("short", True), ("x" * 10_001, False))
+        for text, truncated in (("short", True), ("x" * 20_001, False))
     ]
     assert [(result["truncated"], result.get("text_truncated"), result.get("text_artifact")) for result in both] == [
         (True, None, None),
         (False, True, 0),
     ]
     assert "Truncated: yes, the fetch stopped before the end of the page" in receipt_text(fetched(truncated=True))
-    assert "Truncated: no" in receipt_text(fetched(text="x" * 10_001))
+    assert "Truncated: no" not in receipt_text(fetched(text="x" * 20_001))
+    assert "Truncated: no" in receipt_text(fetched(text="x" * 20_000))
 
 
-def test_text_of_10000_characters_is_kept_whole_and_one_more_goes_to_an_artifact_without_the_fence() -> None:
+@pytest.mark.parametrize(("max_chars", "most"), [(None, 20_000), (4_000, 4_000), (90_000, 20_000)])
+def test_text_of_as_many_characters_as_promised_is_whole_and_one_more_goes_to_an_artifact_without_the_fence(
+    max_chars: int | None, most: int
+) -> None:
     sink = MemorySink()
-    whole = project(fetched(text="x" * 10_000), FAMILY, FAMILY.projection, sink)
+    whole = project(fetched(text="x" * most, max_chars=max_chars), FAMILY, FAMILY.projection, sink)
     assert (whole.cuts, sink.texts) == ((), {})
-    project(fetched(text="x" * 10_001), FAMILY, FAMILY.projection, sink)
-    assert list(sink.texts.values()) == ["x" * 10_001]
+    assert whole.canonical.to_json()["result"]["effective_max_chars"] == most  # type: ignore[index,call-overload]
+    assert f">\n{'x' * most}\n<" in receipt_text(fetched(text="x" * most, max_chars=max_chars))
+    project(fetched(text="x" * (most + 1), max_chars=max_chars), FAMILY, FAMILY.projection, sink)
+    assert list(sink.texts.values()) == ["x" * (most + 1)]
 
 
 def test_what_a_foreign_agent_fetched_is_shown_as_it_was_recorded() -> None:

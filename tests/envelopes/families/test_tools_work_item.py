@@ -23,7 +23,7 @@ from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.schema.tool import InvalidToolInput, ToolInput
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
 
 TOOLS = ("CompleteWorkItem", "CreateWorkItem", "GetWorkItem", "ListWorkItems", "PickWorkItem", "UpdateWorkItem")

@@ -21,7 +21,7 @@ from envelopes.pipeline.project import project
 from envelopes.pipeline.render import lint_input, render
 from envelopes.schema.receipt import ImagePart, Receipt, Role, Segment, SegmentSource, Variant, text_receipt
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, ToolError
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.credentials import find_secrets
 from envelopes.text.preview import Cut
 from envelopes.text.untrusted_json import dump_json

@@ -21,7 +21,7 @@ from envelopes.pipeline.render import ReceiptTooLong, render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Receipt, Segment, SegmentSource, text_receipt
 from envelopes.schema.result import CanonicalResult
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.tokens import TokenCount, count_tokens
 from envelopes.variants import family_variant, variants_for
 from tests.cases import extended_except

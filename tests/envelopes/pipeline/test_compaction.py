@@ -26,7 +26,7 @@ from envelopes.pipeline.compaction import (
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.result import ArtifactRef, CanonicalResult, CompleteOutput, JsonValue, ToolError
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve, text_at
 from envelopes.text.tokens import count_tokens
 from tests.cases import each

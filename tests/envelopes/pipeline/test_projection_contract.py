@@ -27,7 +27,7 @@ from envelopes.schema.result import (
     ToolError,
     summarize,
 )
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.preview import head_tail
 from tests.cases import each
 
@@ -174,7 +174,7 @@ def test_every_family_says_of_an_error_what_the_model_may_act_on(family: Family)
 
 
 HALVES = """
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.families import FAMILIES
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render

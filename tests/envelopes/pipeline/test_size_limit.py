@@ -18,11 +18,11 @@ from envelopes.pipeline.project import Projection, fits, project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import CANONICAL_CHARACTERS, ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError, summarize
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.preview import Cut, head_tail, shorten
 from envelopes.variants import variants_for
 from tests.cases import each
-from tests.envelopes.built_in import failure, output, receipt_of, receipt_text
+from tests.envelopes.built_in import failure, output, receipt_of, receipt_text, without_promised_texts
 from tests.envelopes.families.test_tools_contract import check_bounds
 
 GALLERY = [(tool, sort) for tool in sorted(tools()) for sort in samples(tool)]
@@ -74,7 +74,8 @@ def test_a_receipt_says_that_its_result_was_shortened_and_where_it_is_whole() ->
 @each(("tool", "sort"), GALLERY)
 def test_the_ceiling_is_a_policy_that_every_tool_keeps(tool: str, sort: str, characters: int) -> None:
     projection, sink = lowered(samples(tool)[sort], characters)
-    assert length(projection.canonical) <= characters
+    assert len(json.dumps(without_promised_texts(projection.canonical.to_json()), ensure_ascii=False)) <= characters
+    assert characters == CANONICAL_CHARACTERS or length(projection.canonical) <= characters
     again, second_sink = lowered(samples(tool)[sort], characters)
     assert (again, second_sink.texts) == (projection, sink.texts)
     check_bounds(projection, sink)
@@ -173,6 +174,7 @@ def test_a_page_of_the_web_is_never_cut_through_what_guards_it() -> None:
     noisy = output("WebFetch", msgspec.structs.replace(page, text="\x1b[31m" * 4_000, content_type="t" * 12_000))
     text = result_of(lowered(noisy)[0])["text"]
     assert text.splitlines()[-1].startswith("</untrusted-web-content id=")
+    assert "\x1b[31m" in text
     gone = lowered(noisy, 4_000)[0]
     assert result_of(gone).keys() == {"result_characters", "result_artifact"}
 

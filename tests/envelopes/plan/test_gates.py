@@ -21,7 +21,7 @@ from envelopes.schema.call import Coercion, ToolCall
 from envelopes.schema.outcome import ToolDenied, ToolExecutionResult, ToolFailure, outcome_to_model_content
 from envelopes.schema.result import CanonicalResult, CompleteOutput, ToolError
 from envelopes.schema.tool import ALL_PROFILES, InvalidToolInput, ToolDefinition
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from tests.envelopes.settled import call
 
 NOW = 1_765_908_721.5

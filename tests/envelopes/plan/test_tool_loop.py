@@ -30,7 +30,7 @@ from envelopes.schema.outcome import (
     outcome_to_model_content,
 )
 from envelopes.schema.result import ToolError
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from tests.cases import each
 from tests.envelopes.plan.simulation import HANG, START, Echoed, Simulation, Value, echo, make_tool
 from tests.envelopes.settled import output_of

@@ -38,7 +38,7 @@ from envelopes.schema.settlement import (
     outcome_situation,
 )
 from envelopes.schema.tool import DISPATCH_KINDS
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from tests.cases import each
 from tests.envelopes.settled import AT, call, canonical_of, output_of, settled
 

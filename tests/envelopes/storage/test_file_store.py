@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.storage.file_store import LOCK, FileStore, MemorySink, MissingArtifact, StoreFault, StoreUnreachable
+from envelopes.storage.file_store import LOCK, FileStore, MissingArtifact, StoreFault, StoreUnreachable
 from envelopes.storage.seekable import Damaged
+from envelopes.storage.sinks import MemorySink
 from tests.conftest import CHECKOUT
 
 LARGE = "".join(f"line {number} of the log\n" for number in range(40_000))

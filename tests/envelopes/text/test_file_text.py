@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.families.task.results import TaskRead
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
 from envelopes.text.preview import FILE_CHUNK, head_tail, read_file_text
 from tests.conftest import CHECKOUT
@@ -26,7 +26,7 @@ PROJECT = """
 import re, sys
 from pathlib import Path
 from envelopes import CompleteOutput, project, render
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.families.registry import builtin
 from envelopes.families.task.results import TaskRead
 from envelopes.text.preview import read_file_text

@@ -19,7 +19,7 @@ from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.transports import TRANSPORTS, Body, CallIds, Transport, UnsupportedPart, transport
 from envelopes.variants import variants_for
 from tests.source import imports, modules

@@ -24,7 +24,7 @@ from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.outcome import ToolDenied, ToolFailure, outcome_to_model_content
 from envelopes.schema.receipt import Receipt, Segment, Variant
 from envelopes.schema.result import ArtifactRef, CanonicalResult, JsonValue, ToolError
-from envelopes.storage.file_store import MemorySink
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
 from envelopes.variants import VARIANTS, family_variant, variants_for
 
