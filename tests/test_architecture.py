@@ -131,7 +131,7 @@ def _members(package: str) -> set[str]:
     return {
         name
         for name in found
-        if name not in ("__init__", "base", "json_lines", "registry", "examples", "plugins", "segments")
+        if name not in ("__init__", "base", "json_lines", "registry", "examples", "plugins", "segments", "fitting")
     }
 
 

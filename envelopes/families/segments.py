@@ -2,29 +2,26 @@
 
 Each function gives one segment or the segments of a few lines; every character of a value keeps the pointer and the
 range of the field that it comes from. `receipt_renderer` makes a renderer of a function that writes the body.
-
-`fit` keeps a receipt within its policy; every shortening states what was shown of how much (RFC-100). Previews are
-shortened first, the longest before the others; when that is not enough the end is cut.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.fitting import fit, slice_segment
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Renderer, Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join, resolve
-from envelopes.text.preview import CutPreview, count_fitting_lines, find_cut, head_tail, split_lines
+from envelopes.text.preview import find_cut
 
-MARKER_ROOM = 120  # characters for the statement of a cut
-SMALLEST_PREVIEW = 200
+END_OF_MARKER = "...\n"
 INLINE_CHARACTERS = 200  # a longer string gets a block of its own, which can be shortened
 _PHRASE = re.compile(r"(\{[\w/]+\}|\n+)")
 
@@ -43,9 +40,10 @@ def receipt_renderer(
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error is not None:
-            return fit(error_receipt(canonical, details), policy, tail=artifact_lines(canonical))
+            return fit(error_receipt(canonical, details), policy, tail=artifact_lines(canonical, policy))
         last = () if tail is None else tail(canonical)
-        return fit(body(canonical), policy, tail=(*last, *artifact_lines(canonical)))
+        whole = fit(body(canonical), policy, tail=(*last, *artifact_lines(canonical, policy)))
+        return with_ways_to_read(whole, canonical, policy)
 
     return render
 
@@ -211,36 +209,83 @@ def indented(text: str, pointer: str, indent: str = "   ") -> Iterable[Segment]:
         start += len(line) + 1
 
 
-def artifact_lines(canonical: CanonicalResult) -> Iterable[Segment]:
-    """`Artifacts:` and one path a line; nothing when there are none (RFC-129).
+def artifact_lines(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
+    """The tool that reads artifacts, and one path a line (RFC-129, E-27); nothing where the model has no such tool.
 
     Before them, where the result as a whole passed the ceiling, how much of it there is.
     """
-    if not canonical.artifacts:
-        return
-    yield from shortened_line(canonical)
-    yield line_break()
-    yield label("Artifacts:")
-    for index in range(len(canonical.artifacts)):
+    yield from shortened_line(canonical, policy)
+    if canonical.artifacts and policy.read_tool is not None:
         yield line_break()
-        yield value(canonical, f"/artifacts/{index}/path")
+        yield artifacts_title(policy)
+        for index in range(len(canonical.artifacts)):
+            yield line_break()
+            yield value(canonical, f"/artifacts/{index}/path")
 
 
-def shortened_line(canonical: CanonicalResult) -> Iterable[Segment]:
-    """How large the whole result is and where it was saved, when it passed the ceiling."""
+def artifacts_title(policy: RenderPolicy) -> Segment:
+    """The line above the paths: what to call with one of them."""
+    return label(f"Artifacts, for {policy.read_tool} path=…:")
+
+
+def shortened_line(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
+    """How large the whole result is, and how to read it, when it passed the ceiling."""
     halves = (("result", "/result"), ("error", "/error/details")) if canonical.artifacts else ()
     for half, pointer in halves:
         size = _field(canonical, f"{pointer}/{half}_characters")
         index = _field(canonical, f"{pointer}/{half}_artifact")
         if isinstance(size, int) and isinstance(index, int) and 0 <= index < len(canonical.artifacts):
             path = canonical.artifacts[index].path
+            rest = "" if policy.read_tool is None else f"; all of it: {policy.read_tool} path={path}"
             yield line_break()
-            yield marker(f"[{half} shortened: all {size} characters are in {path}]")
+            yield marker(f"[{half} shortened: it has {size} characters{rest}]")
+
+
+def with_ways_to_read(segments: list[Segment], canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
+    """Adds to each marker of a cut preview the call that reads what is left out, as far as the policy has room (E-27).
+
+    A preview that the receipt shortened once more is in pieces; there the renderer's own marker stands between them.
+    """
+    room = policy.characters - sum(len(segment.text) for segment in segments)
+    named: list[Segment] = []
+    for segment in segments:
+        pieces = _name_way_to_read(segment, canonical, policy) if segment.role == "preview" else [segment]
+        added = sum(len(piece.text) for piece in pieces) - len(segment.text)
+        if added <= room:
+            room -= added
+            named += pieces
+        else:
+            named.append(segment)
+    return named
+
+
+def _name_way_to_read(segment: Segment, canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
+    cut, path = find_cut(segment.text), _path_of_whole(segment, canonical)
+    if cut is None or path is None or policy.read_tool is None or segment.source is None:
+        return [segment]
+    head = segment.text[: cut.head_end]
+    if cut.unit == "lines":
+        missing, place = f"lines {cut.first + 1} to {cut.total - cut.last}", f"line={cut.first + 1}"
+    else:
+        line, column = head.count("\n") + 1, cut.first - (head.rfind("\n") + 1) + 1
+        missing, place = f"characters {cut.first + 1} to {cut.total - cut.last}", f"line={line} column={column}"
+    at = cut.tail_start - len(END_OF_MARKER)
+    way = marker(f"[{missing}: {policy.read_tool} path={path} {place}]\n")
+    return [slice_segment(segment, 0, at), way, slice_segment(segment, at, len(segment.text))]
+
+
+def _path_of_whole(segment: Segment, canonical: CanonicalResult) -> str | None:
+    """The path of the artifact with all of a preview's text: its index stands beside the preview."""
+    pointer = "" if segment.source is None else segment.source.pointer
+    index = _field(canonical, f"{pointer.removesuffix('_preview')}_artifact")
+    if isinstance(index, int) and 0 <= index < len(canonical.artifacts):
+        return canonical.artifacts[index].path
+    return None
 
 
 def render_stub(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     """Renders a result of which the ceiling left nothing: a family would take it for an empty one."""
-    return fit([headline(canonical.summary_text)], policy, tail=artifact_lines(canonical))
+    return fit([headline(canonical.summary_text)], policy, tail=artifact_lines(canonical, policy))
 
 
 def error_receipt(
@@ -274,98 +319,6 @@ def reason_line(canonical: CanonicalResult) -> Iterable[Segment]:
     reason = _string(canonical, "/error/details/parse_error")
     if canonical.error is not None and reason and reason not in canonical.error.message:
         yield from member_line(canonical, "Reason", "/error/details/parse_error")
-
-
-def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment] = ()) -> list[Segment]:
-    """`body` then `tail` within the policy. `tail` (paths, identifiers) stays whole unless it takes half."""
-    segments, last = list(body), list(tail)
-    behind = _length(last)
-    if _length(segments) + behind <= policy.characters:
-        return [*segments, *last]
-    if behind > policy.characters // 2:
-        segments, last, behind = [*segments, *last], [], 0
-    return [*_shorten(segments, policy.characters - behind, policy), *last]
-
-
-def cut_segment(segment: Segment, budget: int, policy: RenderPolicy) -> list[Segment]:
-    """Head and tail of a text with the cut stated between them; at most `budget` characters besides that.
-
-    Of a preview that the projection cut already, the new cut takes the place of the old one and counts the whole.
-    """
-    text, before = segment.text, find_cut(segment.text)
-    if before is None:
-        shorter = head_tail(text, budget, head_share=policy.head_share, unit=policy.cut_at)
-        if shorter.cut is None:
-            return [segment]
-        head, tail = len(shorter.head), len(text) - len(shorter.tail)
-        first, last = shorter.cut.ends
-        of = f"{first} and last {last} of {shorter.cut.total} {shorter.cut.unit}"
-    else:
-        head, tail, of = _cut_again(text, before, budget, policy)
-    gap = "" if text[:head].endswith("\n") or not head else "\n"
-    cut = f"[receipt shortened here: first {of}]"
-    parts = [_slice(segment, 0, head), marker(f"{gap}...\n{cut}\n...\n"), _slice(segment, tail, len(text))]
-    return [part for part in parts if part.text]
-
-
-def _cut_again(text: str, before: CutPreview, budget: int, policy: RenderPolicy) -> tuple[int, int, str]:
-    """The end of the head of a shorter preview, the start of its tail, and the words of the marker about both."""
-    for_head = budget * policy.head_share // 100
-    head_lines, tail_lines = split_lines(text[: before.head_end]), split_lines(text[before.tail_start :])
-    first = count_fitting_lines(head_lines, for_head)
-    last = count_fitting_lines(tail_lines[::-1], budget - for_head)
-    if policy.cut_at == "lines" and before.unit == "lines" and first + last:
-        head = sum(len(line) for line in head_lines[:first])
-        tail = len(text) - sum(len(line) for line in tail_lines[len(tail_lines) - last :])
-        return head, tail, f"{first} and last {last} of {before.total} lines"
-    head = min(for_head, before.head_end)
-    tail = max(len(text) - (budget - for_head), before.tail_start)
-    ends = f"{head} and last {len(text) - tail}"
-    whole = f"{ends} of {before.total} characters"
-    return head, tail, whole if before.unit == "characters" else f"{ends} characters of {before.total} lines"
-
-
-def _shorten(segments: list[Segment], room: int, policy: RenderPolicy) -> list[Segment]:
-    previews = [segment for segment in segments if segment.role == "preview"]
-    for longest in sorted(previews, key=lambda segment: -len(segment.text)):
-        excess = _length(segments) - room
-        if excess <= 0:
-            break
-        if (budget := len(longest.text) - excess - MARKER_ROOM) >= SMALLEST_PREVIEW:
-            cut = cut_segment(longest, budget, policy)
-            segments = [part for segment in segments for part in (cut if segment is longest else [segment])]
-    return segments if _length(segments) <= room else _clip(segments, room)
-
-
-def _clip(segments: Sequence[Segment], room: int) -> list[Segment]:
-    text = "".join(segment.text for segment in segments)
-    if room <= MARKER_ROOM:
-        return [*_first(segments, max(0, room - 1)), marker("…"[:room])] if room > 0 else []
-    limit = room - MARKER_ROOM
-    line_end = text.rfind("\n", 0, limit)
-    limit = line_end if line_end > limit // 2 else limit
-    return [*_first(segments, limit), marker(f"\n[receipt cut: first {limit} of {len(text)} characters]")]
-
-
-def _first(segments: Sequence[Segment], characters: int) -> list[Segment]:
-    first: list[Segment] = []
-    for segment in segments:
-        if characters <= 0:
-            break
-        first.append(segment if len(segment.text) <= characters else _slice(segment, 0, characters))
-        characters -= len(segment.text)
-    return first
-
-
-def _slice(segment: Segment, start: int, end: int) -> Segment:
-    source = segment.source
-    if source is not None and source.start is not None:
-        source = SegmentSource(source.document, source.pointer, source.start + start, source.start + end)
-    return msgspec.structs.replace(segment, text=segment.text[start:end], source=source)
-
-
-def _length(segments: Iterable[Segment]) -> int:
-    return sum([len(segment.text) for segment in segments])
 
 
 def _string(canonical: CanonicalResult, pointer: str) -> str:

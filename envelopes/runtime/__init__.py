@@ -1,6 +1,7 @@
 """The built-in tools that really run, with a folder as their world.
 
     apply_patch(root, patch)     changes files by a unified diff, all of them or none
+    read_artifact(open, request)      lines of a stored output, or those that contain a text
     WorkItemTools(root, path)        work items and waits, over a SQLite file
     MemoryTools(path)            what the runtime remembers, searched and read
     WebTools(policy, providers)       WebFetch and WebSearch

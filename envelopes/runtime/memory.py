@@ -16,8 +16,15 @@ from typing import Any
 
 import msgspec
 
-from envelopes.families.memory.results import SNIPPET_CHARACTERS, FoundMemories, FoundMemory, Memory, ReadMemory
-from envelopes.families.memory.tools import LIMIT, MAX_CHARS, SOURCE_REF, MemoryGetInput, MemorySearchInput
+from envelopes.families.memory.results import (
+    MAX_CHARS,
+    SNIPPET_CHARACTERS,
+    FoundMemories,
+    FoundMemory,
+    Memory,
+    ReadMemory,
+)
+from envelopes.families.memory.tools import LIMIT, SOURCE_REF, MemoryGetInput, MemorySearchInput
 from envelopes.families.registry import builtin
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
@@ -136,7 +143,9 @@ class MemoryTools:
             )
         most, content = call.max_chars or MAX_CHARS, row[5]
         memory = Memory(**self._head(row), content=content[:most], truncated=len(content) > most)
-        return _output("MemoryGet", f"read {memory.source_ref}: {memory.title}", ReadMemory(memory=memory))
+        return _output(
+            "MemoryGet", f"read {memory.source_ref}: {memory.title}", ReadMemory(memory=memory, max_chars=most)
+        )
 
     def _head(self, row: Any) -> dict[str, Any]:
         """The fields that a search and a reading have in common."""

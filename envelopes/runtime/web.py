@@ -233,6 +233,7 @@ class WebTools:
             sha256=hashlib.sha256(body).hexdigest(),
             fetched_at=self._stamp(),
             text=read_text(body, content_type or "", call.extract_mode or "auto"),
+            max_chars=call.max_chars,
         )
 
     def _stamp(self) -> str:

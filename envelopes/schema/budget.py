@@ -24,6 +24,7 @@ PREVIEW_CHARACTERS = 8_000
 DETAILS_CHARACTERS = 1_000
 LIST_ROWS = 200
 HEAD_SHARE = 50
+READ_ARTIFACT = "ReadArtifact"
 
 CutAt: TypeAlias = Literal["lines", "characters"]
 
@@ -62,17 +63,23 @@ class RenderPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """`characters` bounds the whole receipt; renderers cut previews to stay within it.
 
     `head_share` percent of a shortened text are its beginning, and the cut keeps whole lines unless `cut_at` is
-    "characters". An option at its default is left out of the fingerprint, so that adding an option changes no
-    older fingerprint.
+    "characters". `read_tool` is the tool by which the model opens an artifact (spec/model.md E-27): markers and paths
+    name it. None for a profile that withholds it; then no path is written. An option at its default is left out of the
+    fingerprint, so that adding an option changes no older fingerprint.
     """
 
     characters: int = RECEIPT_CHARACTERS
     head_share: int = HEAD_SHARE
     cut_at: CutAt = "lines"
+    read_tool: str | None = READ_ARTIFACT
 
     @property
     def fingerprint(self) -> str:
-        options = {"head_share": (self.head_share, HEAD_SHARE), "cut_at": (self.cut_at, "lines")}
+        options: dict[str, tuple[object, object]] = {
+            "head_share": (self.head_share, HEAD_SHARE),
+            "cut_at": (self.cut_at, "lines"),
+            "read_tool": (self.read_tool, READ_ARTIFACT),
+        }
         changed = {name: value for name, (value, default) in options.items() if value != default}
         return _fingerprint({"characters": self.characters, **changed})
 

@@ -112,12 +112,13 @@ _KINDS_OF_CODES: dict[Code, str] = {
         invalid_patch_syntax missing_file_header invalid_git_header missing_git_header missing_rename_header
         invalid_hunk_header invalid_hunk_line invalid_hunk_empty_line missing_hunk path_header_mismatch
         duplicate_file_patch rename_path_mismatch unsupported_git_patch_feature
+        line_out_of_range
     """,
     "POLICY_DENIED": """
         tool_not_exposed_for_round unsupported_agent_profile_capability execution_root_violation path_escape
         network_denied web_fetch_disabled tool_disabled write_denied denied_by_hook
     """,
-    "NOT_FOUND": "missing_file unknown_work_item unknown_task memory_source_not_found",
+    "NOT_FOUND": "missing_file artifact_not_found unknown_work_item unknown_task memory_source_not_found",
     "CONFLICT": "existing_file context_not_found ambiguous_context",
     "PRECONDITION_FAILED": "unsupported_runtime_capability task_not_running provider_unavailable missing_credentials",
     "TIMEOUT": "tool_timed_out command_timed_out deadline_expired",

@@ -143,6 +143,19 @@ class FileStore:
         """
         return self._open_stored(self._name(path))
 
+    def shell_path(self, path: str) -> Path:
+        """A file with the content under a virtual path or a sha256, which any program can open.
+
+        Content that is stored compressed is written once more, uncompressed, under the name that it has without
+        compression. The file belongs to the store: programs may read it and not write it. Raises as `open` does.
+        """
+        name = self._name(path)
+        if name.endswith(COMPRESSED):
+            with self._open_stored(name) as content, incoming(self.root) as file:
+                copy_content(content, file)
+                publish(file, self.root / name.removesuffix(COMPRESSED))
+        return self.root / name.removesuffix(COMPRESSED)
+
     def glance(self, sha256: str, size: int) -> None:
         """Checks that content of that size is there, without reading it.
 

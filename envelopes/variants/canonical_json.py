@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.families.segments import cut_segment, fit
+from envelopes.families.fitting import cut_segment, fit
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue

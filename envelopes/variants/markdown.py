@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envelopes.families.segments import artifact_paths, field_segment, fit, is_block, label, line_break, result_or_error
+from envelopes.families.fitting import fit
+from envelopes.families.segments import artifact_paths, field_segment, is_block, label, line_break, result_or_error
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue

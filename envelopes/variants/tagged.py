@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
-from envelopes.families.segments import artifact_paths, field_segment, fit, is_block, label, line_break, result_or_error
+from envelopes.families.fitting import fit
+from envelopes.families.segments import artifact_paths, field_segment, is_block, label, line_break, result_or_error
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, Variant
 from envelopes.schema.result import CanonicalResult, JsonValue

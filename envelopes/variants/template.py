@@ -27,7 +27,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from envelopes.families.segments import fit, is_block
+from envelopes.families.fitting import fit
+from envelopes.families.segments import is_block
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Role, Segment, SegmentSource, Variant
 from envelopes.schema.result import CanonicalResult

@@ -44,7 +44,7 @@ def test_a_process_becomes_an_envelope_a_receipt_and_a_tool_result(names: dict[s
     assert envelope["summary_text"] == "command exited with status 0"
     assert envelope["result"]["stdout_truncated"]
     assert receipt.startswith("Process exited with code 0\n\nstdout:\n1\n2\n")
-    assert "of 5000 lines]" in receipt
+    assert "of 20000 lines]" in receipt
     diagnostics = envelope["result"]["command_diagnostics"]
     assert diagnostics["effective_max_output_tokens"] == 8_000
     assert len(receipt) <= 12_000 + diagnostics["output_char_budget"]
@@ -52,8 +52,20 @@ def test_a_process_becomes_an_envelope_a_receipt_and_a_tool_result(names: dict[s
     TypeAdapter(ToolResultBlockParam).validate_python(body)
     (artifact,) = envelope["artifacts"]
     with FileStore(tmp_path / "artifacts").open(artifact["path"]) as stream:
-        assert stream.read().split()[-1] == b"5000"
+        assert stream.read().split()[-1] == b"20000"
     assert artifact["path"] in receipt
+
+
+def test_the_page_prints_the_path_of_a_file_with_the_whole_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    defined: dict[str, Any] = {}
+    exec(compile(BLOCKS[0], "runtime.md", "exec"), defined)
+    printed = capsys.readouterr().out.splitlines()
+    (path,) = [line for line in printed if line.startswith("artifacts/") and ".txt" not in line]
+    assert Path(path).read_text().splitlines()[-1] == "20000"
+    assert defined["envelope"]["artifacts"][0]["path"].split("/")[1] in path
 
 
 def test_a_command_that_fails_is_a_success_with_an_exit_status(names: dict[str, Any]) -> None:

@@ -30,10 +30,11 @@ import msgspec
 
 from envelopes.families.command.projection import granted_tokens
 from envelopes.families.command.results import LAID_OUT, SKIPPED, STATUSES
+from envelopes.families.fitting import fit
 from envelopes.families.segments import (
     artifact_lines,
+    artifacts_title,
     error_receipt,
-    fit,
     headline,
     label,
     line_break,
@@ -43,6 +44,7 @@ from envelopes.families.segments import (
     shortened_line,
     text_value,
     value,
+    with_ways_to_read,
 )
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Renderer, Segment, SegmentSource
@@ -100,13 +102,13 @@ def _receipt_renderer(show: Show, *, when_too_long: Show) -> Renderer:
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error:
-            return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical))
-        body, tail = _without_leading_breaks(_outcome(canonical, show)), _artifacts(canonical)
+            return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical, policy))
+        body, tail = _without_leading_breaks(_outcome(canonical, show)), _artifacts(canonical, policy)
         is_long = sum(len(segment.text) for segment in [*body, *tail]) > policy.characters
         if is_long or not _keeps_budget(canonical.result, body):
             body = _without_leading_breaks(_outcome(canonical, when_too_long))
         whole = _close_up([*body, *tail])
-        return fit(whole[: len(body)], policy, tail=whole[len(body) :])
+        return with_ways_to_read(fit(whole[: len(body)], policy, tail=whole[len(body) :]), canonical, policy)
 
     return render
 
@@ -205,11 +207,13 @@ def _item(canonical: CanonicalResult, item: dict[str, Any], pointer: str, show: 
         yield from show(stream)
 
 
-def _artifacts(canonical: CanonicalResult) -> list[Segment]:
+def _artifacts(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
     """Each path with the name of the stream that it holds: the order of the list does not give that (RFC-089)."""
     roles = _artifact_roles(canonical.result if isinstance(canonical.result, dict) else {})
-    lines = [*shortened_line(canonical)]
-    lines += [line_break(2), label("Artifacts:")] if canonical.artifacts else []
+    lines = [*shortened_line(canonical, policy)]
+    if not canonical.artifacts or policy.read_tool is None:
+        return lines
+    lines += [line_break(2), artifacts_title(policy)]
     for index in range(len(canonical.artifacts)):
         lines += [line_break(), value(canonical, f"/artifacts/{index}/path")]
         lines += [label(f" (whole {roles[index]})")] if index in roles else []

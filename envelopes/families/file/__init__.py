@@ -1,4 +1,4 @@
-"""Files: ApplyPatch, and Claude Code's Read, Edit, MultiEdit, Write and NotebookEdit."""
+"""Files: ApplyPatch and ReadArtifact, and Claude Code's Read, Edit, MultiEdit, Write and NotebookEdit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.file.claude_code import MAPPINGS
 from envelopes.families.file.receipts import receipt
-from envelopes.families.file.results import PROJECTIONS
+from envelopes.families.file.results import PROJECTIONS, granted_characters
 from envelopes.families.file.tools import TOOLS
 
 FAMILY = Family(
@@ -17,6 +17,7 @@ FAMILY = Family(
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers={"receipt": receipt},
     tools=TOOLS,
+    granted=granted_characters,
     mappings=MAPPINGS,
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from envelopes.families.file.results import MARKS
+from envelopes.families.fitting import fit
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
-    fit,
     headline,
     label,
     line_break,
@@ -30,6 +30,7 @@ from envelopes.families.segments import (
     preview,
     text_value,
     value,
+    with_ways_to_read,
 )
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
@@ -58,8 +59,11 @@ _LONG_WORD = re.compile(rf"(\S{{{WORD_CHARACTERS}}})\S+")
 
 
 def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
-    body = _failure(canonical) if canonical.error else _outcome(canonical)
-    return fit(body, policy, tail=artifact_lines(canonical))
+    body = list(_failure(canonical) if canonical.error else _outcome(canonical))
+    last = [*(() if canonical.error else _reading_on(canonical)), *artifact_lines(canonical, policy)]
+    if last and body and body[-1].text.endswith("\n"):
+        last = last[1:]  # the text has begun the next line already
+    return with_ways_to_read(fit(body, policy, tail=last), canonical, policy)
 
 
 def _failure(canonical: CanonicalResult) -> Iterator[Segment]:
@@ -90,12 +94,52 @@ def _outcome(canonical: CanonicalResult) -> Iterator[Segment]:
             yield from _changed(canonical, result, action)
         case {"changed_files": list()}:
             yield from _patched(canonical, result)
+        case {"match_count": int(), "matches": list()}:
+            yield from _matches(canonical, result)
+        case {"path": str(), "text": str(), "total_lines": int()}:
+            yield from _slice(canonical, result)
         case {"path": str()}:
             yield from _read(canonical, result)
         case _:
             yield headline(canonical.summary_text)
             yield line_break(2)
             yield preview(canonical, "/result/text")
+
+
+def _slice(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Segment]:
+    """Shows the place of the text, the text, and the call that reads on."""
+    if not result["line_count"]:
+        yield from phrase(canonical, "{path}")
+        yield headline(" is empty", "/result/text")
+        return
+    first, count = result["line"], result["line_count"]
+    yield headline(f"Line {first}" if count == 1 else f"Lines {first} to {first + count - 1}", "/result/line")
+    if result.get("column"):
+        yield from phrase(canonical, ", from character {column},")
+    yield from phrase(canonical, " of {total_lines} of {path}")
+    yield from [label(" (JSON, laid out for reading)")] if result.get("laid_out") else []
+    yield line_break(2)
+    yield preview(canonical, "/result/text")
+
+
+def _matches(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Segment]:
+    count, total = result["match_count"], result["total_lines"]
+    yield headline(f"{count or 'None'} of {total} lines matched", "/result/match_count")
+    yield from phrase(canonical, " in {path}")
+    for index in range(len(result["matches"])):
+        yield from phrase(canonical, "\n{line}: {text}", f"/result/matches/{index}")
+
+
+def _reading_on(canonical: CanonicalResult) -> Iterator[Segment]:
+    """The arguments of the next call; nothing at the end."""
+    result = canonical.result if isinstance(canonical.result, dict) else {}
+    line, column = result.get("next_line"), result.get("next_column")
+    if "total_lines" not in result or not isinstance(line, int):
+        return
+    place = f"line={line}" + (f" column={column}" if isinstance(column, int) and column > 1 else "")
+    words = f"[the first {len(result['matches'])} matches; next: {place}, the same find]" if "matches" in result else ""
+    yield line_break()
+    yield marker(words or f"[next: {place}]")
 
 
 def _changed(canonical: CanonicalResult, result: dict[str, Any], action: str) -> Iterator[Segment]:

@@ -17,6 +17,11 @@ of a patch that ApplyPatch applied (spec/tools.md):
     ignored_metadata [{path, kind, value}]?   git's lines that were accepted and not applied
     diagnostics [{path, kind, message}]?      what was odd in a patch that could be applied
 
+of a part of an artifact that ReadArtifact read:
+
+    path, line (the first), column?, line_count, total_lines, laid_out?, text, next_line?, next_column?
+    or, of a search in it: path, total_lines, match_count, matches [{line, column, text}], next_line?
+
 `content_artifact` and `diff_artifact` index into `artifacts` and are there only for a preview that was cut.
 `total_lines` beyond `line_count` means that only a part of the file was asked for. `changed_file_count` counts every
 file; where the list was cut, `changed_files_artifact` has a line for each file.
@@ -25,14 +30,15 @@ file; where the list was cut, `changed_files_artifact` has a line for each file.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.alignment.lenient_structs import RecordedText
+from envelopes.alignment.lenient_structs import RecordedObject, RecordedText
 from envelopes.families.base import Projection, Projector, ResultMembers, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.result import summarize
+from envelopes.schema.result import JsonValue, ToolError, summarize
 
 ReadKind: TypeAlias = Literal["text", "image", "notebook", "pdf", "pages", "unchanged"]
 ChangeAction: TypeAlias = Literal["add", "modify", "delete"]
@@ -45,6 +51,11 @@ MESSAGE_CHARACTERS = 300
 DIAGNOSTIC_ROWS = 20
 MARKS: dict[str, str] = {"add": "A", "modify": "M", "delete": "D", "move": "R"}
 SUMMARY_DIAGNOSTICS = 3
+MOST_CHARACTERS = 20_000  # of one slice of an artifact
+MOST_LINES = 2_000
+SHOWN_LINES = 200
+SHOWN_MATCHES = 20
+MATCH_CHARACTERS = 200
 
 
 class FileImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +106,41 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     replaced_all: bool | None = None
 
 
+class ArtifactSlice(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of an artifact. `line` and `column` count from 1 and are where `text` begins.
+
+    `next_line` and `next_column` are where the next slice begins; None at the end. `laid_out`: the artifact is JSON on
+    one line, and its lines are those of its layout.
+    """
+
+    path: str
+    line: int = 1
+    column: int = 1
+    text: str
+    total_lines: int
+    next_line: int | None = None
+    next_column: int | None = None
+    laid_out: bool = False
+
+
+class ArtifactMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A line with the text that was looked for, or of a long line what is around it, from `column` on."""
+
+    line: int
+    column: int = 1
+    text: str
+
+
+class ArtifactMatches(msgspec.Struct, frozen=True, kw_only=True):
+    """The first lines of an artifact that contain a text. `match_count` counts all of them from the line on."""
+
+    path: str
+    total_lines: int
+    match_count: int
+    matches: tuple[ArtifactMatch, ...] = ()
+    next_line: int | None = None
+
+
 class PatchedFile(msgspec.Struct, frozen=True, kw_only=True):
     """`from_path` is where a moved file was before."""
 
@@ -133,6 +179,18 @@ def patch_outcome(result: PatchResult) -> str:
     files = ", ".join(f"{MARKS[file.action]}:{file.path}" for file in result.changed_files)
     messages = "; ".join(diagnostic.message for diagnostic in result.diagnostics[:SUMMARY_DIAGNOSTICS])
     return summarize(f"applied patch to {files or 'no file'}{f'; diagnostics: {messages}' if messages else ''}")
+
+
+def slice_outcome(result: ArtifactSlice) -> str:
+    shown = result.text.count("\n") + (not result.text.endswith("\n")) if result.text else 0
+    if not shown:
+        return summarize(f"{result.path} is empty")
+    lines = f"line {result.line}" if shown == 1 else f"lines {result.line} to {result.line + shown - 1}"
+    return summarize(f"{result.path}: {lines} of {result.total_lines}")
+
+
+def matches_outcome(result: ArtifactMatches) -> str:
+    return summarize(f"{result.path}: {result.match_count} of {result.total_lines} lines matched")
 
 
 def _project_content(result: FileContent, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
@@ -198,6 +256,63 @@ def _project_patch(result: PatchResult, projector: Projector, policy: Projection
     return members
 
 
+def _project_slice(result: ArtifactSlice, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    """The artifact itself holds the rest, so nothing is written."""
+    budget = MOST_CHARACTERS if policy.keeps_promises else policy.preview
+    text, _ = projector.excerpt("text", result.text, budget)
+    if policy.keeps_promises:
+        projector.promise("text")
+    return {
+        **pick(result, "path", "line"),
+        "column": result.column if result.column > 1 else None,
+        "line_count": result.text.count("\n") + (not result.text.endswith("\n")) if result.text else 0,
+        "total_lines": result.total_lines,
+        "laid_out": result.laid_out or None,
+        "text": text,
+        **pick(result, "next_line", "next_column"),
+        "effective_max_chars": budget,
+    }
+
+
+def _project_matches(result: ArtifactMatches, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    build = partial(_project_match, projector)
+    listed: dict[str, Any] = projector.build_items("matches", result.matches, policy, build)
+    shown = len(listed["matches"])
+    is_cut = shown < len(result.matches)
+    return {
+        **pick(result, "path", "total_lines", "match_count"),
+        **listed,
+        "next_line": result.matches[shown].line if is_cut else result.next_line,
+    }
+
+
+def _project_match(projector: Projector, match: ArtifactMatch, field: str) -> JsonValue:
+    return {**pick(match, "line", "column"), "text": projector.one_line(f"{field}/text", match.text, MATCH_CHARACTERS)}
+
+
+def granted_characters(result: JsonValue) -> int:
+    """The characters of text that ReadArtifact promises; 0 for anything else."""
+    return min(max(0, RecordedObject(result).integer("effective_max_chars") or 0), MOST_CHARACTERS)
+
+
+def artifact_not_found(path: str) -> ToolError:
+    return ToolError(
+        kind="artifact_not_found",
+        message=f"nothing is stored under {path}",
+        recovery_hint="copy a path from a receipt of this run, as it is printed there",
+        retryable=False,
+    )
+
+
+def line_out_of_range(path: str, line: int, total_lines: int) -> ToolError:
+    return ToolError(
+        kind="line_out_of_range",
+        message=f"line {line} is behind the end: {path} has {total_lines} lines",
+        recovery_hint=f"give a line from 1 to {total_lines}",
+        retryable=False,
+    )
+
+
 def _list_items(
     field: str, items: Sequence[msgspec.Struct], characters: int, policy: ProjectionPolicy, projector: Projector
 ) -> dict[str, Any]:
@@ -213,5 +328,7 @@ PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
     FileContent: _project_content,
     FileChange: _project_change,
     PatchResult: _project_patch,
+    ArtifactSlice: _project_slice,
+    ArtifactMatches: _project_matches,
     RecordedText: _project_text,
 }

@@ -1,13 +1,26 @@
-"""The definition of ApplyPatch: the subset of unified diffs that it accepts, and the errors of a wrong patch."""
+"""The definitions of ApplyPatch and ReadArtifact.
+
+ApplyPatch accepts a subset of unified diffs and has an error for each way in which a patch can be wrong. ReadArtifact
+opens what a receipt left out (spec/model.md E-27).
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from envelopes.families.file.results import PatchResult
-from envelopes.schema.tool import ToolDefinition, ToolInput
+from envelopes.families.file.results import (
+    MOST_CHARACTERS,
+    MOST_LINES,
+    SHOWN_LINES,
+    SHOWN_MATCHES,
+    ArtifactMatches,
+    ArtifactSlice,
+    PatchResult,
+)
+from envelopes.schema.budget import READ_ARTIFACT as READ_ARTIFACT_NAME
+from envelopes.schema.tool import NonEmpty, ToolDefinition, ToolInput
 
 
 class ApplyPatchInput(ToolInput, frozen=True, kw_only=True):
@@ -70,4 +83,62 @@ APPLY_PATCH = ToolDefinition(
     examples=EXAMPLES,
     counter_examples=COUNTER_EXAMPLES,
 )
-TOOLS = (APPLY_PATCH,)
+
+
+class ReadArtifactInput(ToolInput, frozen=True, kw_only=True):
+    trimmed: ClassVar[tuple[str, ...]] = ("path",)
+    clamped: ClassVar[dict[str, tuple[int, int]]] = {"limit": (0, MOST_LINES)}
+
+    path: Annotated[NonEmpty, msgspec.Meta(description="The path, as a receipt prints it.")]
+    line: Annotated[
+        Annotated[int, msgspec.Meta(ge=1)] | None, msgspec.Meta(description="The first line to read or to look in.")
+    ] = 1
+    column: Annotated[
+        Annotated[int, msgspec.Meta(ge=1)] | None,
+        msgspec.Meta(description="The first character of that line; only needed within a very long line."),
+    ] = 1
+    limit: Annotated[
+        Annotated[int, msgspec.Meta(ge=0)] | None,
+        msgspec.Meta(
+            description=(
+                f"Most lines to return, at most {MOST_LINES}; 0 means {SHOWN_LINES}, and {SHOWN_MATCHES} with find."
+            )
+        ),
+    ] = 0
+    find: Annotated[
+        NonEmpty | None, msgspec.Meta(description="A text; only lines with it are returned, each with its number.")
+    ] = None
+
+
+READ_EXAMPLES: tuple[dict[str, Any], ...] = (
+    {"path": "artifacts/70b332288119b834/stdout.txt", "line": 133},
+    {"path": "artifacts/70b332288119b834/stdout.txt", "find": "FAILED", "limit": 5},
+)
+READ_COUNTER_EXAMPLES: tuple[dict[str, Any], ...] = (
+    {},
+    {"path": " "},
+    {"path": "artifacts/70b332288119b834/stdout.txt", "line": 0},
+    {"path": "artifacts/70b332288119b834/stdout.txt", "find": ""},
+    {"path": "artifacts/70b332288119b834/stdout.txt", "total_lines": 3},
+)
+READ_ARTIFACT = ToolDefinition(
+    name=READ_ARTIFACT_NAME,
+    capability="local_environment",
+    planes=("task_control", "workspace"),
+    risk="read-only",
+    description=(
+        "Read what an earlier result left out. Give the `path` that a receipt prints, and the `line` to start at: up "
+        f"to `limit` lines come back, as many as fit into {MOST_CHARACTERS} characters, with the line to go on from. "
+        "With `find`, the lines that contain that text come back with their numbers instead. JSON on one line is laid "
+        "out first, and its lines are counted then. To read a file of the workspace, use ExecCommand."
+    ),
+    input=ReadArtifactInput,
+    result=(ArtifactSlice, ArtifactMatches),
+    error_kinds=("artifact_not_found", "line_out_of_range"),
+    result_only=("text", "total_lines", "matches", "match_count", "next_line", "next_column"),
+    misnamed={"artifact": "path", "offset": "line", "pattern": "find", "query": "find"},
+    hint="give `path` as a receipt prints it, and `line` or `find`",
+    examples=READ_EXAMPLES,
+    counter_examples=READ_COUNTER_EXAMPLES,
+)
+TOOLS = (APPLY_PATCH, READ_ARTIFACT)

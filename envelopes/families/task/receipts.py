@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.fitting import fit
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
-    fit,
     headline,
     item_lines,
     label,
@@ -21,6 +21,7 @@ from envelopes.families.segments import (
     text_block,
     text_value,
     value,
+    with_ways_to_read,
 )
 from envelopes.families.task.results import NO_ID, NO_STATUS, count_tasks, verdict
 from envelopes.schema.budget import RenderPolicy
@@ -49,11 +50,13 @@ _FIELDS = {"task": ("task_id", NO_ID), "status": ("status", NO_STATUS)}
 
 def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error is not None:
-        return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical))
+        return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical, policy))
     body = list(_body(canonical))
     # The artifacts follow one blank line, whether or not the output ended its last line itself.
-    is_open = canonical.artifacts and not body[-1].text.endswith("\n")
-    return fit(body, policy, tail=(*([line_break()] if is_open else []), *artifact_lines(canonical)))
+    last = list(artifact_lines(canonical, policy))
+    is_open = last and not body[-1].text.endswith("\n")
+    whole = fit(body, policy, tail=(*([line_break()] if is_open else []), *last))
+    return with_ways_to_read(whole, canonical, policy)
 
 
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:

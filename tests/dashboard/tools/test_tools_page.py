@@ -95,7 +95,7 @@ def test_the_tools_that_agents_called_are_listed_with_what_came_of_their_calls(
     for row, numbers in zip(page.select(".called-table tbody tr"), ([4, 2, 2], [1, 1]), strict=True):
         links = [str(link["href"]) for link in row.select("a")]
         assert [len(load(reader, link).select("table tbody tr")) for link in links] == numbers
-    assert not page.by_role("group", "23 built-in tools").has("[open]")
+    assert not page.by_role("group", "24 built-in tools").has("[open]")
 
 
 def test_the_queries_are_the_same_however_much_is_recorded(

@@ -164,7 +164,7 @@ def test_a_large_content_is_cut_in_the_middle_and_kept_whole_as_an_artifact() ->
     assert list(sink.texts.values()) == [content]
     assert [cut.pointer for cut in projection.cuts] == ["/result/content"]
     assert "of 3000 lines]" in text
-    assert text.endswith(f"Artifacts:\n{projection.canonical.artifacts[0].path}")
+    assert text.endswith(f"Artifacts, for ReadArtifact path=…:\n{projection.canonical.artifacts[0].path}")
 
 
 def test_a_rejection_is_write_denied_and_a_result_of_another_shape_still_reads() -> None:

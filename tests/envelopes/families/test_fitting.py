@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from envelopes.families.base import count_fitting
-from envelopes.families.segments import cut_segment, fit
+from envelopes.families.fitting import cut_segment, fit
 from envelopes.schema.budget import CutAt, ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, SegmentSource
 

@@ -29,6 +29,7 @@ BROKEN: dict[str, tuple[str, Any]] = {
     "CompleteWorkItem": ("work_item", None),
     "CreateWorkItem": ("warnings", [{"kind": "odd"}]),
     "Enqueue": ("priority", "soon"),
+    "ReadArtifact": ("total_lines", "many"),
     "ExecCommand": ("exit_status", "0"),
     "ExecCommandBatch": ("items", [{"cmd": "ls", "status": "odd"}]),
     "GetWorkItem": ("context", []),

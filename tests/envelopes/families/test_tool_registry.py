@@ -29,7 +29,7 @@ CAPABILITIES: dict[Capability, set[str]] = {
         *("CreateWorkItem", "UpdateWorkItem", "PickWorkItem", "GetWorkItem", "ListWorkItems", "CompleteWorkItem"),
         *("MemorySearch", "MemoryGet"),
     },
-    "local_environment": {"ExecCommand", "ExecCommandBatch", "ApplyPatch", "UseWorkspace"},
+    "local_environment": {"ExecCommand", "ExecCommandBatch", "ApplyPatch", "UseWorkspace", "ReadArtifact"},
     "web": {"WebFetch", "WebSearch"},
     "agent_creation": {"SpawnAgent"},
 }
@@ -39,10 +39,11 @@ PLANES: dict[Plane, set[str]] = {
         "WaitFor",
     },
     "task_control": {
+        "ReadArtifact",
         *("ExecCommand", "ExecCommandBatch", "TaskList", "TaskStatus", "TaskOutput", "TaskInput", "TaskStop"),
     },
     "agent": {"AgentGet", "WaitFor", "Enqueue", "SpawnAgent"},
-    "workspace": {"UseWorkspace", "ApplyPatch"},
+    "workspace": {"ReadArtifact", "UseWorkspace", "ApplyPatch"},
     "memory": {"MemorySearch", "MemoryGet"},
     "web": {"WebFetch", "WebSearch"},
 }
@@ -81,8 +82,8 @@ def built() -> dict[str, Any]:
     return build_inventory(previous=load_inventory())
 
 
-def test_there_are_23_tools_and_each_is_one_of_the_page() -> None:
-    assert len(NAMES) == 23
+def test_there_are_the_23_tools_of_the_page_and_the_one_that_opens_what_was_cut() -> None:
+    assert len(NAMES) == 24
     assert list(tools()) == NAMES
 
 

@@ -14,6 +14,7 @@ from envelopes.families.file.tools import ApplyPatchInput
 from envelopes.families.registry import builtin, samples
 from envelopes.schema.result import ToolError
 from envelopes.storage.sinks import MemorySink
+from tests.cases import each
 from tests.envelopes.built_in import (
     described_names,
     failure,
@@ -38,6 +39,11 @@ def test_a_receipt_reads_as_its_golden(sort: str, golden: Callable[[str, str], N
     golden(f"ApplyPatch/{sort}", receipt_text(samples("ApplyPatch")[sort]))
 
 
+@each("sort", ["success", "find", "error", "large", "empty", "odd"])
+def test_a_slice_reads_as_its_golden(sort: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"ReadArtifact/{sort}", receipt_text(samples("ReadArtifact")[sort]))
+
+
 @pytest.mark.parametrize(
     ("sort", "facts"),
     [
@@ -48,7 +54,12 @@ def test_a_receipt_reads_as_its_golden(sort: str, golden: Callable[[str, str], N
         ("error", ["ApplyPatch failed: hunk 2", "Kind: context_not_found", "Path: src/app.py\nHunk: 2", "Hint: read"]),
         (
             "large",
-            ["Patch applied with 30 diagnostics: 400 files changed", "of 400 files]", "[omitted 22]", "Artifacts:"],
+            [
+                "Patch applied with 30 diagnostics: 400 files changed",
+                "of 400 files]",
+                "[omitted 22]",
+                "Artifacts, for ReadArtifact path=…:",
+            ],
         ),
         ("empty", ["Patch applied: 0 files changed"]),
         ("odd", ["with 1 diagnostic: 1 file changed", "header counts 7 lines, its body has 6", "new_mode 100755"]),
@@ -100,7 +111,7 @@ def test_files_beyond_the_budget_are_counted_and_kept_in_an_artifact() -> None:
     listing = sink.texts[canonical.artifacts[result["changed_files_artifact"]].path]
     assert listing.splitlines()[899] == "M src/module_899.py"
     assert (
-        f"[showing first {listed} of 900 files]\nArtifacts:\n{canonical.artifacts[0].path}"
+        f"[showing first {listed} of 900 files]\nArtifacts, for ReadArtifact path=…:\n{canonical.artifacts[0].path}"
         in receipt_of(canonical).text
     )
 

@@ -72,7 +72,12 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
         ("MemorySearch", "empty", "No memories found for zxqv", []),
         ("MemorySearch", "error", "MemorySearch failed: ", ["Field: query", "`query` must not be blank"]),
         ("MemoryGet", "success", "Memory: Why receipts are text", ["Source: brief:b_0193", "\n\nModels read prose"]),
-        ("MemoryGet", "large", "Memory: Command of t_88", ["Truncated: yes", "Artifacts:\nartifacts/"]),
+        (
+            "MemoryGet",
+            "large",
+            "Memory: Command of t_88",
+            ["Truncated: yes", "ReadArtifact path=artifacts/"],
+        ),
         ("MemoryGet", "empty", "Memory: wi_7", ["The memory is empty."]),
         ("MemoryGet", "error", "MemoryGet failed: memory source", ["Kind: memory_source_not_found", "brief:b_9"]),
     ],

@@ -82,7 +82,7 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
         (
             "TaskList",
             "large",
-            ["73 active tasks\n", "\n[showing first 50 of 73]\n", "Artifacts:\nartifacts/"],
+            ["73 active tasks\n", "\n[showing first 50 of 73]\n", "Artifacts, for ReadArtifact path=…:\nartifacts/"],
         ),
         ("TaskStatus", "success", ["Task task_7 is running\n", "Kind: command_task", "Accepts input: no"]),
         ("TaskStatus", "odd", ["Child agent: agent_child_2", "Phase: working", "Looked through 40 of 112 files."]),
@@ -174,7 +174,7 @@ def test_a_log_that_is_kept_already_is_not_written_again() -> None:
     projection = project(complete, FAMILY, FAMILY.projection, sink)
     assert not sink.texts
     assert [(cut.pointer, cut.cut.total) for cut in projection.cuts] == [("/result/task/output_preview", 4_000)]
-    assert receipt_text(complete).endswith("\n\nArtifacts:\nt/out.log")
+    assert receipt_text(complete).endswith("\n\nArtifacts, for ReadArtifact path=…:\nt/out.log")
 
 
 @pytest.mark.parametrize(("size", "is_cut"), [(8_000, False), (8_001, True)])

@@ -92,7 +92,12 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
     [
         ("CreateWorkItem", "success", "Work item created: wi_7", ["Objective: Make", "State: open, queued, runnable"]),
         ("CreateWorkItem", "success", "Work item created: wi_7", ["Plan: work-items/wi_7/plan.md", "list: 3 steps"]),
-        ("CreateWorkItem", "large", "Work item created: wi_7", ["Todo list: 500 steps", "Artifacts:\nartifacts/"]),
+        (
+            "CreateWorkItem",
+            "large",
+            "Work item created: wi_7",
+            ["Todo list: 500 steps", "ReadArtifact path=…:\n"],
+        ),
         ("UpdateWorkItem", "success", "Work item updated: wi_7", ["Changed: plan_status, todo_list\n"]),
         ("UpdateWorkItem", "empty", "Work item updated: wi_7", ["Todo list: 0 steps"]),
         ("PickWorkItem", "success", "Now working on wi_7", ["State: open, current, runnable"]),

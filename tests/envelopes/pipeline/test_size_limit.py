@@ -65,7 +65,10 @@ def test_a_name_as_long_as_a_book_is_shortened_and_the_whole_result_kept() -> No
 def test_a_receipt_says_that_its_result_was_shortened_and_where_it_is_whole() -> None:
     canonical = lowered(long_wait())[0].canonical
     path, size = canonical.artifacts[0].path, result_of(Projection(canonical))["result_characters"]
-    assert f"[result shortened: all {size} characters are in {path}]" in receipt_of(canonical).text
+    assert (
+        f"[result shortened: it has {size} characters; all of it: ReadArtifact path={path}]"
+        in receipt_of(canonical).text
+    )
     for limit in (0, 90, 400, 12_000):
         assert len(receipt_of(canonical, characters=limit).text) <= limit
 
@@ -103,8 +106,9 @@ def test_of_a_result_of_many_short_fields_only_the_way_to_it_is_left() -> None:
     assert whole == lowered(samples("ListWorkItems")["large"])[0].canonical.to_json()
     assert receipt_of(projection.canonical).text == (
         f"{projection.canonical.summary_text}\n"
-        f"[result shortened: all {result_of(projection)['result_characters']} characters are in {artifact.path}]\n"
-        f"Artifacts:\n{artifact.path}"
+        f"[result shortened: it has {result_of(projection)['result_characters']} characters; "
+        f"all of it: ReadArtifact path={artifact.path}]\n"
+        f"Artifacts, for ReadArtifact path=…:\n{artifact.path}"
     )
 
 
@@ -203,7 +207,8 @@ def test_a_message_of_any_length_is_bounded_and_kept_with_its_details() -> None:
     check_bounds(projection, sink)
     for tool in tools():
         text = receipt_text(failure(tool, error))
-        assert f"[error shortened: all {len(whole)} characters are in {projection.canonical.artifacts[0].path}]" in text
+        way = f"all of it: ReadArtifact path={projection.canonical.artifacts[0].path}"
+        assert f"[error shortened: it has {len(whole)} characters; {way}]" in text
 
 
 def test_a_kind_is_never_cut_even_where_nothing_else_is_left_to_cut() -> None:
@@ -224,7 +229,7 @@ def test_a_list_from_a_package_of_its_own_is_kept_as_a_whole() -> None:
     projection = project(complete, family, family.projection, sink)
     (artifact,) = projection.canonical.artifacts
     assert json.loads(sink.texts[artifact.path])["result"] == ["x" * 50] * 1_000
-    assert render(projection.canonical, family, RenderPolicy()).text.startswith("a list\n[result shortened: all ")
+    assert render(projection.canonical, family, RenderPolicy()).text.startswith("a list\n[result shortened: it has ")
 
 
 def test_an_error_that_fits_is_as_its_tool_made_it() -> None:

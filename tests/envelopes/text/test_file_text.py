@@ -74,7 +74,7 @@ def test_a_task_output_in_a_file_is_referenced_and_never_written_again() -> None
     task = resolve(projection.canonical.result, "/task")
     assert isinstance(task, dict)
     assert (task["output_truncated"], task["output_artifact"]) == (True, 0)
-    assert receipt_of(projection.canonical).text.endswith("Artifacts:\ntasks/t1.log")
+    assert receipt_of(projection.canonical).text.endswith("Artifacts, for ReadArtifact path=…:\ntasks/t1.log")
 
 
 @pytest.mark.long

@@ -1,0 +1,118 @@
+"""Keeps a receipt within its policy; every shortening states what is shown of how much (RFC-100).
+
+Previews are shortened first, the longest before the others; when that is not enough the end is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.receipt import Segment, SegmentSource
+from envelopes.text.preview import CutPreview, count_fitting_lines, find_cut, head_tail, split_lines
+
+MARKER_ROOM = 120  # characters for the statement of a cut
+SMALLEST_PREVIEW = 200
+
+
+def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment] = ()) -> list[Segment]:
+    """`body` then `tail` within the policy. `tail` (paths, identifiers) stays whole unless it takes half."""
+    segments, last = list(body), list(tail)
+    behind = _length(last)
+    if _length(segments) + behind <= policy.characters:
+        return [*segments, *last]
+    if behind > policy.characters // 2:
+        segments, last, behind = [*segments, *last], [], 0
+    return [*_shorten(segments, policy.characters - behind, policy), *last]
+
+
+def cut_segment(segment: Segment, budget: int, policy: RenderPolicy) -> list[Segment]:
+    """Head and tail of a text with the cut stated between them; at most `budget` characters besides that.
+
+    Of a preview that the projection cut already, the new cut takes the place of the old one and counts the whole.
+    """
+    text, before = segment.text, find_cut(segment.text)
+    if before is None:
+        shorter = head_tail(text, budget, head_share=policy.head_share, unit=policy.cut_at)
+        if shorter.cut is None:
+            return [segment]
+        head, tail = len(shorter.head), len(text) - len(shorter.tail)
+        first, last = shorter.cut.ends
+        of = f"{first} and last {last} of {shorter.cut.total} {shorter.cut.unit}"
+    else:
+        head, tail, of = _cut_again(text, before, budget, policy)
+    gap = "" if text[:head].endswith("\n") or not head else "\n"
+    cut = f"[receipt shortened here: first {of}]"
+    parts = [
+        slice_segment(segment, 0, head),
+        _marker(f"{gap}...\n{cut}\n...\n"),
+        slice_segment(segment, tail, len(text)),
+    ]
+    return [part for part in parts if part.text]
+
+
+def _cut_again(text: str, before: CutPreview, budget: int, policy: RenderPolicy) -> tuple[int, int, str]:
+    """The end of the head of a shorter preview, the start of its tail, and the words of the marker about both."""
+    for_head = budget * policy.head_share // 100
+    head_lines, tail_lines = split_lines(text[: before.head_end]), split_lines(text[before.tail_start :])
+    first = count_fitting_lines(head_lines, for_head)
+    last = count_fitting_lines(tail_lines[::-1], budget - for_head)
+    if policy.cut_at == "lines" and before.unit == "lines" and first + last:
+        head = sum(len(line) for line in head_lines[:first])
+        tail = len(text) - sum(len(line) for line in tail_lines[len(tail_lines) - last :])
+        return head, tail, f"{first} and last {last} of {before.total} lines"
+    head = min(for_head, before.head_end)
+    tail = max(len(text) - (budget - for_head), before.tail_start)
+    ends = f"{head} and last {len(text) - tail}"
+    whole = f"{ends} of {before.total} characters"
+    return head, tail, whole if before.unit == "characters" else f"{ends} characters of {before.total} lines"
+
+
+def _shorten(segments: list[Segment], room: int, policy: RenderPolicy) -> list[Segment]:
+    previews = [segment for segment in segments if segment.role == "preview"]
+    for longest in sorted(previews, key=lambda segment: -len(segment.text)):
+        excess = _length(segments) - room
+        if excess <= 0:
+            break
+        if (budget := len(longest.text) - excess - MARKER_ROOM) >= SMALLEST_PREVIEW:
+            cut = cut_segment(longest, budget, policy)
+            segments = [part for segment in segments for part in (cut if segment is longest else [segment])]
+    return segments if _length(segments) <= room else _clip(segments, room)
+
+
+def _clip(segments: Sequence[Segment], room: int) -> list[Segment]:
+    text = "".join(segment.text for segment in segments)
+    if room <= MARKER_ROOM:
+        return [*_first(segments, max(0, room - 1)), _marker("…"[:room])] if room > 0 else []
+    limit = room - MARKER_ROOM
+    line_end = text.rfind("\n", 0, limit)
+    limit = line_end if line_end > limit // 2 else limit
+    return [*_first(segments, limit), _marker(f"\n[receipt cut: first {limit} of {len(text)} characters]")]
+
+
+def _first(segments: Sequence[Segment], characters: int) -> list[Segment]:
+    first: list[Segment] = []
+    for segment in segments:
+        if characters <= 0:
+            break
+        first.append(segment if len(segment.text) <= characters else slice_segment(segment, 0, characters))
+        characters -= len(segment.text)
+    return first
+
+
+def slice_segment(segment: Segment, start: int, end: int) -> Segment:
+    """Characters [start, end) of the segment, with their own place in its field."""
+    source = segment.source
+    if source is not None and source.start is not None:
+        source = SegmentSource(source.document, source.pointer, source.start + start, source.start + end)
+    return msgspec.structs.replace(segment, text=segment.text[start:end], source=source)
+
+
+def _length(segments: Iterable[Segment]) -> int:
+    return sum([len(segment.text) for segment in segments])
+
+
+def _marker(text: str) -> Segment:
+    return Segment(text, "marker")

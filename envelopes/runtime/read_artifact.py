@@ -1,0 +1,141 @@
+"""ReadArtifact: opens what a receipt left out, a few lines at a time or by a text in them (spec/model.md E-27)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from envelopes.families.file.results import (
+    MATCH_CHARACTERS,
+    MOST_CHARACTERS,
+    SHOWN_LINES,
+    SHOWN_MATCHES,
+    ArtifactMatch,
+    ArtifactMatches,
+    ArtifactSlice,
+    artifact_not_found,
+    line_out_of_range,
+)
+from envelopes.families.file.tools import ReadArtifactInput
+from envelopes.schema.result import ToolError
+from envelopes.storage.line_index import LineIndex, build_index
+from envelopes.text.json_layout import lay_out_line
+from envelopes.text.preview import split_lines
+
+LAID_OUT_BYTES = 8 * 1024 * 1024  # JSON on a longer line is read as it stands
+CHUNK = 1024 * 1024
+MOST_BYTES = 4  # of a character in UTF-8
+
+
+class ArtifactRefused(Exception):
+    """ReadArtifact could not read. `error` is the canonical payload."""
+
+    def __init__(self, error: ToolError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def read_artifact(
+    open_artifact: Callable[[str], BinaryIO], request: ReadArtifactInput
+) -> ArtifactSlice | ArtifactMatches:
+    r"""The lines that are asked for. `open_artifact` is a store's `open`; it raises LookupError for an unknown path.
+
+    Bytes that are no UTF-8 are replacement characters. Raises ArtifactRefused.
+
+    >>> request = ReadArtifactInput(path="artifacts/0123456789abcdef/stdout.txt", line=2, limit=1)
+    >>> read_artifact(lambda path: io.BytesIO(b"one\ntwo\nthree\n"), request)  # doctest: +NORMALIZE_WHITESPACE
+    ArtifactSlice(path='artifacts/0123456789abcdef/stdout.txt', line=2, column=1, text='two\n', total_lines=3,
+                  next_line=3, next_column=None, laid_out=False)
+    """
+    try:
+        stored = open_artifact(request.path)
+    except LookupError:
+        raise ArtifactRefused(artifact_not_found(request.path)) from None
+    with stored:
+        layout = _lay_out(stored)
+        stream = stored if layout is None else io.BytesIO(layout.encode("utf-8", "surrogatepass"))
+        stream.seek(0)
+        index = build_index(stream)
+        line = request.line or 1
+        if line > max(1, index.lines):
+            raise ArtifactRefused(line_out_of_range(request.path, line, index.lines))
+        if request.find is not None:
+            return _find(stream, index, request, request.find)
+        return _slice(stream, index, request, is_laid_out=layout is not None)
+
+
+def _lay_out(stream: BinaryIO) -> str | None:
+    """The layout of JSON on one line, whose lines the receipt has counted; None for anything else."""
+    beginning = stream.read(1)
+    if beginning not in (b"{", b"["):
+        return None
+    data = beginning + stream.read(LAID_OUT_BYTES)
+    return lay_out_line(data.decode("utf-8", "replace")) if len(data) <= LAID_OUT_BYTES else None
+
+
+def _slice(stream: BinaryIO, index: LineIndex, request: ReadArtifactInput, *, is_laid_out: bool) -> ArtifactSlice:
+    line, column = request.line or 1, request.column or 1
+    stream.seek(index.line_start(stream, line))
+    text = stream.read((column + MOST_CHARACTERS) * MOST_BYTES).decode("utf-8", "replace")
+    lines = split_lines(text)
+    lines[:1] = [part[column - 1 :] for part in lines[:1]]
+    shown: list[str] = []
+    room = MOST_CHARACTERS
+    for part in lines[: request.limit or SHOWN_LINES]:
+        if len(part) > room:
+            break
+        shown.append(part)
+        room -= len(part)
+    next_line: int | None = line + len(shown)
+    next_column = None
+    if lines and not shown:  # the first line alone has more
+        shown, next_line, next_column = [lines[0][:MOST_CHARACTERS]], line, column + MOST_CHARACTERS
+    elif line + len(shown) > index.lines:
+        next_line = None
+    return ArtifactSlice(
+        path=request.path,
+        line=line,
+        column=column,
+        text="".join(shown),
+        total_lines=index.lines,
+        next_line=next_line,
+        next_column=next_column,
+        laid_out=is_laid_out,
+    )
+
+
+def _find(stream: BinaryIO, index: LineIndex, request: ReadArtifactInput, wanted: str) -> ArtifactMatches:
+    limit, line = request.limit or SHOWN_MATCHES, request.line or 1
+    stream.seek(index.line_start(stream, line))
+    matches: list[ArtifactMatch] = []
+    count = 0
+    next_line = None
+    for number, text in enumerate(_lines(stream), start=line):
+        if (at := text.find(wanted)) < 0:
+            continue
+        count += 1
+        if len(matches) < limit:
+            start = max(0, at - MATCH_CHARACTERS // 4) if len(text) > MATCH_CHARACTERS else 0
+            around = text[start : start + MATCH_CHARACTERS].rstrip("\n")
+            matches.append(ArtifactMatch(line=number, column=start + 1, text=around))
+        elif next_line is None:
+            next_line = number
+    return ArtifactMatches(
+        path=request.path,
+        total_lines=index.lines,
+        match_count=count,
+        matches=tuple(matches),
+        next_line=next_line,
+    )
+
+
+def _lines(stream: BinaryIO) -> Iterator[str]:
+    """The lines from where the stream stands, a chunk at a time."""
+    rest = b""
+    while chunk := stream.read(CHUNK):
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode("utf-8", "replace") + "\n"
+    if rest:
+        yield rest.decode("utf-8", "replace")

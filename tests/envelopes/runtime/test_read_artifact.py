@@ -1,0 +1,157 @@
+"""ReadArtifact opens what receipts leave out, by the arguments that they print."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envelopes.families.file.results import ArtifactMatches, ArtifactSlice
+from envelopes.families.registry import builtin
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
+from envelopes.runtime.read_artifact import ArtifactRefused, read_artifact
+from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.result import CompleteOutput
+from envelopes.storage.file_store import FileStore
+from envelopes.storage.sinks import MemorySink
+from tests.cases import each
+from tests.envelopes.built_in import output, projected, receipt_of
+
+FAMILY, DEFINITION = builtin("ReadArtifact")
+WAY = re.compile(r"\[[^\n]*: ReadArtifact path=(?P<path>\S+) line=(?P<line>\d+)(?: column=(?P<column>\d+))?\]")
+LOG = "".join(f"test case_{number:05} ... ok\n" for number in range(1, 9_001))
+
+
+def read(store: FileStore, **arguments: Any) -> Any:
+    return read_artifact(store.open, DEFINITION.parse(arguments))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "store")
+
+
+def command(stdout: str, **fields: Any) -> CompleteOutput:
+    data = {"exit_status": 0, "stdout": stdout, "stderr": "", "cmd": "make", **fields}
+    return output("ExecCommand", builtin("ExecCommand")[1].read_data(data))
+
+
+@each(
+    "stdout",
+    [
+        LOG,
+        "x" * 90_000,
+        "one\n" + "y" * 70_000 + "\nlast",
+        json.dumps([{"id": number, "tags": ["a", "b"]} for number in range(3_000)]),
+    ],
+)
+def test_the_rest_of_a_cut_output_is_read_by_the_arguments_that_its_receipt_prints(
+    tmp_path_factory: pytest.TempPathFactory, stdout: str
+) -> None:
+    """spec/model.md E-27: what the marker names begins where the head of the preview ends."""
+    store = FileStore(tmp_path_factory.mktemp("store"))
+    family, _ = builtin("ExecCommand")
+    canonical = project(command(stdout, max_output_tokens=400), family, family.projection, store).canonical
+    preview = canonical.result["stdout_preview"]  # type: ignore[index,call-overload]
+    text = render(canonical, family, family.rendering).text
+    way = WAY.search(text)
+    assert way is not None
+    first = read(store, path=way["path"], line=int(way["line"]), column=int(way["column"] or 1))
+    whole = preview.partition("...\n[output truncated")[0]
+    whole = whole.removesuffix("\n") if way["column"] else whole
+    slices = [first]
+    while slices[-1].next_line is not None:
+        last = slices[-1]
+        slices.append(read(store, path=way["path"], line=last.next_line, column=last.next_column or 1))
+    rest = "".join(part.text for part in slices)
+    shown = json.dumps(json.loads(stdout), indent=2) if first.laid_out else stdout
+    assert (whole + rest).split() == shown.split()
+    assert first.laid_out is (stdout[:1] == "[")
+
+
+def test_a_profile_without_the_tool_is_told_how_much_is_left_out_and_no_path() -> None:
+    canonical = projected(command(LOG, max_output_tokens=400)).canonical
+    family, _ = builtin("ExecCommand")
+    text = render(canonical, family, RenderPolicy(read_tool=None)).text
+    assert re.search(r"showing first \d+ and last \d+ of 9000 lines", text)
+    assert "ReadArtifact" not in text
+    assert "artifacts/" not in text
+
+
+@each(
+    ("arguments", "text", "next_place"),
+    [
+        ({"line": 2, "limit": 2}, "two\nthree\n", (4, None)),
+        ({"line": 4}, "four", (None, None)),
+        ({"line": 3, "column": 3, "limit": 1}, "ree\n", (4, None)),
+        ({}, "one\ntwo\nthree\nfour", (None, None)),
+    ],
+)
+def test_a_slice_begins_where_it_is_asked_to_and_names_the_next(
+    arguments: dict[str, Any], text: str, next_place: tuple[int | None, int | None]
+) -> None:
+    request: Any = DEFINITION.parse({"path": "p", **arguments})
+    part = read_artifact(lambda _: io.BytesIO(b"one\ntwo\nthree\nfour"), request)
+    assert isinstance(part, ArtifactSlice)
+    assert (part.text, (part.next_line, part.next_column), part.total_lines) == (text, next_place, 4)
+
+
+def test_lines_that_contain_a_text_come_with_their_numbers_and_where_to_go_on(store: FileStore) -> None:
+    log = LOG.replace("00412 ... ok", "00412 ... FAILED").replace("08999 ... ok", "08999 ... FAILED")
+    path = store.write("stdout", log).path
+    found = read(store, path=path, find="FAILED", limit=1)
+    assert isinstance(found, ArtifactMatches)
+    assert [(match.line, match.text) for match in found.matches] == [(412, "test case_00412 ... FAILED")]
+    assert (found.match_count, found.total_lines, found.next_line) == (2, 9_000, 8_999)
+    assert read(store, path=path, find="FAILED", line=8_999).matches[0].line == 8_999
+    assert read(store, path=path, find="nothing").match_count == 0
+
+
+def test_a_match_in_a_line_of_any_length_is_shown_with_what_is_around_it(store: FileStore) -> None:
+    path = store.write("stdout", "x" * 2_000_000 + "needle" + "y" * 2_000_000).path
+    (match,) = read(store, path=path, find="needle").matches
+    assert "needle" in match.text
+    assert len(match.text) <= 200
+    assert read(store, path=path, column=2_000_001, limit=1).text.startswith("needleyyy")
+
+
+@each(
+    ("arguments", "kind"),
+    [({"path": "artifacts/0000000000000000/stdout.txt"}, "artifact_not_found"), ({"line": 9}, "line_out_of_range")],
+)
+def test_what_cannot_be_read_is_an_error_with_a_way_out(arguments: dict[str, Any], kind: str) -> None:
+    def open_artifact(path: str) -> io.BytesIO:
+        if path != "p":
+            raise LookupError(path)
+        return io.BytesIO(b"one\n")
+
+    request: Any = DEFINITION.parse({"path": "p", **arguments})
+    with pytest.raises(ArtifactRefused) as refused:
+        read_artifact(open_artifact, request)
+    assert refused.value.error.kind == kind
+    assert refused.value.error.recovery_hint
+
+
+def test_a_slice_has_no_more_than_its_tool_promises_and_all_of_that() -> None:
+    request: Any = DEFINITION.parse({"path": "p", "limit": 2_000})
+    part = read_artifact(lambda _: io.BytesIO(LOG.encode()), request)
+    assert isinstance(part, ArtifactSlice)
+    assert 19_900 < len(part.text) <= 20_000
+    canonical = project(output("ReadArtifact", part), FAMILY, FAMILY.projection, MemorySink()).canonical
+    assert part.text in receipt_of(canonical).text
+    assert receipt_of(canonical).text.endswith(f"[next: line={part.next_line}]")
+
+
+def test_a_compressed_output_has_a_path_that_a_shell_can_open(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, compress_from=1_000)
+    path = store.write("stdout", LOG).path
+    assert store.shell_path(path).read_text() == LOG
+    assert store.shell_path(path) == store.shell_path(path)
+    assert store.check() == ()
+    with store.open(path) as stream:
+        assert stream.read() == LOG.encode()
