@@ -343,6 +343,7 @@ def test_the_recorded_bytes_come_as_an_attachment(client: Client, run: Run) -> N
     assert response["X-Content-Type-Options"] == "nosniff"
 
 
+@pytest.mark.postgresql
 def test_a_receipt_is_copied_exactly(client: Client, run: Run) -> None:
     call = bash(run, "  spaced \t\r\n\x1b[1m```\n")
     text = client.get(f"/calls/{call.pk}/?as=text&what=receipt")

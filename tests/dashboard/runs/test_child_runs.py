@@ -29,6 +29,7 @@ def links(page: Page) -> list[str]:
     return [row["href"].partition("?")[0] for row in page.select(".waterfall a.call-row")]
 
 
+@pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_child_run_is_listed_below_the_call_that_started_it(client: Client, project: Project, run: Run) -> None:
     parent = create_call(run, line=1, tool="Task", summary="call of line 1")
