@@ -170,6 +170,13 @@ def test_od_08_a_timeout_is_per_attempt_and_the_smallest_counts(
     assert ran.recorder.results[0].status == "timeout"
 
 
+def test_od_08_no_wait_for_a_further_attempt_is_longer_than_the_run() -> None:
+    plan = make_plan(step("a", "Flaky", retry={"maxAttempts": 3, "backoffMs": 60_000}))
+    ran = run_plan(plan, failing("rate_limited"), policy=make_policy(max_run_ms=500))
+    assert [result.status for result in ran.recorder.results] == ["error", "timeout"]
+    assert ran.simulation.time == pytest.approx(0.5, abs=1e-3)
+
+
 def test_od_08_a_late_result_is_discarded_and_recorded() -> None:
     time = Simulation()
     plan = make_plan(step("late", "Late", timeoutMs=100, onError="skip"), step("next", "Slow"))
@@ -393,5 +400,10 @@ def test_od_21_the_registry_names_the_paths_and_the_sandbox_sees_their_values() 
         "path_escape",
         {"pointer": "/path", "path": "../etc"},
     )
+    batch = make_tool("Batch", path_args=("/value/*/path", "/path"))
+    plan = make_plan(step("a", "Batch", {"value": [{"path": "notes/a"}, {"path": 4}, {"other": 1}, {"path": "../b"}]}))
+    error = run_plan(plan, batch, policy=make_policy(sandbox=sandbox)).recorder.results[0].error
+    assert error is not None
+    assert (error.details or {})["pointer"] == "/value/3/path"
     assert matches_pattern("a/b.key", "*.key")
     assert not matches_pattern("a/b.keys", "?.key")

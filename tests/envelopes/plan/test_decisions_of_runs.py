@@ -11,7 +11,7 @@ import pytest
 
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.checks import PlanRejected
-from envelopes.plan.confirmation import ConfirmationRequest, Decision
+from envelopes.plan.confirmation import ConfirmationRequest, Decision, covers, describe_plan
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import MemoryRecorder
 from envelopes.plan.schema import ContextRequest, plan_document
@@ -100,6 +100,10 @@ def test_od_24_a_confirmation_is_bound_to_plan_and_policy_and_recorded_with_what
     assert confirmation.plan_hash == named_hash(plan_document(ran.plan)) == header.plan_hash
     assert confirmation.policy_hash == named_hash(msgspec.to_builtins(CONFIRMED)) == header.policy_hash
     assert 'write: Write {"value": 1}' in confirmation.preview
+    long = describe_plan(plan_document(make_plan(step("w", "Write", {"value": "x" * 1_000}))), "writes")
+    assert "x… (" in long
+    assert len(long) < 600
+    assert ran.result.outputs()["write"]["value"] == 1
     assert {call.confirmation_id for call in ran.recorder.calls} == {confirmation.confirmation_id}
     assert STAMP.fullmatch(confirmation.at)
 
@@ -139,6 +143,21 @@ def test_od_24_a_call_that_writes_is_denied_where_nobody_can_confirm() -> None:
     error = ran.recorder.results[1].error
     assert error is not None
     assert (error.code, error.details) == ("POLICY_DENIED", {"reason": "confirmation_missing"})
+
+
+def test_od_24_a_call_is_covered_by_the_approval_of_its_own_plan_and_policy_alone() -> None:
+    ran, _ = confirming(approve)
+    header = ran.recorder.header
+    assert header is not None
+    confirmation = header.confirmation
+    assert confirmation is not None
+    assert covers(header, confirmation.confirmation_id)
+    assert not covers(header, "another")
+    assert not covers(header, None)
+    for change in ({"plan_hash": "x"}, {"policy_hash": "x"}, {"decision": "rejected"}):
+        other = msgspec.structs.replace(confirmation, **change)
+        assert not covers(msgspec.structs.replace(header, confirmation=other), confirmation.confirmation_id)
+    assert not covers(msgspec.structs.replace(header, confirmation=None), None)
 
 
 def test_od_25_the_events_of_a_run_have_one_order_and_numbers_without_a_gap() -> None:
@@ -253,6 +272,19 @@ def test_od_30_secrets_are_in_no_record_and_their_hash_is_the_real_one() -> None
     assert (first.args, first.redactions) == ({"secret": "[redacted]"}, ("/secret",))
     assert first.args_hash == named_hash({"secret": "hunter2"})
     assert recorder.header.redactions == ("/steps/0/args/secret",)
+
+
+def test_od_30_secrets_inside_lists_are_masked_too() -> None:
+    tool = make_tool("Login", sensitive=("/value/*/key",))
+    keys = [{"key": "hunter2"}, {"key": ["hunter2"]}, {"other": 1}]
+    each_key = {"from": "$vars.keys", "itemName": "k"}
+    plan = make_plan(step("a", "Login", {"value": keys}), step("b", "Login", {"value": ["{k}"]}, foreach=each_key))
+    ran = run_plan(plan, tool, variables={"keys": keys})
+    assert ran.recorder.header is not None
+    for record in (*ran.recorder.calls, ran.recorder.header.plan):
+        assert "'hunter2'" not in str(record).replace("item_value={'key': ['hunter2']}", ""), record
+    assert ran.recorder.calls[0].redactions == ("/value/0/key", "/value/1/key")
+    assert ran.recorder.header.redactions == ("/steps/0/args/value/0/key", "/steps/0/args/value/1/key")
 
 
 def test_od_31_a_rerun_is_a_new_run_that_names_the_first() -> None:

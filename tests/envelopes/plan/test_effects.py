@@ -141,6 +141,21 @@ def test_e_28_once_the_late_call_answered_effects_are_attributed_again(tmp_path:
     assert paths(ran.recorder.results[2].effects) == {"created": ["a"]}
 
 
+def test_e_28_what_a_late_call_changes_after_its_deadline_belongs_to_the_run(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def run(given: Value, context: Any) -> Any:
+        world.time.take(150)
+        world.time.after(120, lambda: world.write("after_the_deadline"))
+        return echo(given, context)
+
+    late = make_tool("Late", run, risk="writes", timeout_ms=100)
+    wait = make_tool("Wait", lambda *given: world.time.take(100) or echo(*given))
+    ran = world.run(step("l", "Late", onError="skip"), step("w", "Wait"), tools=(late, wait))
+    assert paths(ran.recorder.results[0].effects) == {}
+    assert world.shared(ran) == [{"created": ["after_the_deadline"]}]
+
+
 def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     before = scan_folder(tmp_path)

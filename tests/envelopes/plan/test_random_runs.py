@@ -29,6 +29,7 @@ KINDS = ("rate_limited", "missing_file", "network_failed", "command_timed_out", 
 ACTIONS = st.tuples(
     st.sampled_from([0, 1, 40, 90, 150, HANG]), st.sampled_from([None, None, None, *KINDS, "raise", "shape", "stop"])
 )
+SCRIPTS = st.lists(ACTIONS, min_size=4, max_size=14)
 ON_ERROR = st.sampled_from([None, "stop", "skip", "retry"])
 RETRY = st.none() | st.builds(
     lambda attempts, backoff: {"maxAttempts": attempts, "backoffMs": backoff},
@@ -73,10 +74,27 @@ class RandomRuns(RuleBasedStateMachine):
 
     steps = Bundle("steps")
 
-    @initialize(default=ON_ERROR)
-    def begin(self, default: str | None) -> None:
+    @initialize(
+        target=steps,
+        tool=TOOLS,
+        default=ON_ERROR,
+        script=SCRIPTS,
+        cancel_after=st.integers(0, 500),
+        most=st.integers(50, 400),
+        confirms=st.booleans(),
+    )
+    def begin(
+        self, tool: str, default: str | None, script: list[Any], cancel_after: int, most: int, *, confirms: bool
+    ) -> str:
         self.plan: list[dict[str, Any]] = []
         self.defaults = {} if default is None else {"onError": default}
+        self.script, self.cancel_after, self.most, self.confirms = script, cancel_after, most, confirms
+        return self._add(tool, None, None, args={"value": [1, 2, 3]})
+
+    def teardown(self) -> None:
+        """Every plan runs: without a limit, cancelled, and with a deadline of the run."""
+        for cancel_after, most in ((None, None), (self.cancel_after, None), (None, self.most)):
+            self.run(script=self.script, cancel_after=cancel_after, most=most, confirms=self.confirms)
 
     def _add(self, tool: str, on_error: str | None, retry: Any, **fields: Any) -> str:
         step_id = f"s{len(self.plan)}"
@@ -101,14 +119,15 @@ class RandomRuns(RuleBasedStateMachine):
         return self._add(tool, on_error, retry, foreach=foreach, args={"value": "{n}"})
 
     @rule(
-        script=st.lists(ACTIONS, max_size=12),
+        script=SCRIPTS,
         cancel_after=st.none() | st.integers(0, 500),
         most=st.none() | st.integers(50, 400),
         confirms=st.booleans(),
     )
+    def run_again(self, script: list[Any], cancel_after: int | None, most: int | None, *, confirms: bool) -> None:
+        self.run(script=script, cancel_after=cancel_after, most=most, confirms=confirms)
+
     def run(self, script: list[Any], cancel_after: int | None, most: int | None, *, confirms: bool) -> None:
-        if not self.plan:
-            return
         world = World(script)
         limits = {} if most is None else {"max_run_ms": most}
         ran = run_plan(
@@ -192,7 +211,7 @@ def hunt(examples: int, steps: int) -> None:
 
 
 def test_every_invariant_holds_over_random_plans_failures_timeouts_and_cancels() -> None:
-    hunt(12, 10)
+    hunt(25, 8)
 
 
 @pytest.mark.extended
