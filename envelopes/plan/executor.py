@@ -139,6 +139,10 @@ class Executor:
         self._run = run
         try:
             return run.execute(self._cancelled)
+        except BaseException:
+            if callable(release := getattr(run.recorder, "release", None)):
+                release()  # the files of a run that could not be recorded
+            raise
         finally:
             self._run = None
             self._cancelled.clear()

@@ -153,6 +153,17 @@ def test_a_run_that_cannot_be_recorded_stops(tmp_path: Path) -> None:
     assert ran == []
 
 
+def test_a_run_that_cannot_be_recorded_leaves_no_open_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    with pytest.raises(OSError, match="Input/output"):
+        write_run(tmp_path / "run")
+    assert not [path for path in Path("/proc/self/fd").iterdir() if str(tmp_path) in os.path.realpath(path)]
+    assert load_run(tmp_path / "run").is_interrupted
+
+
 def test_a_half_written_line_is_left_out_and_counted(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
     whole = load_run(tmp_path / "run")

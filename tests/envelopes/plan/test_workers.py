@@ -219,7 +219,7 @@ def test_a_system_without_threads_fails_the_call(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    result = run(step("a"), tools=())[1].results[0]
+    result = run(step("a", "Write"), tools=(make_tool("Write", risk="writes"),))[1].results[0]
     assert result.error is not None
     assert result.error.message == "can't start new thread"
 
