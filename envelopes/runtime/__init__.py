@@ -1,5 +1,6 @@
 """The built-in tools that really run, with a folder as their world.
 
+    CommandTools(root, …)        ExecCommand, ExecCommandBatch and the Task tools
     apply_patch(root, patch)     changes files by a unified diff, all of them or none
     read_artifact(open, request)      lines of a stored output, or those that contain a text
     WorkItemTools(root, path)        work items and waits, over a SQLite file
