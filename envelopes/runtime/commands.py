@@ -348,7 +348,7 @@ class CommandTools:
         return task
 
     def _read_output(self, task: CommandTask, *, has_ended: bool) -> dict[str, Any]:
-        """What the task printed so far. That of an ended one is kept, whole."""
+        """The output of the task so far. That of an ended one is kept, whole."""
         log = task.process.log
         if not has_ended:
             if log.size > MOST_SNAPSHOT:
