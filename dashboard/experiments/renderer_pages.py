@@ -43,7 +43,13 @@ from envelopes.families.registry import all_families, family, installed_families
 from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.text.tokens import TokenCount, count_tokens
 from envelopes.variants import installed_variants
-from envelopes.variants.template import MissingField, TemplateRefused, check_template, find_missing_fields
+from envelopes.variants.template import (
+    MissingField,
+    TemplateRefused,
+    TemplateUnanswered,
+    check_template,
+    find_missing_fields,
+)
 
 FIRST_TEMPLATE = """{{ summary_text | headline }}
 {% for member in result %}
@@ -234,7 +240,7 @@ class Draft:
 class DraftOutput:
     """The text that the template writes, or the reason why it writes nothing; `line` counts from 1.
 
-    `missing` are fields that it names and this result lacks.
+    `missing` are fields that it names and this result lacks, None where the time of the page did not reach so far.
     """
 
     window: ReceiptChunk | None = None
@@ -242,7 +248,7 @@ class DraftOutput:
     characters: int = 0
     reason: str = ""
     line: int | None = None
-    missing: Sequence[MissingField] = ()
+    missing: Sequence[MissingField] | None = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,9 +330,14 @@ def _render_draft(owner: Family, source: PreviewSource, draft: Draft) -> DraftOu
         if isinstance(cause, TemplateRefused):
             return DraftOutput(reason=f"{cause.reason}.", line=cause.line)
         return DraftOutput(reason=str(failed))
+    missing: Sequence[MissingField] | None
+    try:
+        missing = find_missing_fields(text, source.canonical)
+    except TemplateUnanswered:
+        missing = None
     return DraftOutput(
         window=receipt_chunk(receipt, FieldLinks({}), 0, FIRST_CHARS),
         tokens=count_tokens(receipt.text, model=source.model),
         characters=len(receipt.text),
-        missing=find_missing_fields(text, source.canonical),
+        missing=missing,
     )
