@@ -193,6 +193,7 @@ def test_the_export_of_a_recording_of_an_unseen_kind_gives_equal_runs(
     assert_imports_equal(project, tmp_path)
 
 
+@pytest.mark.postgresql
 def test_receipts_results_and_arguments_in_an_export_are_the_recorded_bytes(samples: Project, tmp_path: Path) -> None:
     recorded = {
         (row.call.external_id, row.surface): row.sha256
