@@ -97,6 +97,7 @@ def test_a_stop_opens_in_its_half_and_keeps_the_other(client: Client, run: Run) 
     assert page.has("[data-half=recorded]")
 
 
+@pytest.mark.postgresql
 @each("provider", TRANSPORTS)
 def test_the_wire_is_the_providers_body_and_holds_the_very_receipt(
     client: Client, run: Run, provider: Transport
