@@ -16,11 +16,16 @@ from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.fitting import fit, slice_segment
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Renderer, Role, Segment, SegmentSource
-from envelopes.schema.result import CanonicalResult, JsonValue
+from envelopes.schema.result import CanonicalResult, JsonValue, ToolError
+from envelopes.schema.settlement import envelope_situation
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join, resolve
 from envelopes.text.preview import find_cut
 
+MISFIT = "input for {} does not match the tool schema"
+NEVER_RAN = frozenset(
+    {"unsupported_agent_profile_capability", "tool_not_exposed_for_round", "execution_root_violation"}
+)
 END_OF_MARKER = "...\n"
 INLINE_CHARACTERS = 200  # a longer string gets a block of its own, which can be shortened
 _PHRASE = re.compile(r"(\{[\w/]+\}|\n+)")
@@ -293,32 +298,54 @@ def error_receipt(
     details: tuple[tuple[str, str], ...] = (),
     message: Callable[[str], Iterable[Segment]] | None = None,
 ) -> Iterable[Segment]:
-    """Outcome, kind, the details that the family names, hint, retryable. Raises ValueError for a success.
+    """Outcome, kind, the details that the family names, hint, what the same call would give. ValueError for a success.
 
-    `message` writes the error's message, for a family that bounds it.
+    A call that never ran is "not run", any other "failed". `message` writes the error's message, for a family that
+    bounds it. A detail that the message names already is not repeated.
     """
     error = canonical.error
     if error is None:
         raise ValueError("error_receipt needs an envelope with an error")
-    yield from phrase(canonical, "{tool_name} failed: ", "")
-    yield from message(error.message) if message else [text_value(error.message, "/error/message", role="headline")]
+    yield from phrase(canonical, "{tool_name} not run: " if is_refusal(error) else "{tool_name} failed: ", "")
+    if start := _refused_arguments(canonical, error):
+        yield text_value(error.message[start:], "/error/message", start, role="headline")
+    elif reason := _unsaid_reason(canonical, error):
+        yield text_value(reason, "/error/details/parse_error", role="headline")
+    else:
+        yield from message(error.message) if message else [text_value(error.message, "/error/message", role="headline")]
     yield from phrase(canonical, "\nKind: {kind}", "/error")
-    yield from member_lines(canonical, details, "/error/details")
-    yield from reason_line(canonical)
+    for title, name in details:
+        field = _field(canonical, f"/error/details/{name}")
+        if field is not None and not re.search(rf"(?<!\w){re.escape(scalar_text(field))}(?!\w)", error.message):
+            yield from member_line(canonical, title, f"/error/details/{name}")
     if error.recovery_hint:
         yield line_break()
         yield label("Hint: ")
         yield text_value(error.recovery_hint, "/error/recovery_hint", role="hint")
     yield line_break()
-    yield label("Retryable: ")
-    yield value(canonical, "/error/retryable", "yes" if error.retryable else "no")
+    yield label("Same call again: ")
+    yield value(canonical, "/error/retryable", "may work" if error.retryable else "will fail")
 
 
-def reason_line(canonical: CanonicalResult) -> Iterable[Segment]:
-    """The reason that the RFC's `invalid_tool_input` keeps in its details, unless the message has it as well."""
-    reason = _string(canonical, "/error/details/parse_error")
-    if canonical.error is not None and reason and reason not in canonical.error.message:
-        yield from member_line(canonical, "Reason", "/error/details/parse_error")
+def is_refusal(error: ToolError) -> bool:
+    """True for an error of a call that was settled before its tool ran."""
+    row = envelope_situation("error", error.kind)
+    return row.reason is not None or error.kind in NEVER_RAN
+
+
+def _refused_arguments(canonical: CanonicalResult, error: ToolError) -> int:
+    """The place at which the reason begins in the message about arguments that do not fit; 0 when it does not name one.
+
+    The words before it name the tool once more, and a schema that the model cannot look up.
+    """
+    before = MISFIT.format(canonical.tool_name)
+    return len(before) + 2 if error.message.startswith(f"{before}: ") else 0
+
+
+def _unsaid_reason(canonical: CanonicalResult, error: ToolError) -> str:
+    """The reason that the RFC's `invalid_tool_input` keeps in its details, where the message is the RFC's alone."""
+    is_bare = error.message == MISFIT.format(canonical.tool_name)
+    return _string(canonical, "/error/details/parse_error") if is_bare else ""
 
 
 def _string(canonical: CanonicalResult, pointer: str) -> str:

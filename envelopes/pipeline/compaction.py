@@ -227,8 +227,10 @@ def _recap_error(error: ToolError, summary: str) -> Iterable[Segment]:
         yield from _line("Message", "/error/message", error.message)
     if error.recovery_hint:
         yield from _line("Hint", "/error/recovery_hint", error.recovery_hint, "hint")
-    yield Segment("\nRetryable: ", "label")
-    yield Segment("yes" if error.retryable else "no", "value", SegmentSource("canonical", "/error/retryable"))
+    yield Segment("\nSame call again: ", "label")
+    yield Segment(
+        "may work" if error.retryable else "will fail", "value", SegmentSource("canonical", "/error/retryable")
+    )
     if error.details:
         yield Segment("\n", "break")
         yield from outline(error.details, DETAILS)

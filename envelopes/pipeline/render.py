@@ -40,7 +40,7 @@ def render(
     >>> print(render(canonical, family, family.rendering).text)
     WebFetch failed: no route to host
     Kind: network_failed
-    Retryable: yes
+    Same call again: may work
     """
     if isinstance(variant, Variant):
         name, renderer = variant.id, variant.render

@@ -54,20 +54,20 @@ Registry: TypeAlias = Callable[[str], ToolDefinition | None]
 
 # By situation: the kind of the error, its message with the tool's name, and the hint.
 _REFUSALS = {
-    "invalid_args": ("unknown_tool", "there is no tool {}", "call one of the tools that you were given"),
+    "invalid_args": ("unknown_tool", "there is no tool of this name", "call one of the tools that you were given"),
     "blocked": (
         "non_retryable_tool_failure",
-        "{} failed in this turn in a way that is not worth another try",
+        "it failed in a way that no other arguments can cure, and is blocked for the rest of this turn",
         "go on without it, or say why it is needed",
     ),
     "expired": ("deadline_expired", "Turn deadline expired; cannot execute tool.", "ask again in the next turn"),
     "duplicate": (
         "duplicate_tool_call",
-        "{} was called with these arguments before and succeeded",
-        "use the result of the call before",
+        "the same call succeeded earlier",
+        "use its result",
     ),
-    "hook_refused": ("denied_by_hook", "a hook of the runtime refused {}", "do without it, or ask the operator"),
-    "write_refused": ("write_denied", "{} was not approved", "ask the operator before you try it again"),
+    "hook_refused": ("denied_by_hook", "the runtime's policy refused this call", "do without it, or ask the operator"),
+    "write_refused": ("write_denied", "the operator did not approve it", "ask before you try it again"),
 }
 
 

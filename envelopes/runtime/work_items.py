@@ -158,13 +158,18 @@ class WorkItemTools:
         with self._store.transaction():
             views = [self._view(row, with_todos=call.include_todo_list) for row in self._store.rows()]
             matching = [view for view in views if _matches(view, chosen)]
+            ids = [view.id for view in matching]
+            if call.after is not None:
+                self._find(call.after)
+            skipped = ids.index(call.after) + 1 if call.after in ids else 0
             result = WorkItemPage(
                 context=self._context(),
                 filter=chosen,
-                returned=min(limit, len(matching)),
+                returned=min(limit, len(matching) - skipped),
                 total_matching=len(matching),
+                skipped=skipped,
                 limit=limit,
-                work_items=tuple(matching[:limit]),
+                work_items=tuple(matching[skipped : skipped + limit]),
             )
         return _output("ListWorkItems", f"{result.returned} of {result.total_matching} work items", result)
 

@@ -1,12 +1,28 @@
-"""Decoded JSON of others as the types of this package."""
+"""Decoded JSON of others as the types of this package, and what is wrong with it in words."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import re
+from typing import Any, TypeVar
 
 import msgspec
 
 Converted = TypeVar("Converted")
+
+_LENGTH = re.compile(r"Expected `array` of length (?P<sign><=|>=) (?P<limit>\d+)")
+_BOUND = re.compile(r"Expected `(?:int|float)` (?P<sign><=|>=) (?P<limit>-?\d+)")
+_ENUM = re.compile(r"Invalid enum value (?P<value>.+)")
+_TYPE = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<given>[^`]+)`")
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_STEP = re.compile(r"(?P<name>[^.\[\]]+)|\[(?P<index>\d+|\.\.\.)\]")
 
 
 def convert_json(document: object, type_: type[Converted], *, strict: bool = True) -> Converted:
@@ -18,3 +34,48 @@ def convert_json(document: object, type_: type[Converted], *, strict: bool = Tru
         return msgspec.convert(document, type_, strict=strict)
     except UnicodeEncodeError:
         raise msgspec.ValidationError("half of a character in a name or a word") from None
+
+
+def word_fault(field: str, reason: str, arguments: Any, schema: dict[str, Any]) -> str:
+    """The reason as a sentence about `field`, a path as msgspec writes it; `reason` itself for any other form."""
+    if match := _LENGTH.fullmatch(reason):
+        if match["sign"] == ">=":
+            return f"`{field}` has too few entries, the least is {match['limit']}"
+        given = _value_at(arguments, field)
+        count = f"{len(given)} entries" if isinstance(given, list) else "too many entries"
+        return f"`{field}` has {count}, the most is {match['limit']}; send the rest in a second call"
+    if match := _BOUND.fullmatch(reason):
+        return f"`{field}` must be {'at most' if match['sign'] == '<=' else 'at least'} {match['limit']}"
+    if match := _ENUM.fullmatch(reason):
+        allowed = _allowed(field, schema)
+        return f"`{field}` {match['value']} is none of: {', '.join(allowed)}" if allowed else reason
+    if match := _TYPE.fullmatch(reason):
+        expected = " or ".join(_TYPES.get(name.strip(), name.strip()) for name in match["expected"].split("|"))
+        return f"`{field}` must be {expected}, not {_TYPES.get(match['given'], match['given'])}"
+    return reason
+
+
+def _value_at(arguments: Any, path: str) -> Any:
+    value = arguments
+    for step in _STEP.finditer(path):
+        if step["name"] is not None and isinstance(value, dict):
+            value = value.get(step["name"])
+        elif step["index"] not in (None, "...") and isinstance(value, list) and int(step["index"]) < len(value):
+            value = value[int(step["index"])]
+        else:
+            return None
+    return value
+
+
+def _allowed(path: str, schema: dict[str, Any]) -> list[str]:
+    """The values of an enumeration in the schema; empty where it has none at this path."""
+    place: Any = schema
+    for step in _STEP.finditer(path):
+        place = (
+            place.get("properties", {}).get(step["name"], {}) if step["name"] is not None else place.get("items", {})
+        )
+        for choice in place.get("anyOf", ()):
+            place = choice if choice.get("type") != "null" else place
+        if "$ref" in place:
+            place = schema.get("$defs", {}).get(place["$ref"].rpartition("/")[2], {})
+    return [str(value) for value in place.get("enum", ()) if value is not None]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Ty
 
 import msgspec
 
-from envelopes.schema.conversion import convert_json
+from envelopes.schema.conversion import convert_json, word_fault
 from envelopes.schema.result import ToolError
 
 # The names that the built-in tools use.
@@ -164,11 +164,11 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
         try:
             parsed = convert_json(arguments, self.input, strict=strict)
         except msgspec.ValidationError as error:
-            raise InvalidToolInput(self._parse_error(str(error))) from None
+            raise InvalidToolInput(self._parse_error(str(error), arguments)) from None
         try:
             parsed.check()
         except ValueError as error:
-            raise InvalidToolInput(self._field_error(str(error))) from None
+            raise InvalidToolInput(self._field_error(str(error), arguments)) from None
         return parsed
 
     def input_schema(self, *, has_conditions: bool = True) -> dict[str, Any]:
@@ -206,13 +206,13 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
                 hint = self.result_hint or error.recovery_hint
                 raise InvalidToolInput(msgspec.structs.replace(error, recovery_hint=hint))
 
-    def _parse_error(self, reason: str) -> ToolError:
+    def _parse_error(self, reason: str, arguments: Any) -> ToolError:
         """The error about the object as a whole is the RFC's example, with the same message for every reason."""
         for ours, rfc in _WORDED:
             reason = reason.replace(ours, rfc)
-        return self._field_error(reason) if _PLACE.match(reason) else self._error({"parse_error": reason})
+        return self._field_error(reason, arguments) if _PLACE.match(reason) else self._error({"parse_error": reason})
 
-    def _field_error(self, reason: str) -> ToolError:
+    def _field_error(self, reason: str, arguments: Any) -> ToolError:
         """A reason that begins or ends with a field gives `details.field`."""
         match = _PLACE.match(reason) or _FIELD.match(reason)
         if match is None:
@@ -223,6 +223,8 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
             is_blank = form["pattern"] in _BLANK
             detail = "must not be blank" if is_blank else "does not have the form that the schema asks for"
             reason = f"`{field}` {detail}"
+        elif (worded := word_fault(field, detail, arguments, self.input_schema())) != detail:
+            reason = worded
         return self._invalid(field, detail, reason)
 
     def _invalid(self, field: str, detail: str, reason: str = "") -> ToolError:

@@ -185,7 +185,7 @@ def test_a_stranger_needs_no_more_than_the_page_says(tmp_path: Path, *, is_compr
         check=False,
     )
     assert done.stderr == ""
-    assert done.stdout.endswith("Retryable: no\n")
+    assert done.stdout.endswith("Same call again: will fail\n")
 
 
 def test_the_library_needs_what_the_page_says() -> None:

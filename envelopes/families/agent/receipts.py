@@ -12,7 +12,6 @@ from envelopes.families.segments import (
     label,
     line_break,
     marked_values,
-    marker,
     member_lines,
     phrase,
     receipt_renderer,
@@ -24,9 +23,13 @@ from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.pointer import join
 
-FOLLOW_UP_CHARACTERS = 200  # spec/tools.md B.1: the model wrote the text and needs no more of it
 JOINED = 10
 ERROR_DETAILS = (("Field", "field"), ("Required capability", "required_family"), ("Profile", "profile_preset"))
+WAKES = {
+    "operator_input": "Waiting for the operator",
+    "task_result": "Waiting for the result of a task",
+    "external": "Waiting for something outside",
+}
 WAIT_LINES = (
     ("Condition", "wait_condition/id"),
     ("Resource", "resource"),
@@ -101,8 +104,9 @@ def _answer(item: JsonValue, pointer: str) -> Iterable[Segment]:
 
 
 def _wait(canonical: CanonicalResult) -> Iterable[Segment]:
-    yield headline("Waiting on ", "/result/wait_condition")
-    yield from phrase(canonical, "{wake}: {reason}")
+    """Not the reason: the model has just written it."""
+    wake = RecordedObject(canonical.result).text("wake") or ""
+    yield headline(WAKES.get(wake, "Waiting"), "/result/wake")
     yield from member_lines(canonical, WAIT_LINES)
     result = RecordedObject(canonical.result)
     pointer, waits = "/result/cancelled_wait_condition_ids", result.strings("cancelled_wait_condition_ids")
@@ -120,14 +124,6 @@ def _wait(canonical: CanonicalResult) -> Iterable[Segment]:
 def _follow_up(canonical: CanonicalResult) -> Iterable[Segment]:
     yield headline("Enqueued follow-up (", "/result/enqueued")
     yield from phrase(canonical, "{priority})")
-    text = RecordedObject(canonical.result).text("follow_up_text") or ""
-    if not text.strip():
-        return
-    yield line_break(2)
-    yield text_value(text[:FOLLOW_UP_CHARACTERS], "/result/follow_up_text", role="preview")
-    if len(text) > FOLLOW_UP_CHARACTERS:
-        yield line_break()
-        yield marker(f"[first {FOLLOW_UP_CHARACTERS} characters of the follow-up]")
 
 
 def _spawned(canonical: CanonicalResult) -> Iterable[Segment]:

@@ -301,8 +301,8 @@ def _project_work_item(item: WaitingWorkItem | None, projector: Projector) -> Js
 
 
 def _project_follow_up(result: FollowUp, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    text = projector.text("follow_up_text", result.text, policy.details, role="follow_up")
-    return {"enqueued": True, "priority": result.priority, **text}
+    text = projector.line("follow_up_text", result.text, policy.details)  # whole in the call's arguments
+    return {"enqueued": True, "priority": result.priority, "follow_up_text": text}
 
 
 def _project_spawned(result: Spawned, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:

@@ -28,6 +28,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.command.projection import granted_tokens
 from envelopes.families.command.results import LAID_OUT, SKIPPED, STATUSES
 from envelopes.families.fitting import fit
@@ -65,16 +66,14 @@ NOTE_LINES = (
     ("Whole output kept by the agent", "saved_output/path"),
 )
 RUNNING_LINES = (
-    ("Status", "task_handle/status"),
     ("Summary", "summary"),
-    ("Command", "command"),
     ("Workdir", "workdir"),
     ("Shell", "shell"),
     ("Instructions", "instructions"),
 )
 ERROR_DETAILS = (("Workdir", "workdir"), ("Execution root", "root"), ("Current directory", "cwd"), ("Shell", "shell"))
 NO_OUTPUT = {
-    "completed": "No output was captured.",
+    "completed": "Output: (none)",
     "promoted_to_task": "Initial output:\n(none captured)",
     "already_running": "No output yet.",
 }
@@ -127,6 +126,7 @@ def _outcome(canonical: CanonicalResult, show: Show) -> Iterator[Segment]:
 def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> Iterator[Segment]:
     yield from _headline(result)
     yield from member_lines(canonical, NOTE_LINES)
+    yield from _next_calls(canonical, result)
     if result.get("disposition") == "already_running":
         yield from member_lines(canonical, RUNNING_LINES)
     match result:
@@ -140,6 +140,13 @@ def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> 
     if not streams and "command" not in result and not result.get("instructions"):
         yield line_break(2)
         yield label(NO_OUTPUT.get(result.get("disposition", ""), NO_OUTPUT["completed"]))
+
+
+def _next_calls(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Segment]:
+    """How to wait for a command that became a task, and how to end it."""
+    task = RecordedObject(result).member("task_handle").text("task_id")
+    if result.get("disposition") == "promoted_to_task" and task:
+        yield from phrase(canonical, "\nWait: TaskOutput {task_id}; end: TaskStop {task_id}", "/result/task_handle")
 
 
 def _headline(result: dict[str, Any]) -> Iterator[Segment]:
@@ -179,8 +186,10 @@ def _batch(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> It
     for status in STATUSES[1:]:
         if result[f"{status}_count"]:
             yield from phrase(canonical, f", {{{status}_count}} {status}")
-    for index, item in enumerate(result["items"]):
-        yield from _item(canonical, item, f"/result/items/{index}", show)
+    # Failed commands first: what is behind them may be cut.
+    order = sorted(range(len(result["items"])), key=lambda index: result["items"][index].get("status") != "failed")
+    for index in order:
+        yield from _item(canonical, result["items"][index], f"/result/items/{index}", show)
     if omitted := result.get("items_omitted"):
         yield line_break(2)
         yield marker(f"[showing first {len(result['items'])} of {len(result['items']) + omitted} commands]")

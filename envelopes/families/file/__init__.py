@@ -16,6 +16,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers={"receipt": receipt},
+    versions={"receipt": 2},
     tools=TOOLS,
     granted=granted_characters,
     mappings=MAPPINGS,

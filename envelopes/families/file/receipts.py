@@ -2,12 +2,12 @@
 
 A patch has a line for each file and no text:
 
-Patch applied with 1 diagnostic: 3 files changed        ApplyPatch failed: no place matches hunk 2
+Patch applied with 1 diagnostic: 3 files changed        ApplyPatch failed: hunk 2 matches no place in src/app.py
 M src/app.py                                            Kind: context_not_found
-R docs/old.md -> docs/new.md                            Path: src/app.py
-D notes.txt                                             Hint: read the file again
-Diagnostics:                                            Retryable: no
-src/app.py: hunk_count_mismatch: …                      All details are in the audit record.
+R docs/old.md -> docs/new.md                            Hint: read the file again
+D notes.txt                                             Same call again: will fail
+Diagnostics:                                            The hunk expects:
+src/app.py: hunk_count_mismatch: …                      …
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.file.results import MARKS
 from envelopes.families.fitting import fit
 from envelopes.families.segments import (
@@ -52,6 +53,8 @@ ERROR_DETAILS = (
     ("Line", "line"),
     ("Matches", "matches"),
 )
+# What an error quotes: the hunk's lines, and those of the file that are most like them.
+QUOTED = (("The hunk expects", "expected"), ("The nearest lines of the file", "nearest"))
 SHOWN_NOTES = 8
 MESSAGE_CHARACTERS = 700
 WORD_CHARACTERS = 96  # a longer run of characters is data that a patch dragged along, not prose
@@ -67,11 +70,20 @@ def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segmen
 
 
 def _failure(canonical: CanonicalResult) -> Iterator[Segment]:
-    """The message may quote a whole patch, so it is bounded here; the canonical error keeps it (RFC-096)."""
+    """The message may quote a whole patch, so it is bounded here; the canonical error keeps it (RFC-096).
+
+    Of a hunk that fits nowhere, its first lines and the nearest lines of the file follow.
+    """
     yield from error_receipt(canonical, ERROR_DETAILS, _message)
-    if canonical.error and canonical.error.details:
-        yield line_break()
-        yield label("All details are in the audit record.")
+    details = RecordedObject(canonical.error.details if canonical.error else None)
+    for title, name in QUOTED:
+        lines = details.strings(name)
+        if lines:
+            yield line_break()
+            yield label(f"{title}:")
+        for index, line in enumerate(lines):
+            yield line_break()
+            yield text_value(line.rstrip("\n"), f"/error/details/{name}/{index}", role="preview")
 
 
 def _message(message: str) -> Iterator[Segment]:

@@ -51,14 +51,13 @@ def _truncation(canonical: CanonicalResult) -> Iterable[Segment]:
         yield line_break(2)
         yield label("Truncated: ")
         yield value(canonical, "/result/memory/truncated", "yes")
-        yield label(", the memory goes on; ask for more with max_chars")
+        yield label(", the memory goes on; more: max_chars up to 50000")
 
 
 def _found(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     memories = result.items("results")
     count = len(memories) + (result.integer("results_omitted") or 0)
-    yield headline(f"{count or 'No'} {'memory' if count == 1 else 'memories'} found for ", "/result/results")
-    yield value(canonical, "/result/query")
+    yield headline(f"{count or 'No'} {'memory' if count == 1 else 'memories'} found", "/result/results")
     for index, memory in enumerate(memories):
         pointer = f"/result/results/{index}"
         yield line_break()

@@ -21,6 +21,7 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
+    versions={"receipt": 2},
     mappings=MAPPINGS,
     tools=TOOLS,
     lint=(must_mention("task_unsaid", "which task it is", "/result/task/task_id", "/result/tasks/*/id"),),

@@ -29,13 +29,13 @@ from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
 
 ERROR_DETAILS = (("Field", "field"), ("Task", "task_id"), ("Status", "status"))
+# The first line of each receipt has the task's id and its status.
 TASK_LINES = (
-    ("Task", "task_id"),
     ("Kind", "kind"),
-    ("Status", "status"),
     ("Exit status", "exit_status"),
     ("Exit status", "command/exit_status"),
 )
+ENDED = frozenset({"completed", "failed", "cancelled", "interrupted"})
 STATE_LINES = (
     ("Input goes to", "command/input_target"),
     ("Child agent", "child_agent_id"),
@@ -91,11 +91,16 @@ def _output(canonical: CanonicalResult) -> Iterable[Segment]:
     retrieval = RecordedObject(canonical.result).text("retrieval_status")
     pointer = "/result/task" if retrieval is None else "/result/retrieval_status"
     yield from _sentence(canonical, verdict(retrieval), pointer)
-    yield from member_line(canonical, "Retrieval", "/result/retrieval_status")
     yield from _task_lines(canonical)
     yield from _failure(canonical)
     yield from text_block(canonical, "/result/task/failure", "Failure")
     yield from text_block(canonical, "/result/task/output_preview", "Output")
+    task = RecordedObject(canonical.result).member("task")
+    if not (task.text("output_preview") or "").strip() and task.text("status") in ENDED:
+        yield line_break()
+        yield label("Output: (none)")
+    if retrieval in ("timeout", "not_ready") and task.text("task_id"):
+        yield from phrase(canonical, "\nWait on: TaskOutput {task_id}; end: TaskStop {task_id}", "/result/task")
     yield from text_block(canonical, "/result/task/result_summary", "Result")
 
 
@@ -128,11 +133,13 @@ def _input(canonical: CanonicalResult) -> Iterable[Segment]:
         if (number := result.integer("bytes_written")) is not None:
             yield from phrase(canonical, " ({bytes_written} byte)" if number == 1 else " ({bytes_written} bytes)")
     else:
-        yield headline("Input not accepted: ", "/result/accepted_input")
         if result.text("refusal"):
+            is_named = (result.member("task").text("task_id") or "") in (result.text("refusal") or "")
+            words = "Input not accepted: " if is_named else "Input not accepted by task {task}: "
+            yield from _sentence(canonical, words, "/result/accepted_input")
             yield value(canonical, "/result/refusal")
         else:
-            yield from _sentence(canonical, "task {task} is {status}", "/result/task")
+            yield from _sentence(canonical, "Input not accepted: task {task} is {status}", "/result/task")
     yield from member_line(canonical, "Target", "/result/input_target")
     yield from _task_lines(canonical)
 

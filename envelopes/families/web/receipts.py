@@ -106,9 +106,9 @@ def _closing(canonical: CanonicalResult) -> Iterable[Segment]:
 def _searched(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     hits = result.items("results")
     count = len(hits) + (result.integer("results_omitted") or 0)
-    yield headline(f"{count or 'No'} web {'result' if count == 1 else 'results'} for ", "/result/results")
-    yield from phrase(canonical, "{query}\nProvider: {provider} ({mode})")
-    yield from member_line(canonical, "Answered by", "/result/winning_provider")
+    yield headline(f"{count or 'No'} web {'result' if count == 1 else 'results'}", "/result/results")
+    name = "winning_provider" if result.text("winning_provider") else "provider"
+    yield from phrase(canonical, f" from {{{name}}}")
     for index, attempt in enumerate(result.items("provider_attempts")):
         if attempt.has_any(("error_kind", "error_message")):
             yield line_break()

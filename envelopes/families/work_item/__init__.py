@@ -23,6 +23,7 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
+    versions={"receipt": 2},
     mappings=MAPPINGS,
     tools=TOOLS,
     lint=(must_mention("work_item_unsaid", "which work item it is", *NAMED_BY),),

@@ -70,7 +70,7 @@ def _recorded_item(item: JsonValue, pointer: str) -> Iterable[Segment]:
 
 def _created(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     yield from _outcome("Work item created: ", result, "work_item")
-    yield from _item(canonical, "work_item")
+    yield from _item(canonical, "work_item", has_objective=False)
     yield from _steps(canonical, result)
     yield from item_lines(canonical, "/result/warnings", _unfinished)
 
@@ -82,7 +82,7 @@ def _updated(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Seg
         yield from [label("Changed: ")] if index == 0 else []
         yield text_value(name, f"/result/changed_fields/{index}")
     yield from omitted_line(canonical, "/result/changed_fields")
-    yield from _item(canonical, "work_item")
+    yield from _item(canonical, "work_item", has_objective="objective" not in result.strings("changed_fields"))
     yield from _steps(canonical, result)
     yield from item_lines(canonical, "/result/warnings", _unfinished)
 
@@ -90,7 +90,9 @@ def _updated(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Seg
 def _completed(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
     yield from _outcome(COMPLETED[result.flag("completed_transition") is not False], result, "work_item")
     yield from _free_text(result.member("work_item"), "Objective", "/result/work_item/objective")
-    yield from member_line(canonical, "Report from", "/result/work_item/completion_report/source")
+    if result.member("work_item").member("completion_report").text("source") == "assistant_text":
+        yield line_break()
+        yield value(canonical, "/result/work_item/completion_report/source", "Report: the text beside this call")
     yield from item_lines(canonical, "/result/warnings", _unfinished)
 
 
@@ -99,10 +101,10 @@ def _picked(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segm
     if result.member("previous_work_item").text("id"):
         yield from phrase(canonical, " (was {previous_work_item/id})")
     yield from _item(canonical, "current_work_item")
-    yield from member_lines(
-        canonical, (("Switch", "switch_kind"), ("Mode", "current_focus_mode")), "/result/transition"
-    )
-    yield from _free_text(result.member("transition"), "Reason", "/result/transition/reason")
+    if result.member("transition").text("current_focus_mode") == "inspection":
+        yield line_break()
+        words = "For inspection only."
+        yield value(canonical, "/result/transition/current_focus_mode", words)
     yield from item_lines(canonical, "/result/transition/warnings", _focus_warning)
     yield from _free_text(result, "Note", "/result/binding_note")
 
@@ -121,14 +123,23 @@ def _got(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment
 
 
 def _listed(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segment]:
-    yield from phrase(canonical, "{returned} of ")
-    total = result.integer("total_matching")
-    yield headline(str(total), "/result/total_matching")
-    yield label(f" work {'item' if total == 1 else 'items'} (")
-    yield value(canonical, "/result/filter")
-    yield label(")")
+    """The range of the items, the items, and the cursor of the next call."""
+    total, rows = result.integer("total_matching") or 0, result.items("work_items")
+    first = (result.integer("skipped") or 0) + 1
+    if not rows:
+        words = f"None of {total} work items is behind the last" if total else "No work items"
+        yield headline(words, "/result/total_matching")
+        return
+    last = first + len(rows) - 1
+    items = f"Item {first}" if first == last else f"Items {first}–{last}"
+    yield headline(f"{items} of {total}", "/result/total_matching")
+    if last < total:
+        yield label("; next: after=")
+        yield text_value(rows[-1].text("id") or "", f"/result/work_items/{len(rows) - 1}/id")
     yield from member_line(canonical, "Current work item", "/result/context/current_work_item_id")
-    yield from item_lines(canonical, "/result/work_items", _row)
+    for index, item in enumerate(result.elements("work_items")):
+        yield line_break()
+        yield from _row(item, f"/result/work_items/{index}")
 
 
 def _outcome(words: str, result: RecordedObject, member: str) -> Iterable[Segment]:
@@ -137,9 +148,11 @@ def _outcome(words: str, result: RecordedObject, member: str) -> Iterable[Segmen
     yield text_value(result.member(member).text("id") or "", f"/result/{member}/id", role="headline")
 
 
-def _item(canonical: CanonicalResult, member: str) -> Iterable[Segment]:
+def _item(canonical: CanonicalResult, member: str, *, has_objective: bool = True) -> Iterable[Segment]:
+    """Without the objective where the call has just written it."""
     item, pointer = RecordedObject(canonical.result).member(member), f"/result/{member}"
-    yield from _free_text(item, "Objective", f"{pointer}/objective")
+    if has_objective:
+        yield from _free_text(item, "Objective", f"{pointer}/objective")
     yield line_break()
     yield label("State: ")
     yield from _states(item, pointer)
@@ -189,7 +202,7 @@ def _unfinished(item: JsonValue, pointer: str) -> Iterable[Segment]:
 
 def _focus_warning(item: JsonValue, pointer: str) -> Iterable[Segment]:
     warning = RecordedObject(item)
-    yield from item_phrase(warning, pointer, "Warning: {code}: ")
+    yield label("Warning: ")
     yield from indented(warning.text("message") or "", f"{pointer}/message", "  ")
 
 

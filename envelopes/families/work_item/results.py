@@ -155,12 +155,13 @@ class WorkItemReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkItemPage(msgspec.Struct, frozen=True, kw_only=True):
-    """`limit` is the one that was used, after clamping."""
+    """`limit` is the one that was used, after clamping; `skipped` matching items precede the first one."""
 
     context: QueryContext
     filter: Filter = "all"
     returned: int
     total_matching: int
+    skipped: int = 0
     limit: int
     work_items: tuple[WorkItemView, ...] = ()
 

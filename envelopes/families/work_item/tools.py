@@ -78,6 +78,7 @@ class GetWorkItemInput(ToolInput, frozen=True, kw_only=True):
 
 
 class ListWorkItemsInput(ToolInput, frozen=True, kw_only=True):
+    trimmed: ClassVar[tuple[str, ...]] = ("after",)
     clamped: ClassVar[dict[str, tuple[int, int]]] = {"limit": LIMITS}
 
     filter: Annotated[
@@ -89,6 +90,10 @@ class ListWorkItemsInput(ToolInput, frozen=True, kw_only=True):
         msgspec.Meta(description="Most items to return; clamped to 1..100, 20 when omitted."),
     ] = LIMIT
     include_todo_list: Annotated[bool, msgspec.Meta(description="Whether to return the todo lists too.")] = False
+    after: Annotated[
+        NonEmpty | None,
+        msgspec.Meta(description="Id of the last item of the list before; the list goes on behind it."),
+    ] = None
 
 
 class CompleteWorkItemInput(ToolInput, frozen=True, kw_only=True):
@@ -235,7 +240,8 @@ LIST = ToolDefinition(
     description=(
         "List work items, the one updated last first. `filter` picks by state: queued is open, runnable and not "
         "current; blocked is blocked and not current. `limit` is accepted whatever its size and clamped to 1..100. "
-        "`include_todo_list` adds the todo lists. Use GetWorkItem for a plan."
+        "`include_todo_list` adds the todo lists. A list that does not show all items names the `after` to go on "
+        "with. Use GetWorkItem for a plan."
     ),
     input=ListWorkItemsInput,
     result=(WorkItemPage,),

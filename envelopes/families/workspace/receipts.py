@@ -9,12 +9,7 @@ from envelopes.families.segments import headline, label, member_lines, phrase, r
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult
 
-LINES = (
-    ("Cwd", "cwd"),
-    ("Execution root", "execution_root"),
-    ("Anchor", "workspace_anchor"),
-    ("Projection", "projection_kind"),
-)
+LINES = (("Cwd", "cwd"), ("Root", "execution_root"))
 ACCESS = {"direct": ": shared, for reading)", "isolated": ": yours alone, for writing)"}
 
 
@@ -23,6 +18,9 @@ def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     yield from phrase(canonical, "{workspace_id} ({mode}")
     yield label(ACCESS.get(RecordedObject(canonical.result).text("mode") or "", ")"))
     yield from member_lines(canonical, LINES)
+    result = RecordedObject(canonical.result)
+    if result.text("workspace_anchor") != result.text("execution_root"):
+        yield from member_lines(canonical, (("Copied from", "workspace_anchor"),))
 
 
 receipt = receipt_renderer(_body, details=(("Field", "field"),))

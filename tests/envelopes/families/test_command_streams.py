@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.families.command.results import CommandResult, command_outcome
+from envelopes.families.command.results import BatchItem, BatchResult, CommandResult, command_outcome
 from envelopes.text.preview import find_cut
 from tests.envelopes.built_in import output, receipt_text
 
@@ -94,3 +94,13 @@ def test_a_marker_that_the_command_wrote_does_not_part_its_output() -> None:
 )
 def test_a_summary_without_an_exit_code_is_what_came_back(fields: dict[str, Any], summary: str) -> None:
     assert command_outcome(ran(exit_status=None, **fields)) == summary
+
+
+def test_an_item_of_a_batch_says_no_more_than_is_known_of_it() -> None:
+    items = (
+        BatchItem(cmd="a", status="failed", error_kind="command_timed_out"),
+        BatchItem(cmd="b", status="completed"),
+    )
+    text = receipt_text(output("ExecCommandBatch", BatchResult(items=items)))
+    assert "[1] a\nfailed=command_timed_out\n" in text
+    assert text.endswith("[2] b\ncompleted")

@@ -103,8 +103,7 @@ def test_our_receipt_begins_with_the_end_of_the_wait() -> None:
     text = receipt_text("TaskOutput", task(output="15 tests\n", exitCode=0, description="Run the tests"))
 
     assert text == (
-        "Task b76 is completed\nRetrieval: success\nTask: b76\nKind: local_bash\nStatus: completed\n"
-        "Exit status: 0\nSummary: Run the tests\n\nOutput:\n15 tests\n"
+        "Task b76 is completed\nKind: local_bash\nExit status: 0\nSummary: Run the tests\n\nOutput:\n15 tests\n"
     )
 
 

@@ -67,10 +67,10 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
 @pytest.mark.parametrize(
     ("tool", "sort", "first", "facts"),
     [
-        ("MemorySearch", "success", "2 memories found for receipts", ["1. Why receipts are text\n   brief:b_0193\n"]),
-        ("MemorySearch", "large", "50 memories found for receipts", ["[showing first 36 of 50]"]),
-        ("MemorySearch", "empty", "No memories found for zxqv", []),
-        ("MemorySearch", "error", "MemorySearch failed: ", ["Field: query", "`query` must not be blank"]),
+        ("MemorySearch", "success", "2 memories found", ["1. Why receipts are text\n   brief:b_0193\n"]),
+        ("MemorySearch", "large", "50 memories found", ["[showing first 36 of 50]"]),
+        ("MemorySearch", "empty", "No memories found", []),
+        ("MemorySearch", "error", "MemorySearch not run: ", ["`query` must not be blank"]),
         ("MemoryGet", "success", "Memory: Why receipts are text", ["Source: brief:b_0193", "\n\nModels read prose"]),
         (
             "MemoryGet",
@@ -164,7 +164,7 @@ def test_content_of_as_many_characters_as_promised_is_shown_whole(max_chars: int
 
 def test_a_cut_that_the_tool_made_is_reported_after_the_content() -> None:
     assert receipt_text(read(truncated=True)).endswith(
-        "\n\nshort\n\nTruncated: yes, the memory goes on; ask for more with max_chars"
+        "\n\nshort\n\nTruncated: yes, the memory goes on; more: max_chars up to 50000"
     )
     assert "Truncated" not in receipt_text(read(truncated=False))
 
@@ -187,7 +187,7 @@ def test_large_metadata_goes_to_an_artifact_or_stays_behind_the_handle() -> None
 def test_a_snippet_cannot_pass_for_another_result() -> None:
     forged = msgspec.structs.replace(FOUND, snippet="text\n2. Another\n   brief:b2", title="One\n3. Two")
     text = receipt_text(output("MemorySearch", FoundMemories(query="q", results=(forged,))))
-    assert [line for line in text.splitlines() if line[:1].isdigit()] == ["1 memory found for q", "1. One"]
+    assert [line for line in text.splitlines() if line[:1].isdigit()] == ["1 memory found", "1. One"]
 
 
 def test_the_best_result_comes_first_and_a_long_snippet_is_cut_with_a_record() -> None:

@@ -92,14 +92,22 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
             ["Task task_7 is completed\n", "Exit status: 0", "\n\nOutput:\n128 passed in"],
         ),
         ("TaskOutput", "large", ["The wait for task task_12 timed out; it is running\n", "[   1/1800]", "[1800/1800]"]),
-        ("TaskOutput", "empty", ["Task task_8 is not ready; it is running\n", "Retrieval: not_ready"]),
+        (
+            "TaskOutput",
+            "empty",
+            ["Task task_8 is not ready; it is running\n", "Wait on: TaskOutput task_8; end: "],
+        ),
         ("TaskOutput", "odd", ["refused 3 requests", "Failure kind: rate_limited", "Caused by: HTTP 429", "40 of 112"]),
         ("TaskInput", "success", ["Input delivered to task task_8 (4 bytes)\n", "Target: tty"]),
-        ("TaskInput", "odd", ["Input not accepted: task task_7 is completed\n"]),
-        ("TaskStop", "success", ["Stop requested for task task_7\n", "Status: cancelling"]),
+        ("TaskInput", "odd", ["Input not accepted: task task_7 is completed"]),
+        ("TaskStop", "success", ["Stop requested for task task_7\n", "Kind: command_task"]),
         ("TaskStop", "empty", ["Task task_9 cancelled\n"]),
         ("TaskStop", "odd", ["Force stop requested for task task_7\n"]),
-        ("TaskStop", "error", ["Kind: task_not_running", "Task: task_7", "Status: failed", "Retryable: no"]),
+        (
+            "TaskStop",
+            "error",
+            ["Kind: task_not_running", "Same call again: will fail"],
+        ),
         ("TaskStatus", "error", ["no task has the id task_404", "Kind: unknown_task", "Hint: call TaskList"]),
     ],
 )
@@ -285,7 +293,7 @@ def test_a_foreign_stop_names_its_command_at_the_place_of_every_other_command() 
     document = projected(reading.complete).canonical.to_json()
     assert resolve(document, reading.links["/command"]) == "npm run dev"
     assert receipt_text(reading.complete) == (
-        "Stop requested for task b43\nTask: b43\nKind: local_bash\nCommand: npm run dev\n\nStopped b43"
+        "Stop requested for task b43\nKind: local_bash\nCommand: npm run dev\n\nStopped b43"
     )
 
 

@@ -90,7 +90,7 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
 @pytest.mark.parametrize(
     ("tool", "sort", "first", "facts"),
     [
-        ("CreateWorkItem", "success", "Work item created: wi_7", ["Objective: Make", "State: open, queued, runnable"]),
+        ("CreateWorkItem", "success", "Work item created: wi_7", ["State: open, queued, runnable"]),
         ("CreateWorkItem", "success", "Work item created: wi_7", ["Plan: work-items/wi_7/plan.md", "list: 3 steps"]),
         (
             "CreateWorkItem",
@@ -101,18 +101,23 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
         ("UpdateWorkItem", "success", "Work item updated: wi_7", ["Changed: plan_status, todo_list\n"]),
         ("UpdateWorkItem", "empty", "Work item updated: wi_7", ["Todo list: 0 steps"]),
         ("PickWorkItem", "success", "Now working on wi_7", ["State: open, current, runnable"]),
-        ("PickWorkItem", "odd", "Now working on wi_7 (was wi_9)", ["Warning: missing_reason: wi_9 was runnable"]),
+        (
+            "PickWorkItem",
+            "odd",
+            "Now working on wi_7 (was wi_9)",
+            ["Warning: wi_9 was runnable", "For inspection only"],
+        ),
         ("GetWorkItem", "success", "Work item wi_7", ["Plan text:\n# Plan", "[in_progress] Write them anew"]),
         ("GetWorkItem", "odd", "Work item wi_9", ["Waiting: wait_3 (operator) which name to use", "Blocked by: the"]),
         ("GetWorkItem", "large", "Work item wi_7", ["[output truncated: showing first", "Report:\nA line"]),
-        ("ListWorkItems", "success", "2 of 2 work items (all)", ["- wi_7 [open, current, runnable] Make"]),
-        ("ListWorkItems", "large", "100 of 240 work items (all)", ["[showing first ", " of 100]"]),
-        ("ListWorkItems", "empty", "0 of 0 work items (all)", []),
-        ("CompleteWorkItem", "success", "Work item completed: wi_7", ["Report from: assistant_text"]),
+        ("ListWorkItems", "success", "Items 1–2 of 2", ["- wi_7 [open, current, runnable] Make"]),
+        ("ListWorkItems", "large", "Items 1–11 of 240; next: after=wi_10", ["- wi_10 ["]),
+        ("ListWorkItems", "empty", "No work items", []),
+        ("CompleteWorkItem", "success", "Work item completed: wi_7", ["Report: the text beside this call"]),
         ("CompleteWorkItem", "large", "Work item completed: wi_7", ["498 pending and 2 in progress\n- Rewrite"]),
         ("CompleteWorkItem", "odd", "Work item was complete already: wi_7", []),
-        ("GetWorkItem", "error", "GetWorkItem failed: work item `wi_99` does not exist", ["Work item: wi_99\n"]),
-        ("PickWorkItem", "error", "PickWorkItem failed: work item `wi_7` is completed", ["Field: work_item_id\n"]),
+        ("GetWorkItem", "error", "GetWorkItem failed: work item `wi_99` does not exist", ["Hint: use ListWorkItems"]),
+        ("PickWorkItem", "error", "PickWorkItem not run: work item `wi_7` is completed", ["Field: work_item_id\n"]),
     ],
 )
 def test_a_receipt_states_the_outcome_first_and_what_is_needed_next(
@@ -175,7 +180,7 @@ def test_a_list_can_be_requested_by_every_state_of_the_page(state: str) -> None:
     arguments: Any = parsed("ListWorkItems", {"filter": state})
     assert arguments.filter == state
     page = WorkItemPage(context=QueryContext(), filter=arguments.filter, returned=0, total_matching=3, limit=20)
-    assert receipt_text(output("ListWorkItems", page)) == f"0 of 3 work items ({state})"
+    assert receipt_text(output("ListWorkItems", page)) == "None of 3 work items is behind the last"
 
 
 def test_a_plan_within_its_budget_is_shown_whole_and_marked_complete() -> None:

@@ -41,19 +41,18 @@ def test_the_receipt_confirms_with_the_names_that_the_next_call_needs() -> None:
     assert receipt_text(output("UseWorkspace", LEDGER)) == (
         "Using workspace ws_ledger (isolated: yours alone, for writing)\n"
         "Cwd: /srv/worktrees/fix/api\n"
-        "Execution root: /srv/worktrees/fix\n"
-        "Anchor: /srv/ledger\n"
-        "Projection: git_worktree_root"
+        "Root: /srv/worktrees/fix\n"
+        "Copied from: /srv/ledger"
     )
 
 
 def test_an_unknown_workspace_is_reported_with_its_field() -> None:
     assert receipt_text(samples("UseWorkspace")["error"]) == (
-        "UseWorkspace failed: no workspace is known as ws_ledgr\n"
+        "UseWorkspace not run: no workspace is known as ws_ledgr\n"
         "Kind: invalid_tool_input\n"
         "Field: workspace_id\n"
         "Hint: give the id of a known workspace, or the path of a folder\n"
-        "Retryable: no"
+        "Same call again: will fail"
     )
 
 

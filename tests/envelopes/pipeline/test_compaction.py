@@ -95,12 +95,12 @@ def test_the_recap_of_an_error_says_its_hint_and_whether_it_may_be_tried_again()
     error = failure().error
     assert error is not None
     again = msgspec.structs.replace(failure(), error=msgspec.structs.replace(error, retryable=True))
-    assert recap(again).text == recap(failure()).text.replace("Retryable: no", "Retryable: yes")
+    assert recap(again).text == recap(failure()).text.replace("Same call again: will fail", "Same call again: may work")
     text = recap(compact(failure(), 0).canonical).text
     assert text.startswith("ExecCommand failed: requested working directory is outside the current execution root\n")
     assert "Kind: execution_root_violation\n" in text
     assert "Hint: omit workdir or use a relative path inside the active workspace\n" in text
-    assert "Retryable: no" in text
+    assert "Same call again: will fail" in text
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_recap_of_an_error_says_its_hint_and_whether_it_may_be_tried_again()
                 summary_text="no answer",
                 error=ToolError(kind="network_failed", message="No answer in 30 s", retryable=True),
             ),
-            "WebFetch failed: no answer\nKind: network_failed\nMessage: No answer in 30 s\nRetryable: yes",
+            "WebFetch failed: no answer\nKind: network_failed\nMessage: No answer in 30 s\nSame call again: may work",
         ),
     ],
 )

@@ -236,7 +236,10 @@ def test_a_failure_that_other_arguments_cure_leaves_the_tool_available() -> None
     loop = Loop(fails("provider_unavailable"))
     loop.call()
     assert loop.call({"value": 2}) == ToolDenied(
-        "id3", "T", "blocked", "T failed in this turn in a way that is not worth another try"
+        "id3",
+        "T",
+        "blocked",
+        "it failed in a way that no other arguments can cure, and is blocked for the rest of this turn",
     )
     loop.state = loop.loop.begin_turn()
     assert isinstance(loop.call({"value": 2}), ToolFailure)
