@@ -15,9 +15,7 @@ PAGE = (CHECKOUT / "dashboard" / "docs" / "tour.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = [text.strip() for language, text in BLOCKS if not language and re.match(r"python|ls ", text)]
 OUTPUTS = [
-    text.rstrip("\n")
-    for language, text in BLOCKS
-    if not language and text.endswith(("captured.\n", "printed nothing.\n"))
+    text.rstrip("\n") for language, text in BLOCKS if not language and text.endswith(("(none)\n", "printed nothing.\n"))
 ]
 FILES = re.findall(r"In `(envelopes/\S+\.py)`:\n\n```diff", PAGE)
 DIFFS = [text for language, text in BLOCKS if language == "diff"]
