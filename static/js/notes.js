@@ -64,6 +64,7 @@ function openForm() {
   form.elements.start.value = String(start);
   details.open = true;
   document.getSelection().removeAllRanges();
+  noteButton().hidden = true; /* the event of the selection comes later, and an e of the text would be taken for the key */
   form.elements.text.focus();
 }
 
@@ -81,6 +82,7 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("keydown", (event) => {
   if (event.key !== "e" || event.ctrlKey || event.metaKey || event.altKey || noteButton()?.hidden !== false) return;
+  if (isTyping(event.target)) return;
   event.preventDefault();
   event.stopImmediatePropagation();
   openForm();
