@@ -12,6 +12,7 @@ template must not be stopped because of other processes.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
@@ -202,6 +203,7 @@ class TemplateProcess:
 
 
 TEMPLATE_PROCESS = TemplateProcess()
+atexit.register(TEMPLATE_PROCESS.stop)
 
 
 def check_template(source: str, process: TemplateProcess = TEMPLATE_PROCESS) -> None:

@@ -47,10 +47,6 @@ def send(call: Call, folder: Path, **changes: Any) -> None:
     import_paths(call.project, [folder / "receipts.jsonl"])
 
 
-def found_version(changes: dict[str, Any]) -> int:
-    return int(changes.get("renderer", {}).get("version", 1))
-
-
 def load(client: Client, address: str) -> Page:
     return parse_page(client.get(address))
 
@@ -107,7 +103,8 @@ def test_the_call_and_the_list_say_which_of_the_four_changed(
     sentence = {"canonical": "The canonical result changed"}.get(reason, f"The {reason} changed")
     assert sentence in load_strip(operator_client, call)
     drift = load_call(operator_client, call).by_id("drift").text
-    assert f"Drifted: this receipt was written by external/receipt version {found_version(changes)}" in drift
+    version = (receipt_record(call, "receipt") | changes)["renderer"]["version"]
+    assert f"Drifted: this receipt was written by external/receipt version {version}" in drift
     assert sentence in drift
     assert load(operator_client, f"/experiments/drifted/?reason={reason}").has(f'a[href="/calls/{call.pk}/#drift"]')
     assert load(operator_client, "/runs/?preset=drifted").has('a[href="/experiments/drifted/"]')
