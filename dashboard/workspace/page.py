@@ -90,8 +90,9 @@ class WorkspacePage:
 
     @property
     def cut(self) -> CutBar | None:
-        """The first output that was cut, which the head draws."""
-        return next((bar for bar in self.call.cuts if bar.is_cut), None)
+        """The cut that the head draws: one that leads to what was not seen, or can be drawn, before any other."""
+        cuts = [bar for bar in self.call.cuts if bar.is_cut]
+        return max(cuts, key=lambda bar: (bar.has_key, bool(bar.stretches)), default=None)
 
 
 def load_workspace(

@@ -49,6 +49,19 @@ def cuts(page: Page) -> str:
     return page.select_one(".cuts").text
 
 
+def test_the_head_draws_the_cut_that_the_key_leads_into(client: Client, run: Run) -> None:
+    """The file of the agent is named first and was not imported, so there is nothing of it to draw or to open."""
+    call, field = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES))
+    stored(call, b"x\n", path=PATH, role="output")
+    Artifact.objects.filter(observation=None).update(state="missing", size=70_000)
+    page = load_call(client, call)
+    head = page.select_one(".head-cut")
+    assert head.select("svg.cut-bar rect.unseen")
+    assert [link["href"] for link in head.select("a")] == key_leads_to(page)
+    assert head.select_one("a").text.split() == ["first", "not", "seen", "g"]
+    assert key_leads_to(page) == [f"/artifacts/{field.pk}/?from=31&line=41#L31"]
+
+
 def test_the_key_leads_into_the_stored_file_where_it_has_all_of_the_output(client: Client, run: Run) -> None:
     call, field = cut_call(run, "\n".join(LINES[:40]), "\n".join(LINES[:600]))
     file = stored(call, "".join(f"{line}\n" for line in LINES).encode(), path=PATH, role="output")
