@@ -23,6 +23,7 @@ import msgspec
 
 from envelopes.codecs import outcome as outcome_codec
 from envelopes.families.base import Family
+from envelopes.families.registry import builtin
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.call import ToolCall
@@ -62,6 +63,17 @@ class ToolFailed(Exception):
         self.kind, self.message, self.details = str(kind) or FAILED, str(message), details
         self.recovery_hint, self.retryable = recovery_hint, retryable
 
+    @classmethod
+    def from_error(cls, error: ToolError) -> ToolFailed:
+        """The failure whose error is that one."""
+        return cls(
+            error.kind,
+            error.message,
+            details=error.details,
+            recovery_hint=error.recovery_hint,
+            retryable=error.retryable,
+        )
+
     def to_error(self) -> ToolError:
         return ToolError(
             kind=self.kind,
@@ -88,6 +100,12 @@ class Tool:
     definition: ToolDefinition
     run: Callable[[Any, Any], Any]
     family: Family | None = None
+
+    @classmethod
+    def built_in(cls, name: str, run: Callable[[Any, Any], Any]) -> Tool:
+        """The built-in tool of that name, run by `run`. Raises KeyError."""
+        family, definition = builtin(name)
+        return cls(definition, run, family)
 
     @property
     def name(self) -> str:

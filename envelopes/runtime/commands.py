@@ -29,7 +29,6 @@ from envelopes.families.command.results import (
     command_outcome,
 )
 from envelopes.families.command.tools import BatchCommandInput, ExecCommandBatchInput, ExecCommandInput
-from envelopes.families.registry import builtin
 from envelopes.families.task.results import (
     ActiveTasks,
     InputOffered,
@@ -54,7 +53,7 @@ from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.processes import GRACE_S, CommandSpec, Process, SpawnFailed, clean_environment
 from envelopes.schema.outcome import CANCELLED
-from envelopes.schema.result import CompleteOutput, TaskHandle, ToolError
+from envelopes.schema.result import CompleteOutput, TaskHandle
 from envelopes.schema.timestamps import format_instant
 from envelopes.storage.sinks import ArtifactSink, capture
 from envelopes.text.preview import FileText, preview_command
@@ -130,9 +129,7 @@ class CommandTools:
             "TaskInput": self.task_input,
             "TaskStop": self.task_stop,
         }
-        return tuple(
-            Tool(definition, run, family) for name, run in runs.items() for family, definition in [builtin(name)]
-        )
+        return tuple(Tool.built_in(name, run) for name, run in runs.items())
 
     def close(self) -> None:
         """Ends every command and waits for it."""
@@ -216,7 +213,7 @@ class CommandTools:
     def task_stop(self, call: TaskStopInput, context: CallContext) -> CompleteOutput:
         task = self._find_task(call.task_id)
         if not task.process.is_running:
-            raise _failed(task_not_running(self._snapshot(task)))
+            raise ToolFailed.from_error(task_not_running(self._snapshot(task)))
         is_forced = task.stops > 0
         task.stops += 1
         task.changed_at = self._now()
@@ -344,7 +341,7 @@ class CommandTools:
 
     def _find_task(self, task_id: str) -> CommandTask:
         if (task := self._tasks.get(task_id)) is None:
-            raise _failed(unknown_task(task_id))
+            raise ToolFailed.from_error(unknown_task(task_id))
         return task
 
     def _read_output(self, task: CommandTask, *, has_ended: bool) -> dict[str, Any]:
@@ -418,13 +415,3 @@ class CommandTools:
 
 def _output(tool_name: str, summary: str, result: msgspec.Struct) -> CompleteOutput:
     return CompleteOutput(tool_name=tool_name, status="success", summary_text=summary, result=result)
-
-
-def _failed(error: ToolError) -> ToolFailed:
-    return ToolFailed(
-        error.kind,
-        error.message,
-        details=error.details,
-        recovery_hint=error.recovery_hint,
-        retryable=error.retryable,
-    )

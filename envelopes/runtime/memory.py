@@ -25,7 +25,6 @@ from envelopes.families.memory.results import (
     ReadMemory,
 )
 from envelopes.families.memory.tools import LIMIT, SOURCE_REF, MemoryGetInput, MemorySearchInput
-from envelopes.families.registry import builtin
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.schema.result import CompleteOutput, summarize
@@ -80,9 +79,7 @@ class MemoryTools:
             "MemorySearch": self.search,
             "MemoryGet": self.get,
         }
-        return tuple(
-            Tool(definition, run, family) for name, run in runs.items() for family, definition in [builtin(name)]
-        )
+        return tuple(Tool.built_in(name, run) for name, run in runs.items())
 
     def close(self) -> None:
         with self._lock:

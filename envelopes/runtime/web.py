@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from envelopes.families.registry import builtin
 from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link
 from envelopes.families.web.tools import MAX_RESULTS, WebFetchInput, WebSearchInput
 from envelopes.plan.answers import Tool, ToolFailed
@@ -109,9 +108,7 @@ class WebTools:
             "WebFetch": self.fetch,
             "WebSearch": self.search,
         }
-        return tuple(
-            Tool(definition, run, family) for name, run in runs.items() for family, definition in [builtin(name)]
-        )
+        return tuple(Tool.built_in(name, run) for name, run in runs.items())
 
     def fetch(self, call: WebFetchInput, context: CallContext) -> CompleteOutput:
         if not self._policy.is_enabled:

@@ -16,7 +16,6 @@ import msgspec
 
 from envelopes.families.agent.results import WaitCondition, WaitingWorkItem, WaitRecorded, Wake, wait_outcome
 from envelopes.families.agent.tools import WaitForInput
-from envelopes.families.registry import builtin
 from envelopes.families.work_item.results import (
     SAMPLE_TODOS,
     ActiveWait,
@@ -86,9 +85,7 @@ class WorkItemTools:
             "CompleteWorkItem": self.complete,
             "WaitFor": self.wait_for,
         }
-        return tuple(
-            Tool(definition, run, family) for name, run in runs.items() for family, definition in [builtin(name)]
-        )
+        return tuple(Tool.built_in(name, run) for name, run in runs.items())
 
     def close(self) -> None:
         self._store.close()

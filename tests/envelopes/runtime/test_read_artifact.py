@@ -14,7 +14,7 @@ from envelopes.families.file.results import ArtifactMatches, ArtifactSlice
 from envelopes.families.registry import builtin
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
-from envelopes.runtime.read_artifact import ArtifactRefused, read_artifact
+from envelopes.runtime.file_tools import ArtifactRefused, read_artifact
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CompleteOutput
 from envelopes.storage.file_store import FileStore

@@ -1,10 +1,14 @@
-"""ReadArtifact: opens what a receipt left out, a few lines at a time or by a text in them (spec/model.md E-27)."""
+"""ApplyPatch and ReadArtifact as tools, and how the second reads (spec/model.md E-27).
+
+ReadArtifact opens what a receipt left out, a few lines at a time or by a text in them.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from envelopes.families.file.results import (
     MATCH_CHARACTERS,
@@ -16,9 +20,16 @@ from envelopes.families.file.results import (
     ArtifactSlice,
     artifact_not_found,
     line_out_of_range,
+    matches_outcome,
+    patch_outcome,
+    slice_outcome,
 )
-from envelopes.families.file.tools import ReadArtifactInput
-from envelopes.schema.result import ToolError
+from envelopes.families.file.tools import ApplyPatchInput, ReadArtifactInput
+from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.workers import CallContext
+from envelopes.runtime.apply_patch import apply_patch
+from envelopes.runtime.unified_diff import PatchRefused
+from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.storage.line_index import LineIndex, build_index
 from envelopes.text.json_layout import lay_out_line
 from envelopes.text.preview import split_lines
@@ -34,6 +45,42 @@ class ArtifactRefused(Exception):
     def __init__(self, error: ToolError) -> None:
         super().__init__(error.message)
         self.error = error
+
+
+class FileTools:
+    """Patches files below `root`; reads what `open_artifact`, a store's `open`, finds under a path that was printed."""
+
+    def __init__(self, root: Path, open_artifact: Callable[[str], BinaryIO]) -> None:
+        self._root, self._open_artifact = root, open_artifact
+
+    def tools(self) -> tuple[Tool, ...]:
+        runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
+            "ApplyPatch": self.apply_patch,
+            "ReadArtifact": self.read_artifact,
+        }
+        return tuple(Tool.built_in(name, run) for name, run in runs.items())
+
+    def apply_patch(self, call: ApplyPatchInput, _context: CallContext) -> CompleteOutput:
+        try:
+            result = apply_patch(self._root, call.patch)
+        except PatchRefused as refused:
+            raise ToolFailed.from_error(refused.error) from refused
+        return CompleteOutput(
+            tool_name="ApplyPatch", status="success", summary_text=patch_outcome(result), result=result
+        )
+
+    def read_artifact(self, call: ReadArtifactInput, _context: CallContext) -> CompleteOutput:
+        try:
+            result = read_artifact(self._open_artifact, call)
+        except ArtifactRefused as refused:
+            raise ToolFailed.from_error(refused.error) from refused
+        return CompleteOutput(
+            tool_name="ReadArtifact", status="success", summary_text=_read_outcome(result), result=result
+        )
+
+
+def _read_outcome(result: ArtifactSlice | ArtifactMatches) -> str:
+    return slice_outcome(result) if isinstance(result, ArtifactSlice) else matches_outcome(result)
 
 
 def read_artifact(
