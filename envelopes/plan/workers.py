@@ -148,6 +148,8 @@ class ThreadWorkers:
         loop_thread = self._loop
 
         async def run() -> None:
+            if key not in self._tasks:  # it was cancelled between its task's creation and its first step
+                return
             try:
                 finished = Finished(key, await work(*args))
             except BaseException as error:  # a cancel as well is the end of the call
