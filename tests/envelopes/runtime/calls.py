@@ -1,8 +1,16 @@
-"""The context of a call, for tools that are run without an executor."""
+"""Runs tools without an executor.
+
+CONTEXT     the context of a call
+run_tool    parses the arguments, runs the tool, and renders its receipt, so that every result fits its family
+"""
 
 from __future__ import annotations
 
-from envelopes import Limits, RunPolicy, Sandbox, ToolCall
+from collections.abc import Iterable
+from typing import Any
+
+from envelopes import Limits, MemorySink, RunPolicy, Sandbox, ToolCall, builtin, project, render
+from envelopes.plan.answers import Tool
 from envelopes.plan.workers import CallContext
 
 CALL = ToolCall(
@@ -20,3 +28,14 @@ CALL = ToolCall(
     policy=RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=True), limits=Limits()),
 )
 CONTEXT = CallContext(call=CALL, report=lambda _report: None)
+
+
+def run_tool(tools: Iterable[Tool], name: str, arguments: dict[str, Any]) -> Any:
+    """The result of the tool of that name."""
+    (tool,) = [tool for tool in tools if tool.name == name]
+    output = tool.run(tool.definition.parse(arguments), CONTEXT)
+    output.check()
+    family, definition = builtin(name)
+    assert isinstance(output.result, definition.result)
+    assert render(project(output, family, family.projection, MemorySink()).canonical, family, family.rendering).text
+    return output.result

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envelopes import MemorySink, builtin, project, render
 from envelopes.plan.answers import ToolFailed
 from envelopes.runtime.memory import MemoryTools
-from tests.envelopes.runtime.calls import CONTEXT
+from tests.envelopes.runtime.calls import run_tool
 
 
 @pytest.fixture
@@ -27,13 +26,7 @@ def memory(tmp_path: Path) -> Iterator[MemoryTools]:
 
 
 def call(memory: MemoryTools, name: str, **arguments: Any) -> Any:
-    (tool,) = [tool for tool in memory.tools() if tool.name == name]
-    output = tool.run(tool.definition.parse(arguments), CONTEXT)
-    output.check()
-    family, definition = builtin(name)
-    assert isinstance(output.result, definition.result)
-    assert render(project(output, family, family.projection, MemorySink()).canonical, family, family.rendering).text
-    return output.result
+    return run_tool(memory.tools(), name, arguments)
 
 
 def refs(found: Any) -> list[str]:

@@ -9,14 +9,10 @@ from typing import Any
 
 import pytest
 
-from envelopes import MemorySink
-from envelopes.families.registry import builtin
 from envelopes.families.work_item.results import WorkItemView
-from envelopes.pipeline.project import project
-from envelopes.pipeline.render import render
 from envelopes.plan.answers import ToolFailed
 from envelopes.runtime.work_items import WorkItemTools
-from tests.envelopes.runtime.calls import CONTEXT
+from tests.envelopes.runtime.calls import run_tool
 
 
 def open_items(folder: Path) -> WorkItemTools:
@@ -32,14 +28,7 @@ def items(tmp_path: Path) -> Iterator[WorkItemTools]:
 
 
 def call(items: WorkItemTools, name: str, **arguments: Any) -> Any:
-    """The result; the receipt of each is rendered, so that every result fits its family."""
-    (tool,) = [tool for tool in items.tools() if tool.name == name]
-    output = tool.run(tool.definition.parse(arguments), CONTEXT)
-    output.check()
-    family, definition = builtin(name)
-    assert isinstance(output.result, definition.result)
-    assert render(project(output, family, family.projection, MemorySink()).canonical, family, family.rendering).text
-    return output.result
+    return run_tool(items.tools(), name, arguments)
 
 
 def ids(page: Any) -> list[str]:
