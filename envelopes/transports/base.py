@@ -228,9 +228,13 @@ def other_part(kind: str, block: JsonValue) -> OtherPart:
     return OtherPart(kind, dump_json(block).decode())
 
 
-def checked_media_type(part: ImagePart, accepted: frozenset[str], provider: str) -> str:
-    """The media type of an image's data. Raises UnsupportedPart where the provider does not accept it."""
-    if part.media_type not in accepted:
+def checked_media_type(part: ImagePart, accepted: frozenset[str] | None, provider: str) -> str:
+    """The media type of an image's data. Raises UnsupportedPart where the provider does not accept it.
+
+    `accepted` None: every type of image.
+    """
+    is_accepted = part.media_type.startswith("image/") if accepted is None else part.media_type in accepted
+    if not is_accepted:
         raise UnsupportedPart(f"{provider} does not accept images of the type {part.media_type!r}")
     return part.media_type
 

@@ -24,7 +24,7 @@ from envelopes.transports.base import (
     CallIds,
     DecodedBody,
     Transport,
-    UnsupportedPart,
+    checked_media_type,
     input_schema,
     is_url,
     read_text,
@@ -83,9 +83,7 @@ def declare(definition: ToolDefinition) -> Body:
 def _image(part: ImagePart) -> Block:
     if is_url(part):
         return {"type": "image", "url": part.data}
-    if not part.media_type.startswith("image/"):
-        raise UnsupportedPart(f"langchain does not accept images of the type {part.media_type!r}")
-    return {"type": "image", "base64": part.data, "mime_type": part.media_type}
+    return {"type": "image", "base64": part.data, "mime_type": checked_media_type(part, None, "langchain")}
 
 
 def _read_image(block: Block) -> ImagePart | None:

@@ -28,6 +28,7 @@ from envelopes.transports.base import (
     NameRule,
     Transport,
     UnsupportedPart,
+    checked_media_type,
     input_schema,
     is_url,
     read_text,
@@ -108,9 +109,7 @@ def _resource_link(artifact: ArtifactRef) -> Block:
 def _image(part: ImagePart) -> Block:
     if is_url(part):
         raise UnsupportedPart("mcp: an image block contains its data, not an address")
-    if not part.media_type.startswith("image/"):
-        raise UnsupportedPart(f"mcp does not accept images of the type {part.media_type!r}")
-    return {"type": "image", "data": part.data, "mimeType": part.media_type}
+    return {"type": "image", "data": part.data, "mimeType": checked_media_type(part, None, "mcp")}
 
 
 def _read_image(block: Block) -> ImagePart | None:
