@@ -15,9 +15,9 @@ from tests.source import docstrings, functions_of_module, imports, module_name, 
 
 SOURCE = ("dashboard", "envelopes")
 MODULES = (
-    400  # 272 when the layout was new; remarks, outages, masks, the workspace, the executor and the tools came since
+    480  # 272 when the layout was new; remarks, outages, masks, the workspace, the executor and the tools came since
 )
-CODE_LINES = 50_807  # without blanks, comments and docstrings; 30,777 when the layout was new
+CODE_LINES = 66_000  # without blanks, comments and docstrings; 30,777 when the layout was new
 SMALL_MODULE = 110  # lines; a smaller one with a single importer belongs into it
 SHORT_FUNCTION = 3  # lines, the `def` included
 SHORT_FUNCTIONS_SHARE = 0.10
