@@ -28,6 +28,7 @@ from envelopes.text.deadline import time_budget
 
 LOG_SECRETS = (
     (re.compile(r"(?i)(sign-in(?:/|%(?:25)*2f)+)[^\s'\"]+"), rf"\g<1>{REDACTED}"),
+    (re.compile(r"\bcft_[0-9a-f]+_[\w-]+"), REDACTED),  # an access token
     (re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])"), REDACTED),  # the token of a one-time link, wherever it is
     (re.compile(r"(?<=[\w/])\?[\w.-]+=[^\s'\"]*"), f"?{REDACTED}"),
     (re.compile(r"(Key \([^)]*\)=)\(.*\)"), rf"\1({REDACTED})"),  # the detail of PostgreSQL's errors

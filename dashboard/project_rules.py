@@ -65,8 +65,9 @@ def load_all_rules() -> None:
         load_rules(project)
 
 
-# Pages without recorded text, and that of the rules, which masks its examples itself and shows what somebody types.
-OWN_PAGES = ("docs-index", "docs-page", "mask-list", "mask-change")
+# Pages without recorded text, and that of the rules, which masks its examples itself and shows what somebody types. A
+# new token is shown once, to who created it.
+OWN_PAGES = ("docs-index", "docs-page", "mask-list", "mask-change", "token-list")
 
 
 class MaskingMiddleware:

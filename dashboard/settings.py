@@ -15,6 +15,7 @@ COUNTERFOIL_UPLOAD_QUOTA  bytes that the uploads of all people may take at once;
 COUNTERFOIL_LOCK_SECONDS  that a command waits for a lock that another process has in the database; default: 20
 COUNTERFOIL_MASK       "off" shows secrets on pages, in downloads and logs, for those who run it alone; default: on
 COUNTERFOIL_PRICES     a TOML or JSON file with prices of models, for the costs on Insights; default: none, no costs
+COUNTERFOIL_TOKEN_RATE requests a minute that a token may send to each web process; default: 12000
 COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_TRUSTED_PROXIES  addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed;
                        default: this machine
@@ -192,6 +193,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 DATA_UPLOAD_MAX_NUMBER_FILES = 1_000
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_100
 ROWS_PER_PAGE = 50  # of the list of runs and of the calls of a run
+TOKEN_REQUESTS_A_MINUTE = env.int("COUNTERFOIL_TOKEN_RATE", default=12_000)
 # A request writes the receipts of a replay for so long, and looks at the clock after so many calls.
 REPLAY_BATCH = 200
 UPLOAD_LIMIT_BYTES = env.int("COUNTERFOIL_UPLOAD_LIMIT", default=256_000_000)

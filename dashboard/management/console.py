@@ -1,4 +1,4 @@
-"""Output that several commands share: text that is safe on a terminal, and one-time sign-in links."""
+"""Arguments and output that several commands share: the project, text that is safe on a terminal, sign-in links."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, TextIO
 from urllib.parse import quote
 
 from django.contrib.auth.models import User
-from django.core.management.base import CommandParser, OutputWrapper
+from django.core.management.base import CommandError, CommandParser, OutputWrapper
 
-from dashboard.accounts import create_link
+from dashboard.accounts import DEMO_PROJECT, create_link, get_or_create_project
+from dashboard.models import Project
 from dashboard.server import Server
 from dashboard.worker import WorkerSupervisor
 from envelopes.text.untrusted_json import visible
@@ -20,6 +21,21 @@ BASE_URL = "http://127.0.0.1:8000"
 def terminal_text(text: str) -> str:
     """Escapes control characters, so that no file name or payload can send commands to a terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in visible(text))
+
+
+def add_project_argument(parser: CommandParser) -> None:
+    parser.add_argument("--project", metavar="SLUG", help="the first project but the demo's, unless given")
+
+
+def find_project(slug: str | None) -> Project:
+    """Raises CommandError with the known slugs."""
+    if slug is None:
+        return Project.objects.exclude(slug=DEMO_PROJECT).order_by("id").first() or get_or_create_project()
+    try:
+        return Project.objects.get(slug=slug)
+    except Project.DoesNotExist:
+        slugs = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)) or "none yet"
+        raise CommandError(f"There is no project {slug!r}. Known: {slugs}.") from None
 
 
 def add_link_arguments(parser: CommandParser) -> None:

@@ -254,6 +254,21 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='AccessToken',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=60)),
+                ('scope', models.CharField(choices=[('ingest', 'Ingest'), ('read', 'Read'), ('mcp', 'Mcp')], max_length=6)),
+                ('key', models.CharField(max_length=16, unique=True)),
+                ('secret_sha256', models.CharField(max_length=64)),
+                ('created_by', models.CharField(max_length=150)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('used_at', models.DateTimeField(null=True)),
+                ('revoked_at', models.DateTimeField(null=True)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tokens', to='dashboard.project')),
+            ],
+        ),
+        migrations.CreateModel(
             name='ProjectRule',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -817,6 +832,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='artifact',
             index=models.Index(fields=['project', 'sha256'], name='dashboard_a_project_db7b37_idx'),
+        ),
+        migrations.AddConstraint(
+            model_name='accesstoken',
+            constraint=models.UniqueConstraint(condition=models.Q(('revoked_at', None)), fields=('project', 'name'), name='one_token_in_use'),
         ),
         migrations.AddConstraint(
             model_name='projectrule',

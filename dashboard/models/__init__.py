@@ -24,6 +24,7 @@ from dashboard.models.evidence import (
 )
 from dashboard.models.notes import Assignment, Note, ReviewMark, Tag
 from dashboard.models.projects import (
+    AccessToken,
     AuditEntry,
     Membership,
     Project,
@@ -37,6 +38,7 @@ from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.sources import Problem, Remark, Source, SourceFrame, SourceSlice, load_slices
 
 __all__ = [
+    "AccessToken",
     "Artifact",
     "Assignment",
     "AuditEntry",

@@ -89,6 +89,38 @@ class SignInLink(models.Model):
         return self.used_at is None and timezone.now() < self.expires_at
 
 
+class AccessToken(models.Model):
+    """The sign-in of a program, for one project and one purpose. Only the hash of its secret is stored.
+
+    `name` and `key` identify it in lists and in the audit log; the key is a part of the token and no secret.
+    """
+
+    class Scope(models.TextChoices):
+        INGEST = "ingest"
+        READ = "read"
+        MCP = "mcp"
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=60)
+    scope = models.CharField(max_length=6, choices=Scope.choices)
+    key = models.CharField(max_length=16, unique=True)
+    secret_sha256 = models.CharField(max_length=64)
+    created_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField(auto_now_add=True)
+    used_at = models.DateTimeField(null=True)  # to the minute
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project", "name"], condition=models.Q(revoked_at=None), name="one_token_in_use"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.scope}, {self.key})"
+
+
 class SignInFailure(models.Model):
     """A wrong password. The rows of the last minutes decide who has to wait, for all processes of the server."""
 

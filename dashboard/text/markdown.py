@@ -17,7 +17,17 @@ from markdown_it.token import Token
 FOLDER = Path(__file__).parents[1] / "docs"
 # Reading order of the index; a file that is not named here is not served.
 ORDER = (
-    *("recordings", "reading-a-call", "fidelity", "query", "calls", "insights", "run-against-run", "together"),
+    *(
+        "recordings",
+        "intake",
+        "reading-a-call",
+        "fidelity",
+        "query",
+        "calls",
+        "insights",
+        "run-against-run",
+        "together",
+    ),
     *("renderers", "comparisons", "changing-receipts", "keys"),
     *("storage", "deployment", "runtime", "tour", "bad-inputs", "requirements"),
 )

@@ -94,6 +94,8 @@ PARAMETERS = {
     "home": "",
     "import-new": "POST paths=word files=word",
     "insights-index": "q=filter from=word to=word show=word by=word sort=word where=filter",
+    "token-list": "POST name=word scope=word",
+    "token-revoke": "",
     "mask-change": "POST do=word",
     "mask-list": "POST do=word name=word keys=word pattern=pattern",
     "old-comparison": "",

@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard.accounts import create_link
-from dashboard.models import Note, Project, SavedView
+from dashboard.models import AccessToken, Note, Project, SavedView
 from dashboard.variants.variant_list import save_version
 from envelopes.families.registry import family
 from tests.cases import each
@@ -120,6 +120,8 @@ TABLE: Mapping[str, Row] = {
     "audit-export": Row(action(200, other=200)),
     "mask-list": Row(action(200, other=200), action(422, other=422)),
     "mask-change": Row(NOT_READ, action(200, other=200)),
+    "token-list": Row(action(200, other=200), action(422, other=422)),
+    "token-revoke": Row(NOT_READ, action(302)),
     "experiment-list": Row(page()),
     "receipt-drift": Row(page()),
     "renderer-detail": Row(page()),
@@ -171,6 +173,7 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
     templates = {"name": "command", "template": "mine"}
     arguments: dict[str, dict[str, object]] = {
         "view": {"pk": view.pk},
+        "token": {"pk": AccessToken.objects.create(project=project, name="ci", scope="ingest", key="k").pk},
         "review": {"pk": view.pk},
         "note": {"pk": Note.objects.create(project=project, call=call, created_by=operator, text="x").pk},
         "run": {"pk": call.run_id},

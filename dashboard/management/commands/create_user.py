@@ -8,9 +8,9 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from dashboard.accounts import DEMO_PROJECT, create_member, get_or_create_project
-from dashboard.management.console import add_link_arguments, print_new_link
-from dashboard.models import Membership, Project
+from dashboard.accounts import create_member
+from dashboard.management.console import add_link_arguments, add_project_argument, find_project, print_new_link
+from dashboard.models import Membership
 
 
 class Command(BaseCommand):
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         parser.add_argument("--role", choices=Membership.Role.values, default=Membership.Role.OPERATOR.value)
-        parser.add_argument("--project", metavar="SLUG", help="the first project but the demo's, unless given")
+        add_project_argument(parser)
         add_link_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -28,20 +28,10 @@ class Command(BaseCommand):
             User._meta.get_field("username").clean(name, None)
         except ValidationError as error:
             raise CommandError(f"{name!r} cannot be a name: {' '.join(error.messages)}") from None
-        project = _find_project(options["project"])
+        project = find_project(options["project"])
         user, is_new = create_member(name, project, options["role"])
         facts = {"user": name, "role": options["role"], "project": project.slug, "created": is_new}
         if not options["as_json"]:
             outcome = "was created" if is_new else "existed already"
             self.stdout.write(f"{name} {outcome}: {options['role']} in {project.slug}.")
         print_new_link(self.stdout, user, facts, base_url=options["base_url"], as_json=options["as_json"])
-
-
-def _find_project(slug: str | None) -> Project:
-    if slug is None:
-        return Project.objects.exclude(slug=DEMO_PROJECT).order_by("id").first() or get_or_create_project()
-    try:
-        return Project.objects.get(slug=slug)
-    except Project.DoesNotExist:
-        slugs = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)) or "none yet"
-        raise CommandError(f"There is no project {slug!r}. Known: {slugs}.") from None
