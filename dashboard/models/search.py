@@ -8,10 +8,10 @@ the text itself.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import re2
 from django.db import connection
 from django.db.models import F, QuerySet
 from django.db.models.expressions import RawSQL
@@ -27,7 +27,7 @@ COLUMNS = (*HALVES, "message")
 BETWEEN_TEXTS = " ¶ "  # as a word between two texts of one half, so that no words in a row are of both
 TABLE = "dashboard_searchtext"
 Entry: TypeAlias = Sequence[str]  # as `prepare_entry` makes it
-_LONG_WORD = re.compile(f"[A-Za-z0-9_]{{{LONGEST + 1}}}")
+_LONG_WORD = re2.compile(f"[A-Za-z0-9_]{{{LONGEST + 1}}}")  # `re` looks at each word again from each of its characters
 MATCHING = {
     "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s",  # noqa: S608 - a constant
     "postgresql": f"SELECT id FROM {TABLE} WHERE words @@ %s::tsquery",  # noqa: S608 - a constant
