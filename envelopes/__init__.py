@@ -28,7 +28,7 @@ from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import FileRecorder
 from envelopes.plan.schema import read_plan
-from envelopes.plan.tool_loop import ToolLoop, ToolRequest
+from envelopes.plan.tool_loop import ModelMessage, ToolLoop, ToolRequest
 from envelopes.schema.call import ExecutionEvent, Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.outcome import (
     ToolArtifactReference,
@@ -63,6 +63,7 @@ __all__ = [
     "InvalidToolInput",
     "Limits",
     "MemorySink",
+    "ModelMessage",
     "Receipt",
     "RunPolicy",
     "Sandbox",

@@ -138,7 +138,10 @@ class _Flight:
 
 @dataclass
 class Dispatcher:
-    """The calls of one run or turn. Used by one thread; tools run on the workers."""
+    """The calls of one run or turn. Used by one thread; tools run on the workers.
+
+    `assistant_text` is what the model wrote beside the calls that are started next.
+    """
 
     tools: Mapping[str, Tool]
     gates: Gates
@@ -148,6 +151,7 @@ class Dispatcher:
     clock: RunClock
     observer: EffectsObserver | None = None
     grace_ms: int = GRACE_MS
+    assistant_text: str = ""
     _flights: dict[str, _Flight] = field(default_factory=dict)
     _late: dict[str, _Flight] = field(default_factory=dict)
 
@@ -235,7 +239,7 @@ class Dispatcher:
         self.recorder.add(recorded)
         self.log.emit("step.started", f"{call.tool} starts", call=recorded, payload=_round(call))
         started_s = self.clock.steady()
-        context = CallContext(call=recorded, report=self.workers.report, deadline_at=deadline_at)
+        context = CallContext(recorded, self.workers.report, deadline_at, self.assistant_text)
         flight = _Flight(
             call=recorded,
             tool=tool,

@@ -2,6 +2,7 @@
 
     ToolLoop       the tools of an agent, its records, and the turns that it runs
     ToolRequest    a call as the model asks for it
+    ModelMessage   the text of a round, and its calls
     AnsweredRequest   the call, its settlement, and every form of its answer
     TurnBudget     how long a turn may take, and how many rounds and calls it may have
 
@@ -50,6 +51,17 @@ class ToolRequest(msgspec.Struct, frozen=True):
     provider_call_id: str
     tool: str
     args: dict[str, Any]
+
+
+class ModelMessage(msgspec.Struct, frozen=True):
+    """The text that a model wrote in one round, and the calls that it asks for. CompleteWorkItem keeps the text.
+
+    >>> ModelMessage("All totals are right.").requests
+    ()
+    """
+
+    text: str = ""
+    requests: tuple[ToolRequest, ...] = ()
 
 
 class TurnBudget(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,16 +115,21 @@ class AnsweredRequest:
         return tool_message(self.call.provider_call_id or self.call.call_id, self.outcome)
 
 
-Model: TypeAlias = Callable[[list[AnsweredRequest]], Iterable[ToolRequest]]
+# A model gets the answers of its last round.
+Model: TypeAlias = Callable[[list[AnsweredRequest]], ModelMessage | Iterable[ToolRequest]]
 
 
 @dataclass(frozen=True)
 class TurnResult:
-    """`end` is "answered" when the model asked for no more calls, else the limit that ended the turn."""
+    """`end` is "answered" when the model asked for no more calls, else the limit that ended the turn.
+
+    `text` is what the model wrote last, where it gave a ModelMessage.
+    """
 
     end: TurnEnd
     rounds: int
     answers: tuple[AnsweredRequest, ...]
+    text: str = ""
 
 
 @dataclass
@@ -213,11 +230,12 @@ class ToolLoop:
         """Gates, runs and records a call, updates the turn, and returns the one outcome of the call (OUT-049)."""
         return self.settle(call, state).outcome
 
-    def answer(self, request: ToolRequest, state: TurnState) -> AnsweredRequest:
-        return self.settle(self.make_call(request), state)
+    def answer(self, request: ToolRequest, state: TurnState, assistant_text: str = "") -> AnsweredRequest:
+        """The answer to one call of a round, in which the model also wrote `assistant_text`."""
+        return self.settle(self.make_call(request), state, assistant_text)
 
-    def settle(self, call: ToolCall, state: TurnState) -> AnsweredRequest:
-        self._gates.state = state
+    def settle(self, call: ToolCall, state: TurnState, assistant_text: str = "") -> AnsweredRequest:
+        self._gates.state, self._dispatcher.assistant_text = state, assistant_text
         self._calls_of_turn += 1
         settled = self._dispatcher.start(call)
         while settled is None:
@@ -238,15 +256,18 @@ class ToolLoop:
         state = state or self.begin_turn()
         answers: list[AnsweredRequest] = []
         last: list[AnsweredRequest] = []
+        text = ""
         for rounds in range(self.budget.most_rounds):
             if end := self._find_end():
-                return TurnResult(end, rounds, tuple(answers))
-            requests = list(model(last))
-            if not requests:
-                return TurnResult("answered", rounds + 1, tuple(answers))
-            last = [self.answer(request, state) for request in requests]
+                return TurnResult(end, rounds, tuple(answers), text)
+            written = model(last)
+            message = written if isinstance(written, ModelMessage) else ModelMessage(requests=tuple(written))
+            text = message.text
+            if not message.requests:
+                return TurnResult("answered", rounds + 1, tuple(answers), text)
+            last = [self.answer(request, state, text) for request in message.requests]
             answers += last
-        return TurnResult("rounds", self.budget.most_rounds, tuple(answers))
+        return TurnResult("rounds", self.budget.most_rounds, tuple(answers), text)
 
     def cancel(self) -> None:
         """Ends the call that runs and the turn, from any thread."""

@@ -66,12 +66,14 @@ class CallContext:
     """Answers a tool's questions about its call while it runs, and takes what it reports before it returns.
 
     `deadline_at` is ISO 8601 text. A tool that runs long looks at `is_cancelled` from time to time; an answer after the
-    deadline is discarded. `effects` are changes that the tool itself observed.
+    deadline is discarded. `assistant_text` is what the model wrote in the round of the call. `effects` are changes that
+    the tool itself observed.
     """
 
     call: ToolCall
     report: Callable[[Report], None]
     deadline_at: str | None = None
+    assistant_text: str = ""
     stop: threading.Event = field(default_factory=threading.Event)
     effects: Effects | None = None
 

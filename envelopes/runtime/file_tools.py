@@ -29,6 +29,7 @@ from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.apply_patch import apply_patch
 from envelopes.runtime.unified_diff import PatchRefused
+from envelopes.runtime.workspaces import Workspaces, open_workspaces
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.storage.line_index import LineIndex, build_index
 from envelopes.text.json_layout import lay_out_line
@@ -48,10 +49,13 @@ class ArtifactRefused(Exception):
 
 
 class FileTools:
-    """Patches files below `root`; reads what `open_artifact`, a store's `open`, finds under a path that was printed."""
+    """Patches files below `root`, or below the folder of the active workspace.
 
-    def __init__(self, root: Path, open_artifact: Callable[[str], BinaryIO]) -> None:
-        self._root, self._open_artifact = root, open_artifact
+    `open_artifact`, a store's `open`, finds what ReadArtifact reads under a path that was printed.
+    """
+
+    def __init__(self, root: Path | Workspaces, open_artifact: Callable[[str], BinaryIO]) -> None:
+        self._workspaces, self._open_artifact = open_workspaces(root), open_artifact
 
     def tools(self) -> tuple[Tool, ...]:
         runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
@@ -62,21 +66,17 @@ class FileTools:
 
     def apply_patch(self, call: ApplyPatchInput, _context: CallContext) -> CompleteOutput:
         try:
-            result = apply_patch(self._root, call.patch)
+            result = apply_patch(self._workspaces.active.cwd, call.patch)
         except PatchRefused as refused:
             raise ToolFailed.from_error(refused.error) from refused
-        return CompleteOutput(
-            tool_name="ApplyPatch", status="success", summary_text=patch_outcome(result), result=result
-        )
+        return CompleteOutput.success("ApplyPatch", patch_outcome(result), result)
 
     def read_artifact(self, call: ReadArtifactInput, _context: CallContext) -> CompleteOutput:
         try:
             result = read_artifact(self._open_artifact, call)
         except ArtifactRefused as refused:
             raise ToolFailed.from_error(refused.error) from refused
-        return CompleteOutput(
-            tool_name="ReadArtifact", status="success", summary_text=_read_outcome(result), result=result
-        )
+        return CompleteOutput.success("ReadArtifact", _read_outcome(result), result)
 
 
 def _read_outcome(result: ArtifactSlice | ArtifactMatches) -> str:

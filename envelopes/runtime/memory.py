@@ -27,7 +27,7 @@ from envelopes.families.memory.results import (
 from envelopes.families.memory.tools import LIMIT, SOURCE_REF, MemoryGetInput, MemorySearchInput
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
-from envelopes.schema.result import CompleteOutput, summarize
+from envelopes.schema.result import CompleteOutput
 from envelopes.schema.timestamps import format_instant
 
 TABLES = """
@@ -125,7 +125,7 @@ class MemoryTools:
             for row in found
         )
         result = FoundMemories(query=call.query, results=results)
-        return _output("MemorySearch", f"{len(results)} memories for {call.query}", result)
+        return CompleteOutput.success("MemorySearch", f"{len(results)} memories for {call.query}", result)
 
     def get(self, call: MemoryGetInput, _context: CallContext) -> CompleteOutput:
         statement = f"SELECT {COLUMNS} FROM memory WHERE source_ref = ?"  # noqa: S608 - names of this module
@@ -140,7 +140,7 @@ class MemoryTools:
             )
         most, content = call.max_chars or MAX_CHARS, row[5]
         memory = Memory(**self._head(row), content=content[:most], truncated=len(content) > most)
-        return _output(
+        return CompleteOutput.success(
             "MemoryGet", f"read {memory.source_ref}: {memory.title}", ReadMemory(memory=memory, max_chars=most)
         )
 
@@ -158,7 +158,3 @@ class MemoryTools:
             "updated_at": format_instant(updated_at, timespec="milliseconds"),
             "metadata": msgspec.json.decode(metadata),
         }
-
-
-def _output(tool_name: str, summary: str, result: msgspec.Struct) -> CompleteOutput:
-    return CompleteOutput(tool_name=tool_name, status="success", summary_text=summarize(summary), result=result)

@@ -59,6 +59,11 @@ class CommandSpec:
     tty: bool = False
     accepts_input: bool = False
 
+    @property
+    def identity(self) -> tuple[str, Path, str | None, bool, bool]:
+        """Equal for a command that would do the same."""
+        return self.cmd, self.workdir, self.shell, self.login, self.tty
+
 
 def clean_environment(environment: Mapping[str, str], added: Mapping[str, str] | None = None) -> dict[str, str]:
     """The few variables that a shell needs: the runtime's own hold keys and tokens.

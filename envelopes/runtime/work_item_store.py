@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from envelopes.families.work_item.results import PlanStatus
 
@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS wait (
 CREATE TABLE IF NOT EXISTS focus (work_item INTEGER NOT NULL);
 """
 COLUMNS = ("objective", "plan_status", "todos", "plan", "report", "is_completed")
+WaitKind: TypeAlias = Literal["operator", "task", "external"]
 LONGEST_NUMBER = 18  # digits; SQLite's integers have 19
 
 
@@ -47,11 +48,13 @@ class WorkItemRow(NamedTuple):
 
 
 class WaitRow(NamedTuple):
-    """A stored wait. `kind` is operator, task or external."""
+    """A stored wait."""
 
     number: int
-    kind: str
+    kind: WaitKind
     reason: str
+    resource: str | None
+    created_at: float
 
     @property
     def id(self) -> str:
@@ -125,14 +128,14 @@ class WorkItemStore:
         if number is not None:
             self._database.execute("INSERT INTO focus VALUES (?)", (number,))
 
-    def add_wait(self, number: int | None, kind: str, resource: str | None, reason: str) -> WaitRow:
+    def add_wait(self, number: int | None, kind: WaitKind, resource: str | None, reason: str) -> WaitRow:
         now = self.now()
         cursor = self._database.execute(
             "INSERT INTO wait (work_item, status, kind, resource, reason, created_at, updated_at)"
             " VALUES (?, 'active', ?, ?, ?, ?, ?)",
             (number, kind, resource, reason, now, now),
         )
-        return WaitRow(int(cursor.lastrowid or 0), kind, reason)
+        return WaitRow(int(cursor.lastrowid or 0), kind, reason, resource, now)
 
     def waits_of(self, number: int | None) -> list[WaitRow]:
         """The active waits of an item, those of the agent for None."""
@@ -152,7 +155,8 @@ class WorkItemStore:
         return tuple(wait.id for wait in ended)
 
     def _waits(self, condition: str, *values: Any) -> list[WaitRow]:
-        statement = f"SELECT number, kind, reason FROM wait WHERE status = 'active' AND {condition} ORDER BY number"  # noqa: S608 - texts of this class
+        columns = ", ".join(WaitRow._fields)
+        statement = f"SELECT {columns} FROM wait WHERE status = 'active' AND {condition} ORDER BY number"  # noqa: S608 - names and texts of this module
         return [WaitRow(*row) for row in self._database.execute(statement, values)]
 
     def _next_revision(self) -> int:

@@ -47,12 +47,13 @@ from envelopes.families.work_item.tools import (
 )
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
-from envelopes.runtime.work_item_store import WaitRow, WorkItemRow, WorkItemStore
-from envelopes.schema.result import CompleteOutput, summarize
+from envelopes.runtime.work_item_store import WaitKind, WaitRow, WorkItemRow, WorkItemStore
+from envelopes.schema.result import CompleteOutput
 from envelopes.schema.timestamps import format_instant
 
 PLANS = "work-items"  # the folder of plans in the workspace
-KINDS: dict[Wake, Any] = {"operator_input": "operator", "task_result": "task", "external": "external"}
+KINDS: dict[Wake, WaitKind] = {"operator_input": "operator", "task_result": "task", "external": "external"}
+WAKES: dict[WaitKind, Wake] = {kind: wake for wake, kind in KINDS.items()}
 LEFT_WITHOUT_REASON = FocusWarning(
     code="left_runnable_work", message="The work item before was runnable, and no reason was given for leaving it."
 )
@@ -96,7 +97,7 @@ class WorkItemTools:
             if call.plan is not None:
                 row = self._store.change(row.number, plan=self._write_plan(row, call.plan))
             view = self._view(row, with_todos=True)
-        return _output("CreateWorkItem", f"work item {view.id} created", WorkItemChange(work_item=view))
+        return CompleteOutput.success("CreateWorkItem", f"work item {view.id} created", WorkItemChange(work_item=view))
 
     def update(self, call: UpdateWorkItemInput, _context: CallContext) -> CompleteOutput:
         with self._store.transaction():
@@ -111,7 +112,7 @@ class WorkItemTools:
             changes = {name: value for name, value in named.items() if value is not None}
             view = self._view(self._store.change(row.number, **changes), with_todos=True)
         fields = tuple("todo_list" if name == "todos" else name for name in changes)
-        return _output(
+        return CompleteOutput.success(
             "UpdateWorkItem", f"work item {view.id} updated", WorkItemChange(work_item=view, changed_fields=fields)
         )
 
@@ -142,13 +143,13 @@ class WorkItemTools:
             transition=transition,
             binding_note=BINDING_NOTE if current.is_runnable else INSPECTION_NOTE,
         )
-        return _output("PickWorkItem", f"now working on {current.id}", result)
+        return CompleteOutput.success("PickWorkItem", f"now working on {current.id}", result)
 
     def get(self, call: GetWorkItemInput, _context: CallContext) -> CompleteOutput:
         with self._store.transaction():
             view = self._view(self._find(call.work_item_id), with_todos=call.include_todo_list)
             result = WorkItemReading(context=self._context(), work_item=view)
-        return _output("GetWorkItem", f"work item {view.id} is {view.state}", result)
+        return CompleteOutput.success("GetWorkItem", f"work item {view.id} is {view.state}", result)
 
     def list_items(self, call: ListWorkItemsInput, _context: CallContext) -> CompleteOutput:
         limit, chosen = call.limit or LIMIT, call.filter or "all"
@@ -168,10 +169,13 @@ class WorkItemTools:
                 limit=limit,
                 work_items=tuple(matching[skipped : skipped + limit]),
             )
-        return _output("ListWorkItems", f"{result.returned} of {result.total_matching} work items", result)
+        return CompleteOutput.success(
+            "ListWorkItems", f"{result.returned} of {result.total_matching} work items", result
+        )
 
-    def complete(self, call: CompleteWorkItemInput, _context: CallContext, report: str = "") -> CompleteOutput:
-        """`report` is what the model wrote beside the call; a turn loop passes it."""
+    def complete(self, call: CompleteWorkItemInput, context: CallContext) -> CompleteOutput:
+        """The report is what the model wrote in the round of the call."""
+        report = context.assistant_text.strip()
         with self._store.transaction():
             row = self._find(call.work_item_id)
             is_new = not row.is_completed
@@ -188,7 +192,7 @@ class WorkItemTools:
         warnings = () if unfinished is None else (unfinished,)
         result = WorkItemChange(work_item=view, warnings=warnings, completed_transition=is_new)
         words = "completed" if is_new else "was completed before"
-        return _output("CompleteWorkItem", f"work item {view.id} {words}", result)
+        return CompleteOutput.success("CompleteWorkItem", f"work item {view.id} {words}", result)
 
     def wait_for(self, call: WaitForInput, _context: CallContext) -> CompleteOutput:
         with self._store.transaction():
@@ -196,33 +200,33 @@ class WorkItemTools:
             replaced = self._store.end_waits(self._store.waits_of(number), "cancelled")
             wait = self._store.add_wait(number, KINDS[call.wake], call.resource, call.reason)
             view = None if number is None else self._view(self._store.change(number))
-            stamp = _stamp(self._store.now())
         result = WaitRecorded(
             scope="agent" if view is None else "work_item",
             reason=call.reason,
             wake=call.wake,
             resource=call.resource,
             work_item_id=view.id if view else None,
-            wait_condition=WaitCondition(
-                id=wait.id,
-                work_item_id=view.id if view else None,
-                status="active",
-                kind=KINDS[call.wake],
-                subject_ref=call.resource,
-                waiting_for=call.reason,
-                wake_sources=(call.wake,),
-                created_at=stamp,
-                updated_at=stamp,
-            ),
+            wait_condition=_condition(wait, number),
             work_item=None if view is None else _waiting(view),
             cancelled_wait_condition_ids=replaced,
         )
-        return _output("WaitFor", wait_outcome(result), result)
+        return CompleteOutput.success("WaitFor", wait_outcome(result), result)
 
     def resolve_waits(self, resource: str | None = None) -> tuple[str, ...]:
         """Ends the active waits for a resource, or those for the operator; returns their ids. The runtime calls it."""
         with self._store.transaction():
             return self._store.end_waits(self._store.waits_for(resource), "resolved")
+
+    def current_work_item_id(self) -> str | None:
+        with self._store.transaction():
+            return self._context().current_work_item_id
+
+    def active_waits(self) -> tuple[WaitCondition, ...]:
+        """The waits of the agent and of its current work item."""
+        with self._store.transaction():
+            number = self._store.current()
+            numbers = [None] if number is None else [None, number]
+            return tuple(_condition(wait, item) for item in numbers for wait in self._store.waits_of(item))
 
     def _find(self, work_item_id: str) -> WorkItemRow:
         """Raises ToolFailed."""
@@ -299,6 +303,20 @@ def _stamp(seconds: float) -> str:
     return format_instant(seconds, timespec="milliseconds")
 
 
+def _condition(wait: WaitRow, number: int | None) -> WaitCondition:
+    return WaitCondition(
+        id=wait.id,
+        work_item_id=None if number is None else f"wi_{number}",
+        status="active",
+        kind=wait.kind,
+        subject_ref=wait.resource,
+        waiting_for=wait.reason,
+        wake_sources=(WAKES[wait.kind],),
+        created_at=_stamp(wait.created_at),
+        updated_at=_stamp(wait.created_at),
+    )
+
+
 def _waiting(view: WorkItemView) -> WaitingWorkItem:
     return WaitingWorkItem(
         id=view.id, objective=view.objective, state=view.state, focus=view.focus, readiness=view.readiness
@@ -369,7 +387,3 @@ def _is_completed(row: WorkItemRow, words: str) -> ToolFailed:
         details={"work_item_id": row.id, "state": "completed"},
         recovery_hint="create a new work item for more work",
     )
-
-
-def _output(tool_name: str, summary: str, result: msgspec.Struct) -> CompleteOutput:
-    return CompleteOutput(tool_name=tool_name, status="success", summary_text=summarize(summary), result=result)

@@ -69,6 +69,11 @@ class CompleteOutput(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Struct | None = None
     error: ToolError | None = None
 
+    @classmethod
+    def success(cls, tool_name: str, summary: str, result: msgspec.Struct) -> CompleteOutput:
+        """The output of a call that succeeded; its summary becomes one line of at most 200 characters."""
+        return cls(tool_name=tool_name, status="success", summary_text=summarize(summary), result=result)
+
     def check(self) -> None:
         """Raises InvalidOutput unless exactly the half that `status` asks for is present."""
         _check_exclusive(self.status, self.result is not None, self.error is not None)

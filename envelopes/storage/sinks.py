@@ -61,14 +61,19 @@ def capture(role: str, content: bytes | BinaryIO, sink: ArtifactSink) -> str | F
     """
     stream = io.BytesIO(content) if isinstance(content, bytes) else content
     beginning = _read_fully(stream, INLINE_BYTES + 1)
-    if len(beginning) <= INLINE_BYTES:
-        try:
-            return beginning.decode("utf-8")
-        except UnicodeDecodeError:
-            pass
+    if len(beginning) <= INLINE_BYTES and (text := _decode(beginning)) is not None:
+        return text
     observed = _Observed(beginning, stream)
     artifact = sink.write(role, cast("BinaryIO", observed))
     return observed.reader.finish(artifact.path)
+
+
+def _decode(data: bytes) -> str | None:
+    """The text of bytes that are UTF-8; None for others."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _read_fully(stream: BinaryIO, size: int) -> bytes:

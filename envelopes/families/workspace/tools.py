@@ -58,13 +58,14 @@ USE_WORKSPACE = ToolDefinition(
     is_mutation=True,
     description=(
         "Switch the active workspace. Give exactly one of path, a folder, and workspace_id, one that is known. mode "
-        "direct uses its own root, shared and read; isolated makes a git worktree for you alone, to write in, and "
-        f"may be given an isolation_label. {AGENT_HOME} can only be used direct. cwd is a folder below the root. Later "
+        "direct uses its own root, shared and read; isolated makes a git worktree for you alone, to write in, with the "
+        "files of the last commit; with an isolation_label the same one is used again. "
+        f"{AGENT_HOME} can only be used direct. cwd is a folder below the root. Later "
         "commands and patches start from the cwd that the result names."
     ),
     input=UseWorkspaceInput,
     result=(WorkspaceResult,),
-    error_kinds=("invalid_tool_input",),
+    error_kinds=("invalid_tool_input", "execution_root_violation", "unsupported_runtime_capability"),
     result_only=("workspace_anchor", "execution_root", "projection_kind"),
     hint="give exactly one of path, an existing folder, and workspace_id, a known workspace",
     conditions=CONDITIONS,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from envelopes import MemorySink, ModelMessage, ToolLoop, ToolRequest
 from envelopes.families.work_item.results import WorkItemView
 from envelopes.plan.answers import ToolFailed
 from envelopes.runtime.work_items import WorkItemTools
@@ -111,6 +112,21 @@ def test_a_completed_item_stays_so_and_names_what_was_left(items: WorkItemTools)
     for name, more in (("UpdateWorkItem", {"objective": "x"}), ("PickWorkItem", {})):
         with pytest.raises(ToolFailed, match="work item wi_1 is completed and cannot be"):
             call(items, name, work_item_id="wi_1", **more)
+
+
+def test_what_the_model_writes_beside_the_call_is_the_report_of_the_item(items: WorkItemTools) -> None:
+    call(items, "CreateWorkItem", objective="one")
+    rounds = [
+        ModelMessage("I begin.", (ToolRequest("t1", "PickWorkItem", {"work_item_id": "wi_1"}),)),
+        ModelMessage(" All totals are right. ", (ToolRequest("t2", "CompleteWorkItem", {"work_item_id": "wi_1"}),)),
+        ModelMessage("Done."),
+    ]
+    loop = ToolLoop(items.tools(), MemorySink())
+    turn = loop.run_turn(lambda _answers: rounds.pop(0))
+    loop.close()
+    assert (turn.end, turn.text) == ("answered", "Done.")
+    report = call(items, "GetWorkItem", work_item_id="wi_1").work_item.completion_report
+    assert (report.text, report.source) == ("All totals are right.", "assistant_text")
 
 
 @pytest.mark.parametrize("work_item_id", ["wi_9", "wi_", "7", "wi_٣", f"wi_{'9' * 30}"])
