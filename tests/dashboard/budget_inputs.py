@@ -17,6 +17,8 @@ SEEDS: dict[str, tuple[str, ...]] = {
     "filter": ("a " * 900, '"' * 1_999, "-status:failed " * 100, "%_" * 900),
     "number": ("9" * 19, "999999"),
     "range": ("1-" + "9" * 18, "0x" + "f" * 15, "23:59:59", "99%"),
+    "cursor": ("9" * 18 + "-" + "9" * 18, "700~" + "0" * 32, "0.999"),
+    "choice": ("slow", "variant-slow"),
     "json": ("[" * 90_000, '{"summary_text": ' + "[" * 2_000 + "]" * 2_000 + "}"),
 }
 ODD = ("", "-1", "9" * 400, "\0\ud800'\"<b>%", "x" * 600)
@@ -60,9 +62,13 @@ STRATEGIES: dict[str, st.SearchStrategy[str]] = {
     "filter": st.lists(words, max_size=25).map(" ".join),
     "number": numbers,
     "range": st.one_of(
-        numbers, st.tuples(numbers, numbers).map("-".join), st.from_regex(r"[0-9]{1,4}(%|:[0-9]{2})", fullmatch=True)
+        numbers,
+        st.tuples(numbers, numbers).map("-".join),
+        st.from_regex(r"[0-9]{1,4}(%|:[0-9]{2})", fullmatch=True),
+        st.dates().map(str),
     ),
-    "cursor": st.lists(numbers, max_size=4).map("-".join),
+    "choice": st.sampled_from(ODD),  # and what the links and forms of the pages offer
+    "cursor": st.tuples(st.lists(numbers, max_size=4), st.sampled_from("-.~")).map(lambda pair: pair[1].join(pair[0])),
     "json": documents,
     "word": st.one_of(st.text(max_size=50), st.sampled_from((*ODD, "slow", "variant-slow", "receipt", "recorded"))),
     "id": st.one_of(st.uuids().map(str), st.sampled_from(ODD)),

@@ -66,8 +66,8 @@ def build_store(project: Project, folder: Path) -> BudgetStore:
     arguments = {
         "run": {"pk": calls[0].run_id, "other": calls[0].run_id},
         "old": {"rest": "command/"},
-        "run-step": {"position": 1, "tab": "halves"},
-        "step-reveal": {"pk": calls[0].run_id, "position": 1, "tab": "halves"},
+        "run-step": {"position": 2, "tab": "halves"},
+        "step-reveal": {"pk": calls[0].run_id, "position": 2, "tab": "halves"},
         "view": {
             "pk": SavedView.objects.create(project=project, created_by=user, name="mine", query="status:failed").pk
         },

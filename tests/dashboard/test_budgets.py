@@ -1,11 +1,13 @@
 """What a request may cost, whatever its address asks for, and what it answers when its parameters are odd.
 
 PARAMETERS declares what every address reads. An address, or a parameter that a view reads, without a declaration
-fails. The long run searches for the worst input of each parameter; the seeds are the worst that it found.
+fails, and so does one that is declared as another kind than its reader. The long run searches for the worst input of
+each parameter; the seeds are the worst that it found.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import resource
@@ -14,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -23,11 +25,23 @@ from hypothesis import HealthCheck, Phase, given, target
 from hypothesis import settings as drawing
 from hypothesis import strategies as st
 from pytest_django import Settings
+from selectolax.lexbor import LexborHTMLParser
 
 from dashboard.models import Project
 from dashboard.settings import ANSWER_SECONDS
 from envelopes.variants.template import TEMPLATE_PROCESS, used_seconds
 from tests.dashboard.budget_inputs import COUNTS, LOOP, ODD, SEEDS, STRATEGIES
+from tests.dashboard.budget_parameters import (
+    CONTENTS,
+    CONTEXTS,
+    DESTROYS,
+    KIND_OF_READER,
+    PARAMETERS,
+    POSTED,
+    UNSEARCHED,
+    declared,
+    searched,
+)
 from tests.dashboard.budget_store import BudgetStore, build_store, url_names
 
 pytestmark = pytest.mark.django_db
@@ -35,143 +49,9 @@ pytestmark = pytest.mark.django_db
 MOST_SECONDS, MOST_MEGABYTES = 2.0, 300
 TRIES = int(os.environ.get("BUDGET_TRIES", "2000"))  # of the long run, for each parameter
 ONLY = os.environ.get("BUDGET_ONLY", "")  # an address
+PART, PARTS = (int(number) for number in os.environ.get("BUDGET_PART", "0/1").split("/"))  # every nth parameter
 FRACTION = 0.1  # of an answer's time, for each try
 WORST = 10  # tries that are repeated with all of it
-
-# name=kind for each parameter of an address; what a form sends stands behind POST.
-SOURCE = "call=id pasted=id sample=word"
-REPLAY = "with=word limit=number"
-EVIDENCE = "args=id result=id receipt=id run=id spaces=flag"
-COLUMNS = "columns=word column=number measure=word by=word order=number"
-CALL_LIST = "tool=word family=word changed=word changes=number sizes=number listed=number at=cursor"
-FORM = "name=word title=word source=template characters=number note=word save=flag"
-COMPARISON = (
-    "baseline=word budget=number call=id family=word name=word query=filter sample=number seed=number variant=word"
-)
-RUN_LIST = "q=filter sort=word view=number preset=word after=cursor seen=word"
-SEARCH = "q=pattern regex=flag any_case=flag encoding=word errors=flag"
-ARTIFACT = (
-    f"{SEARCH} as=word at=range line=range go=range offset=number time=range later=number hit=number tail=flag"
-    " unseen=flag follow=flag last=flag value=number from=number count=number depth=number string=flag"
-)
-CALL = f"{EVIDENCE} as=word left=word right=word lint=word what=word q=filter queue=number"
-NOTE = "text=word half=word quote=word start=number"
-ANNOTATE = "POST do=word tag=word to=word next=number query=word"
-PARAMETERS = {
-    "artifact-detail": ARTIFACT,
-    "artifact-difference": "with=id view=word spaces=flag row=number",
-    "artifact-find": f"{SEARCH} from=number count=number listed=number next=number before=number hit=number"
-    " paused=flag last=flag",
-    "artifact-fold": "value=number from=number count=number depth=number string=flag",
-    "artifact-follow": "from=number mark=word was=word as=word encoding=word",
-    "artifact-picture": "",
-    "artifact-raw": "",
-    "artifact-reveal": f"{ARTIFACT} POST download=flag",
-    "audit-export": "",
-    "audit-list": "",
-    "call-detail": f"{CALL} tab=word",
-    "call-annotate": ANNOTATE,
-    "call-chosen": "POST do=word tag=word q=filter call=id all=flag",
-    "call-notes": f"{NOTE} {EVIDENCE} queue=number POST {NOTE} query=word",
-    "call-export": "POST form=word q=filter stored=flag",
-    "call-found": "find=word pattern=flag hit=number",
-    "call-half": f"{EVIDENCE} offset=number",
-    "call-list": "q=filter sort=word preset=word columns=word after=cursor before=cursor seen=word view=number",
-    "call-raw": f"{EVIDENCE} part=number",
-    "call-variants": "right=word",
-    "comparison-calls": f"{COLUMNS} {CALL_LIST} after=cursor",
-    "comparison-detail": f"{COLUMNS} POST do=word columns=word",
-    "comparison-export": "",
-    "comparison-new": f"{COMPARISON} POST {COMPARISON}",
-    "comparison-pair": f"{COLUMNS} {CALL_LIST} row=number spaces=flag view=word",
-    "comparison-review": "whole=flag POST do=word call=id note=word",
-    "comparison-verdicts": "",
-    "docs-index": "",
-    "docs-page": "",
-    "experiment-list": "",
-    "filter-completions": "q=filter at=number",
-    "healthz": "",
-    "home": "",
-    "import-new": "POST paths=word files=word",
-    "insights-index": "q=filter from=word to=word show=word by=word sort=word where=filter",
-    "token-list": "POST name=word scope=word",
-    "token-revoke": "",
-    "mask-change": "POST do=word",
-    "mask-list": "POST do=word name=word keys=word pattern=pattern",
-    "old-comparison": "",
-    "old-comparison-list": "",
-    "old-receipt-drift": "",
-    "old-renderer": "",
-    "old-renderer-list": "",
-    "problem-list": "after=number file=word",
-    "problem-raw": "",
-    "recall-call": "",
-    "recall-calls": "tool=word budget=number column=word after=number",
-    "recall-detail": "POST do=word",
-    "recall-limits": "unit=word cap=number head=number",
-    "recall-list": f"{COMPARISON} POST {COMPARISON}",
-    "receipt-drift": "from=number reason=word",
-    "renderer-canonical": f"{SOURCE} offset=number",
-    "renderer-detail": f"{SOURCE} variant=word against=word budget=number of=number head=number cut=word row=number"
-    " view=word spaces=flag",
-    "renderer-paste": "POST envelope=json",
-    "call-issue": EVIDENCE,
-    "run-issue": "",
-    "call-share": "POST query=word",
-    "run-share": "POST",
-    "note-detail": "POST do=word text=word",
-    "review-list": "",
-    "review-next": "after=id",
-    "run-annotate": ANNOTATE,
-    "run-notes": f"{NOTE} queue=number POST {NOTE} query=word",
-    "run-against": "only=flag skip=number pair=number view=word args_row=number result_row=number receipt_row=number",
-    "run-against-chosen": "run=id",
-    "run-against-original": "",
-    "run-delete": "",
-    "run-detail": f"{REPLAY} q=filter after=cursor since=word skip=word time=word queue=number",
-    "run-list": f"{RUN_LIST} peek=id",
-    "run-context": f"{REPLAY} after=cursor before=cursor at=word branch=number step=number message=id"
-    " from=number raw=flag position=number q=filter left=word right=word spaces=flag",
-    "run-step": f"{CALL} go=word since=word before=cursor",
-    "step-reveal": f"{CALL} POST download=flag",
-    "setup": "",
-    "run-replay": f"{REPLAY} from=number position=number q=filter left=word right=word spaces=flag",
-    "run-model": "",
-    "run-old-replay": "",
-    "run-variants": "",
-    "sign-in": "next=word POST name=word password=word next=word",
-    "sign-in-link": "",
-    "sign-out": "",
-    "template-detail": f"{SOURCE} version=number POST {FORM}",
-    "template-new": f"{SOURCE} POST {FORM}",
-    "template-retire": "POST back=flag",
-    "search-index": "q=filter",
-    "tool-detail": "sample=word form=word",
-    "tool-list": "",
-    "view-delete": "",
-    "view-save": f"POST {RUN_LIST} name=word over=word",
-}
-# What else is in the address while one parameter varies: the content, or the mode, in which it costs most.
-CONTEXTS: dict[tuple[str, str], list[dict[str, str]]] = {
-    ("artifact-detail", "q"): [{"regex": "1", "any_case": "1", "as": "text"}],
-    ("artifact-find", "q"): [{"regex": "1"}, {"regex": "1", "any_case": "1", "before": "999999"}],
-    ("artifact-difference", "row"): [{"with": "other words"}, {"with": "other words", "view": "unified"}],
-    ("artifact-detail", "value"): [{"as": "json"}],
-    ("run-replay", "from"): [{"with": "slow"}],
-    ("run-context", "after"): [{"with": "slow"}],
-    ("run-detail", "q"): [{"with": "slow"}],
-    ("call-variants", "right"): [{}],
-    ("renderer-detail", "budget"): [{"variant": "slow", "against": "slower"}],
-    ("template-detail", "source"): [{"characters": "4000"}],
-}
-CONTENTS = {
-    "artifact-difference": ("words",),
-    "artifact-find": ("lines", "line", "accents"),
-    "artifact-detail": ("lines", "line", "accents", "json", "nested", "table", "stamps"),
-    "artifact-fold": ("json", "nested", "line"),
-}
-POSTED = ("artifact-reveal", "call-reveal")  # with the parameters of the page in the address
-DESTROYS = ("sign-out", "run-delete", "view-delete", "template-retire")
 
 
 @dataclass(frozen=True)
@@ -180,13 +60,6 @@ class Cost:
     seconds: float  # of the processor, in this process and the one of templates
     megabytes: float  # more than before, at the highest
     body: bytes
-
-
-def declared(name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The kinds of the parameters in the address, and of those in the form."""
-    address, _, form = PARAMETERS[name].partition("POST")
-    kinds = [dict(pair.split("=") for pair in part.split()) for part in (address, form)]
-    return kinds[0], kinds[1]
 
 
 def work_seconds() -> float:
@@ -218,25 +91,29 @@ def with_query(address: str, query: dict[str, str]) -> str:
     return f"{address}?{urlencode(query, errors='surrogatepass')}"
 
 
-READ: set[tuple[str, str]] = set()  # method and name of every parameter that a view looked at
+READ: dict[tuple[str, str], set[str]] = {}  # by method and name of every parameter: the functions that read it
 
 
 class _RecordedQuery(QueryDict):
-    """Django's, and a note of each name that was asked for."""
+    """Django's, and a note of each name that was asked for, and by which function."""
 
     method = "GET"
 
     def get(self, key: str, default: Any = None) -> Any:
-        READ.add((self.method, key))
+        self._note(key)
         return super().get(key, default)
 
     def getlist(self, key: str, default: Any = None) -> Any:
-        READ.add((self.method, key))
+        self._note(key)
         return super().getlist(key, default)
 
     def __contains__(self, key: object) -> bool:
-        READ.add((self.method, str(key)))
+        self._note(str(key))
         return super().__contains__(key)
+
+    def _note(self, key: str) -> None:
+        reader = inspect.currentframe().f_back.f_back  # type: ignore[union-attr]
+        READ.setdefault((self.method, key), set()).add(reader.f_code.co_name)  # type: ignore[union-attr]
 
 
 class _RecordedForm(_RecordedQuery):
@@ -293,8 +170,39 @@ def test_every_address_declares_its_parameters_and_answers_odd_ones(
                 sent = dict(zip(form, (ODD * 6)[number:], strict=False)) or None
                 page = spend(operator_client, f"{address}?{repeated}&{repeated}", form=sent)
                 assert page.status < 500, (name, query, sent)
-        undeclared = {(method, key) for method, key in READ if key not in (form if method == "POST" else parameters)}
+        kinds = {"GET": parameters, "POST": form}
+        undeclared = {(method, key) for method, key in READ if key not in kinds[method]}
         assert undeclared <= {("GET", "project")}, f"{name} reads more than it declares"
+        for (method, key), readers in READ.items():
+            for reader in readers & set(KIND_OF_READER):
+                assert kinds[method][key] == KIND_OF_READER[reader], f"{name}: {key} is read as {reader}"
+
+
+def test_a_search_covers_every_parameter_but_stored_words_ids_and_flags() -> None:
+    """The kinds are what the views read, by the test above, so that a new parameter of a kind is searched as well."""
+    kinds = {kind for name in PARAMETERS for part in declared(name) for kind in part.values()}
+    assert kinds == set(STRATEGIES)
+    assert kinds - set(UNSEARCHED) == set(SEEDS)
+    pairs = {kind: len(searched(kind)) for kind in sorted(kinds)}
+    print(f"\nparameters of the address map by kind: {pairs}; not searched: {', '.join(UNSEARCHED)}")
+    for address, parameter in CONTEXTS:
+        assert parameter in {key for part in declared(address) for key in part}, f"{address} reads no {parameter}"
+
+
+def offered_values(client: Client, store: BudgetStore) -> dict[str, list[str]]:
+    """The values of each parameter that the links and forms of all pages offer."""
+    offers: dict[str, set[str]] = {}
+    for name in url_names():
+        page = spend(client, store.address(name)).body if name not in DESTROYS else b""
+        tree = LexborHTMLParser(page.decode("utf-8", "replace"))
+        for link in tree.css("a[href]"):
+            for key, value in parse_qsl(urlsplit(link.attributes["href"] or "").query):
+                offers.setdefault(key, set()).add(value)
+        for field in tree.css("option[value], input[type=radio], button[name]"):
+            select = field.parent if field.tag == "option" else field
+            key = (select.attributes.get("name") if select else None) or ""
+            offers.setdefault(key, set()).add(field.attributes.get("value") or "")
+    return {key: sorted(values) for key, values in offers.items()}
 
 
 def attempt(client: Client, store: BudgetStore, name: str, content: str, query: dict[str, str]) -> Cost:
@@ -315,18 +223,6 @@ def attempt(client: Client, store: BudgetStore, name: str, content: str, query: 
     assert cost.seconds < MOST_SECONDS, where
     assert cost.megabytes < MOST_MEGABYTES, where
     return cost
-
-
-def searched(kind: str) -> list[tuple[str, str]]:
-    """Each parameter of a kind whose value decides how much work there is: address and name."""
-    rows = [
-        (name, parameter)
-        for name in PARAMETERS
-        for part in declared(name)
-        for parameter, own in part.items()
-        if own == kind
-    ]
-    return list(dict.fromkeys(rows))  # a form may have what the address has
 
 
 # Address, content, parameter, value and what else is in the address: the worst of each kind.
@@ -374,13 +270,15 @@ def test_no_input_that_a_search_finds_costs_much(
 
     The tries have a fraction of an answer's time; the slowest and the largest of them are repeated with all of it.
     """
-    for name, parameter in searched(kind):
+    offers = offered_values(operator_client, store)
+    for name, parameter in searched(kind)[PART::PARTS]:
         if ONLY not in ("", name):
             continue
+        seeds = [*SEEDS[kind], *offers.get(parameter, [])] if kind == "choice" else list(SEEDS[kind])
         with subtests.test(f"{name} {parameter}"):
             settings.ANSWER_SECONDS = ANSWER_SECONDS * FRACTION
             began = time.monotonic()
-            tried = search_worst(operator_client, store, name, parameter, kind)
+            tried = search_worst(operator_client, store, name, parameter, kind, seeds)
             settings.ANSWER_SECONDS = ANSWER_SECONDS
             slowest = sorted(tried, key=lambda pair: pair[0].seconds)[-WORST:]
             largest = sorted(tried, key=lambda pair: pair[0].megabytes)[-WORST:]
@@ -392,7 +290,7 @@ def test_no_input_that_a_search_finds_costs_much(
 
 
 def search_worst(
-    client: Client, store: BudgetStore, name: str, parameter: str, kind: str
+    client: Client, store: BudgetStore, name: str, parameter: str, kind: str, seeds: list[str]
 ) -> list[tuple[Cost, tuple[str, dict[str, str]]]]:
     """All requests that were tried, each with its content and query; all are below the limits."""
     tried: list[tuple[Cost, tuple[str, dict[str, str]]]] = []
@@ -411,7 +309,7 @@ def search_worst(
         phases=[Phase.generate, Phase.target],
         suppress_health_check=list(HealthCheck),
     )
-    values = st.one_of(STRATEGIES[kind], st.sampled_from(SEEDS[kind]))
-    contexts = st.sampled_from(CONTEXTS.get((name, parameter), [{}]))
+    values = st.one_of(STRATEGIES[kind], st.sampled_from(seeds))
+    contexts = st.sampled_from(CONTEXTS.get((name, parameter), ({},)))
     search(given(values, contexts, st.sampled_from(CONTENTS.get(name, ("",))))(measure))()
     return tried
