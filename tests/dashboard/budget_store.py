@@ -9,7 +9,7 @@ from typing import Any
 
 from django.urls import get_resolver
 
-from dashboard.models import Note, Project, SavedView
+from dashboard.models import AccessToken, Note, Project, SavedView
 from dashboard.variants.variant_list import save_version
 from envelopes.families.registry import family
 from tests.dashboard.factories import create_problem, create_user
@@ -84,6 +84,7 @@ def build_store(project: Project, folder: Path) -> BudgetStore:
         "sign": {"token": "x"},
         "audit": {"form": "csv"},
         "mask": {"name": "password"},
+        "token": {"pk": AccessToken.objects.create(project=project, name="mine", scope="read", key="k").pk},
     }
     arguments["review"] = arguments["view"]
     return BudgetStore(arguments, artifacts)
