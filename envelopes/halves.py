@@ -7,6 +7,7 @@ recorded receipt. Odd evidence raises nothing: where a mapping fails on a call, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TypeAlias
@@ -33,6 +34,8 @@ from envelopes.text.untrusted_json import Untrusted, dump_json, parse_beginning,
 RecordedPart: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
 LIST_ROOM = 3  # bytes of a recorded list that are read for each character of the receipt that is shown
 LEAST_MEMBER = 64  # characters of a list's element at the least, to lint: it looks at no more elements than fit
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})  # the last two are those of the Responses API
+DATA_URL = re.compile(r"data:(?P<type>image/[\w.+-]+);base64,")
 StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the stored envelope of a mapping
 
 
@@ -207,9 +210,11 @@ def _parse_part(block: JsonValue) -> RecordedPart:
     if isinstance(block, str):
         return block
     if isinstance(block, dict):
-        text, source = block.get("text"), block.get("source")
-        if block.get("type") == "text" and isinstance(text, str):
+        text, source, url = block.get("text"), block.get("source"), block.get("image_url")
+        if block.get("type") in TEXT_PARTS and isinstance(text, str):
             return text
+        if isinstance(url, str) and (image := DATA_URL.match(url)):
+            return image_part(image["type"], url[image.end() :])
         if block.get("type") == "image" and isinstance(source, dict) and isinstance(source.get("data"), str):
             return image_part(str(source.get("media_type", "")), source["data"])
     return _other_part(block)

@@ -12,6 +12,7 @@ without it (design.md section 1).
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import msgspec
 
@@ -74,8 +75,18 @@ _CLAUDE_CODE = (
     _rule(r"File has been (?:unexpectedly )?modified\b[^.]*\. (?P<hint>Read it again[^.]*\.)", "tool_execution_failed"),
     _rule(r"Found \d+ matches [^.]*\. (?P<hint>To replace all[^.]*\.[^.]*\.)", "tool_execution_failed"),
 )
+_certain = partial(_rule, certain=True)
+_CODEX = (
+    _certain(r"(?:exec command |patch |tool call )?(?:rejected|denied|declined) by (?:the )?user\b", "write_denied"),
+    _certain(r"(?:exec_command|shell|apply_patch) failed for [^\n]*?[Rr]ejected", "write_denied"),
+    _certain(r"aborted by user\b", "cancelled", retryable=True),
+    _certain(r"failed to parse function arguments\b|unsupported (?:call|custom tool call)\b", "invalid_tool_input"),
+    _certain(r"apply_patch verification failed\b|invalid patch\b", "invalid_tool_input"),
+    _certain(r"(?:exec_command|write_stdin|shell|apply_patch|tool call) (?:failed|error)\b", "tool_execution_failed"),
+    _certain(r"execution error: |failed in sandbox\b", "tool_execution_failed"),
+)
 _OTHER = _rule("", "tool_execution_failed")
-_RULES: dict[str, tuple[FailureRule, ...]] = {"claude-code": _CLAUDE_CODE}  # by agent
+_RULES: dict[str, tuple[FailureRule, ...]] = {"claude-code": _CLAUDE_CODE, "codex": _CODEX}  # by agent
 
 
 def read_failure(evidence: Evidence) -> Reading | None:

@@ -10,6 +10,7 @@ What an agent or a tool leaves out of an output is in neither half. It writes on
     notebook Outputs are too large to include. …   in place of the outputs of a cell
     file     ... [truncated]                       behind the first 2,000 characters of a line
     matches  [Omitted long matching line]          in place of a line that ripgrep does not print
+    middle   …5549 chars truncated…                 between the halves, 5,000 bytes each, of what Codex records
     receipt  <persisted-output>                    around the first 2,000 characters of an output saved to a file
              (Results are truncated. …)            behind a listing of 100 files
 
@@ -29,7 +30,7 @@ import msgspec
 from envelopes.text.preview import Cut
 
 SourceCutUnit: TypeAlias = Literal["characters", "lines", "line ends", "long lines", "files", "matches", "output"]
-CutPlace: TypeAlias = Literal["failure", "stream", "task", "server", "notebook", "file", "matches"]
+CutPlace: TypeAlias = Literal["failure", "stream", "task", "server", "notebook", "file", "matches", "middle"]
 
 LEAST_HALF = 2_500  # characters on each side of a mark; the agent leaves 5,000 or more
 LOPSIDED = 2  # the longer half around a mark has at most so many times the characters of the shorter one
@@ -58,6 +59,7 @@ _LINE_END = re.compile(r"^[^\n]{1000,2500}(?:\.\.\.|…) ?\[truncated\]$", re.MU
 _LONG_LINE = re.compile(
     r"^(?:[^\n]*[:-])?\[Omitted long (?:matching line|context line|line with \d+ matches)\]$", re.MULTILINE
 )
+_MIDDLE = re.compile(r"…(?P<count>\d{1,12}) chars truncated…")
 # For each place: a text without which no mark is there, the mark, and the unit of what it replaces.
 _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] = {
     "stream": ((" truncated] ...", _TRUNCATED, "characters"),),
@@ -67,6 +69,7 @@ _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] =
     "notebook": (("too large to include", _LARGE_OUTPUTS, "output"),),
     "file": (("[truncated]", _LINE_END, "line ends"),),
     "matches": (("[Omitted long ", _LONG_LINE, "long lines"),),
+    "middle": ((" chars truncated…", _MIDDLE, "characters"),),
 }
 
 
@@ -134,7 +137,7 @@ def find_source_cuts(text: str, pointer: str, place: CutPlace, *, start: int = 0
         for hint, pattern, unit in _MARKS[place]
         if hint in text
         for mark in pattern.finditer(text, start)
-        if pattern is not _TRUNCATED or _is_between_halves(mark.start() - start, len(text) - mark.end())
+        if pattern not in (_TRUNCATED, _MIDDLE) or _is_between_halves(mark.start() - start, len(text) - mark.end())
     )
 
 

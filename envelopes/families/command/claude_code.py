@@ -67,14 +67,14 @@ def _read_command(evidence: Evidence) -> Reading:
     exited = EXIT_CODE.match(failure.text) if failure else None
     if failure and exited:
         return _read_exit(evidence, failure, exited)
-    return read_failure(evidence) or _read_text(evidence)
+    return read_failure(evidence) or read_text(evidence)
 
 
 def _read_background(evidence: Evidence) -> Reading:
     """Reads BashOutput: a look at a command that was sent to the background."""
     recorded = RecordedObject(evidence.result)
     if not recorded.has_any(STREAMS):
-        return read_failure(evidence) or _read_text(evidence)
+        return read_failure(evidence) or read_text(evidence)
     status = recorded.text("status") or "unknown"
     cuts = _find_stream_cuts(recorded)
     result = CommandResult(
@@ -174,7 +174,7 @@ def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) 
     return msgspec.structs.replace(read, slices=(line,))
 
 
-def _read_text(evidence: Evidence) -> Reading:
+def read_text(evidence: Evidence) -> Reading:
     """Reads a string that is no failure, JSON of an unknown shape, or the receipt's text alone."""
     cuts = find_source_cuts(evidence.result, "", "stream") if isinstance(evidence.result, str) else ()
     if isinstance(evidence.result, str):

@@ -11,11 +11,13 @@ from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
 
+MCP_AGENTS = ("claude-code", "codex")
+
 
 def is_mcp_tool(agent: str, tool: str) -> bool:
-    """Checks whether a name is `mcp__server__tool` of Claude Code: such tools return content blocks."""
+    """Checks whether a name is `mcp__server__tool`, as two agents call tools that return content blocks."""
     server, separator, name = tool.removeprefix("mcp__").partition("__")
-    return agent == "claude-code" and tool.startswith("mcp__") and bool(server and separator and name)
+    return agent in MCP_AGENTS and tool.startswith("mcp__") and bool(server and separator and name)
 
 
 def _read(evidence: Evidence) -> Reading:

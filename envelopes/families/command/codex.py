@@ -1,0 +1,255 @@
+"""Codex's exec_command, shell, write_stdin and the like, of every release, and where their receipts come from.
+
+The recorded result is `exec_command_end` or the item `CommandExecution`, where a release keeps one:
+
+    {command, cwd, process_id, status, exit_code, stdout, stderr, aggregated_output, …}
+
+`aggregated_output` has no more than 10,000 bytes: `…5549 chars truncated…` replaces the middle, and the separate
+streams are then empty. Receipts, by release:
+
+    Chunk ID: a21e41 / Wall time: 1.0037 seconds / Process exited with code 0, or running with session ID 48230 /
+    Original token count: 12 / Output: / the output
+    Exit code: 0 / Wall time: 0.1 seconds / Total output lines: 900 / Output: / the output
+    {"output": "…", "metadata": {"exit_code": 0, "duration_seconds": 0.1}}
+
+A cut output begins with `Total output lines: N` and has `…N tokens truncated…` in its middle. A command that outlives
+its window runs on as a session, whose output the receipts of `write_stdin` carry: the receipt of the command itself
+is not compared with the record of the whole.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.json_spans import match_json_at
+from envelopes.alignment.lenient_structs import RecordedObject, reading
+from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.source_cuts import find_source_cuts
+from envelopes.alignment.spans import ComposedPiece, ComposedText, Span
+from envelopes.families.command.claude_code import read_text
+from envelopes.families.command.results import COMMAND_TASK, CommandResult, Disposition, command_outcome, explain_exit
+from envelopes.schema.result import TaskHandle
+from envelopes.text.untrusted_json import Untrusted, parse_json
+
+AGENT = "codex"
+POLL = "write_stdin"
+TOOLS = ("exec_command", "shell", "container.exec", "local_shell", "shell_command", "unified_exec", POLL)
+OUTPUTS = ("aggregated_output", "stdout", "stderr")
+HEADER = re.compile(
+    r"(?:(?:Command: [^\n]*|Chunk ID: [^\n]*|Wall time: [\d.]+ seconds|Exit code: (?P<exit>-?\d{1,10})"
+    r"|Process exited with code (?P<exit_code>-?\d{1,10})|Process running with session ID (?P<process_id>\d{1,12})"
+    r"|Original token count: \d+|Total output lines: \d+)\n)+Output:\n"
+)
+LEGACY = re.compile(r'\{"output":')
+LEGACY_EXIT = re.compile(r'"exit_code":(?P<exit_code>-?\d{1,10})[,}]')
+TIMED_OUT = re.compile(r"command timed out after \d")
+RECORD_CUT = re.compile(r"…\d{1,12} chars truncated…")
+RECEIPT_CUT = re.compile(
+    r"…\d{1,12} (?:tokens|chars|characters|lines) truncated…|\n\[\.\.\. omitted \d+ of \d+ lines \.\.\.\]\n"
+)
+RECEIPT_CUT_HEAD = re.compile(r"\ATotal output lines: \d+\n\n")
+LEAST_PART = 24  # characters: a shorter part of an output may be another one with the same words
+
+
+class _ShownOutput(msgspec.Struct, frozen=True):
+    """The header of a receipt, as far as it has one, and the output behind it, from character `start`."""
+
+    header: re.Match[str] | None
+    output: str
+    start: int
+    exit_status: int | None
+    session: str | None
+
+
+def _read_command(evidence: Evidence) -> Reading:
+    recorded = RecordedObject(evidence.result)
+    if recorded.has_any(OUTPUTS) or recorded.integer("exit_code") is not None:
+        return _read_recorded(evidence, recorded)
+    return read_failure(evidence) or _read_receipt(evidence)
+
+
+def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
+    status = recorded.integer("exit_code")
+    is_refused = recorded.text("status") == "declined" or (status is None and evidence.is_error)
+    if is_refused and (failure := read_failure(evidence)):
+        return failure
+    streams = {name: recorded.text(name) or "" for name in ("stdout", "stderr")}
+    combined = "" if any(streams.values()) else recorded.text("aggregated_output") or ""
+    pointers = {"/aggregated_output": combined} if combined else {f"/{name}": text for name, text in streams.items()}
+    cuts = tuple(cut for pointer, text in pointers.items() for cut in find_source_cuts(text, pointer, "middle"))
+    shown = _shown_output(evidence.receipt_text or "")
+    result = CommandResult(
+        exit_status=status,
+        combined=combined,
+        interpretation=None if status is None else explain_exit(_command(evidence), status, combined),
+        cut_by_source=bool(cuts),
+        stdout=streams["stdout"],
+        stderr=streams["stderr"],
+    )
+    links = {pointer: f"/result/{_canonical(pointer)}" for pointer, text in pointers.items() if text}
+    links |= {} if status is None else {"/exit_code": "/result/exit_status"}
+    # A command that runs on has the beginning of its output at most in its receipt, and polls have the rest. What is
+    # before the output of a poll was in the receipts before it.
+    outputs = tuple(
+        OutputField(pointer, start=_find_output(text, shown, is_poll=True) or 0 if evidence.tool == POLL else 0)
+        for pointer, text in pointers.items()
+        if text.strip() and not shown.session
+    )
+    return reading(evidence, result, command_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
+
+
+def _canonical(pointer: str) -> str:
+    return {"/aggregated_output": "combined_output"}.get(pointer, pointer[1:]) + "_preview"
+
+
+def _command(evidence: Evidence) -> str:
+    args = RecordedObject(evidence.args)
+    words = args.strings("command")
+    return args.text("cmd") or args.text("command") or (words[-1] if words else "")
+
+
+def _read_receipt(evidence: Evidence) -> Reading:
+    """Reads what the receipt says of the end, where no result was recorded."""
+    if evidence.receipt_text is None or evidence.result is not None:
+        return read_text(evidence)
+    shown = _shown_output(evidence.receipt_text)
+    if shown.session:
+        task = TaskHandle(kind=COMMAND_TASK, task_id=shown.session)
+        disposition: Disposition = "already_running" if evidence.tool == POLL else "promoted_to_task"
+        result = CommandResult(disposition=disposition, task=task, stdout=shown.output)
+    else:
+        explained = (
+            None if shown.exit_status is None else explain_exit(_command(evidence), shown.exit_status, shown.output)
+        )
+        result = CommandResult(
+            exit_status=shown.exit_status,
+            combined=shown.output,
+            interpretation=explained,
+            interrupted=TIMED_OUT.match(shown.output) is not None,
+            cut_by_source=RECEIPT_CUT.search(shown.output) is not None,
+        )
+    cuts = find_source_cuts(evidence.receipt_text, "", "middle")
+    return reading(
+        evidence, result, command_outcome(result), links={}, fidelity="parsed_from_receipt", source_cuts=cuts
+    )
+
+
+def _shown_output(receipt: str) -> _ShownOutput:
+    header = HEADER.match(receipt)
+    if header:
+        code = header["exit_code"] or header["exit"]
+        status = int(code) if code else None
+        return _ShownOutput(header, receipt[header.end() :], header.end(), status, header["process_id"])
+    if LEGACY.match(receipt):
+        try:
+            document = RecordedObject(parse_json(receipt.encode("utf-8", "surrogatepass")))
+        except Untrusted:
+            return _ShownOutput(None, receipt, 0, None, None)
+        status = document.member("metadata").integer("exit_code")
+        return _ShownOutput(None, document.text("output") or "", 0, status, None)
+    return _ShownOutput(None, receipt, 0, None, None)
+
+
+def _align_command(evidence: Evidence, text: str) -> list[Span]:
+    recorded = RecordedObject(evidence.result)
+    if not recorded.has_any(OUTPUTS):
+        return align_failure(evidence, text)
+    shown = _shown_output(text)
+    if LEGACY.match(text):
+        return _align_legacy(text, recorded)
+    spans = _align_header(shown.header, recorded)
+    for composed in _composed_outputs(recorded):
+        if matched := _align_output(composed, shown, is_poll=evidence.tool == POLL):
+            return [*spans, *matched]
+    return spans or align_failure(evidence, text)
+
+
+def _align_header(header: re.Match[str] | None, recorded: RecordedObject) -> list[Span]:
+    spans = []
+    if header is None:
+        return []
+    for group in ("exit", "exit_code"):
+        if header[group] and recorded.integer("exit_code") == int(header[group]):
+            spans.append(Span(*header.span(group), "/exit_code"))
+    process = recorded.text("process_id")
+    if process and header["process_id"] == process:
+        spans.append(Span(*header.span("process_id"), "/process_id", 0, len(process)))
+    return spans
+
+
+def _align_legacy(text: str, recorded: RecordedObject) -> list[Span]:
+    """Links the string in `{"output":"…"}` to the output that it is JSON of."""
+    start = len('{"output":')
+    spans: list[Span] = []
+    for name in OUTPUTS:
+        if value := recorded.text(name):
+            spans, _ = match_json_at(text, start, value, f"/{name}")
+        if spans:
+            break
+    code = LEGACY_EXIT.search(text, text.rfind('"metadata"'))
+    if code and recorded.integer("exit_code") == int(code["exit_code"]):
+        spans = [*spans, Span(*code.span("exit_code"), "/exit_code")]
+    return spans
+
+
+def _composed_outputs(recorded: RecordedObject) -> list[list[ComposedText]]:
+    """The forms that a receipt may show, each as its parts around what the record left out."""
+    aggregated = recorded.text("aggregated_output") or ""
+    stdout, stderr = recorded.text("stdout") or "", recorded.text("stderr") or ""
+    forms = []
+    if stdout or stderr:
+        forms.append([ComposedText([ComposedPiece("/stdout", stdout), ComposedPiece("/stderr", stderr)])])
+    cut = RECORD_CUT.search(aggregated) if find_source_cuts(aggregated, "", "middle") else None
+    parts = [(aggregated[: cut.start()], 0), (aggregated[cut.end() :], cut.end())] if cut else [(aggregated, 0)]
+    forms.append([ComposedText([ComposedPiece("/aggregated_output", part, start)]) for part, start in parts])
+    return forms
+
+
+def _align_output(parts: list[ComposedText], shown: _ShownOutput, *, is_poll: bool) -> list[Span]:
+    """Links the output of a receipt, each side of which may lack its middle, by its beginning and its end."""
+    head, tail, output, start = parts[0], parts[-1], shown.output, shown.start
+    cut_head = RECEIPT_CUT_HEAD.match(output)
+    cut = RECEIPT_CUT.search(output) if cut_head else None
+    if cut and cut_head:
+        first = _common_head(output[cut_head.end() : cut.start()], head, start + cut_head.end())
+        return [*first, *_common_tail(output, cut.end(), tail, start)] if first else []
+    if len(parts) == 1:
+        at = _find_output(head.text, shown, is_poll=is_poll)
+        return [] if at is None else head.spans(start, at, at + len(output))
+    if output.startswith(head.text) and output.endswith(tail.text) and len(output) >= len(head.text) + len(tail.text):
+        behind = start + len(output) - len(tail.text)
+        return [*head.spans(start, 0, len(head.text)), *tail.spans(behind, 0, len(tail.text))]
+    return _common_tail(output, 0, tail, start) if is_poll and shown.exit_status is not None else []
+
+
+def _find_output(text: str, shown: _ShownOutput, *, is_poll: bool) -> int | None:
+    """The position of the shown output in the whole of it.
+
+    A poll shows what came since the one before: the last one the end, any other a part that must occur once.
+    """
+    output = shown.output
+    if not output:
+        return None
+    if is_poll and shown.exit_status is not None and text.endswith(output):
+        return len(text) - len(output)
+    if not is_poll and text.startswith(output):
+        return 0
+    return text.find(output) if len(output) >= LEAST_PART and text.count(output) == 1 else None
+
+
+def _common_head(shown: str, part: ComposedText, at: int) -> list[Span]:
+    length = min(len(shown), len(part.text))
+    return part.spans(at, 0, length) if length and shown[:length] == part.text[:length] else []
+
+
+def _common_tail(output: str, start: int, part: ComposedText, offset: int) -> list[Span]:
+    length = min(len(output) - start, len(part.text))
+    if not length or output[len(output) - length :] != part.text[len(part.text) - length :]:
+        return []
+    return part.spans(offset + len(output) - length, len(part.text) - length, len(part.text))
+
+
+MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=1, read=_read_command, align=_align_command),)

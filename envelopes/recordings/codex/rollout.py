@@ -1,0 +1,392 @@
+"""The lines of a rollout as records."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from envelopes.recordings.base import (
+    CallRecord,
+    LineProblem,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+    UsageRecord,
+)
+from envelopes.recordings.codex.lines import (
+    CommandSession,
+    RolloutDuration,
+    RolloutItem,
+    RolloutLine,
+    RolloutRead,
+    RolloutState,
+    RolloutTokens,
+    read_item,
+    read_line,
+)
+from envelopes.recordings.json_lines import (
+    NOTHING,
+    entry_remarks,
+    first_byte,
+    parsed_lines,
+    read_json_lines,
+    storable,
+    struct_reader,
+    valid_timestamp,
+)
+from envelopes.schema.result import summarize
+from envelopes.text.untrusted_json import Untrusted, object_slices, parse_json
+
+Records = Iterator[Record | LineProblem]
+_SLOT = "codex"
+_THREAD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_GLOBAL_CALL = re.compile(r"call_[A-Za-z0-9]{20,}")
+_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state"})
+_RUNS_ON = re.compile(rb"Process running with session ID (\d{1,12})")
+_ENDED = re.compile(rb"Process exited with code -?\d")
+_HEAD_BYTES = 400  # of an output: its header is in them
+_REQUEST_HEADING = "## My request for Codex:"
+_NO_PROMPT = ("<", "# AGENTS.md")
+_RECORD_BYTES = 64 * 1024  # of a session's record that waits for its last poll
+_REPEATED = frozenset({"agent_message", "agent_reasoning", "task_started", "task_complete", "context_compacted"})
+_FAILED = frozenset({"failed", "declined"})
+
+
+def sniff(head: bytes, path: SourcePath) -> bool:
+    """Some line has a payload and one of the known types, or the first has an id and instructions and no type."""
+    for number, line in enumerate(parsed_lines(head, read_line)):
+        if line.type in _TYPES and first_byte(line.payload) == b"{":
+            return True
+        if number == 0 and line.type is None and line.id and line.timestamp and line.instructions is not NOTHING:
+            return True
+    return False
+
+
+def is_global_call_id(call: str) -> bool:
+    """Ids that the provider drew at random; those of tests and of other providers count from one."""
+    return _GLOBAL_CALL.fullmatch(call) is not None
+
+
+def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    state = msgspec.convert(saved.get(_SLOT, {}), RolloutState)
+    threads = _THREAD.findall(path.stem)
+    state.run = state.run or (threads[-1] if threads else path.stem)
+    for line in read_json_lines(lines, saved):
+        if isinstance(line, LineProblem):
+            yield line
+            continue
+        try:
+            entry = read_line(line.raw)
+            records = list(_read_entry(line, entry, state))
+        except Untrusted as refusal:
+            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
+            continue
+        yield from records
+        yield from entry_remarks(entry, records, line=line.number, run=state.run)
+        state.trim()
+        saved[_SLOT] = msgspec.to_builtins(state)
+
+
+def _read_entry(line: SourceLine, entry: RolloutLine, state: RolloutState) -> Records:
+    """A line without a payload is the payload of a `response_item`, or the first line of an early release."""
+    kind = entry.type
+    if first_byte(entry.payload) == b"{":
+        payload = bytes(entry.payload)
+    elif kind in _TYPES:
+        raise Untrusted("no payload, or not an object", "$.payload")
+    elif kind is None and entry.id is None:
+        if entry.record_type is None:
+            raise Untrusted("no type, or not a string", "$.type")
+        return
+    else:
+        payload, kind = line.raw, "response_item" if kind else "session_meta"
+    item = read_item(payload)
+    inherited = entry.ordinal is not None and entry.ordinal < state.own_from
+    at = valid_timestamp(entry.timestamp)
+    rollout_line = RolloutRead(line.number, line.raw, item, payload, at, inherited, state)
+    reader = _ITEMS.get(item.type or "") if kind in ("response_item", "event_msg") else _LINES.get(kind or "")
+    records = list(reader(rollout_line)) if reader else list(_other(rollout_line, kind or ""))
+    if not state.began and kind != "session_meta":
+        state.began = True
+        yield RunRecord(line=line.number, run=state.run, agent="codex", started_at=at)
+    yield from records
+
+
+def _session_meta(line: RolloutRead) -> Records:
+    """The first is that of the file; those of the threads that it was forked from may follow."""
+    item, state = line.item, line.state
+    if state.began:
+        yield line.event("session_meta")
+        return
+    state.began = True
+    state.run = item.id or state.run
+    state.own_from = item.subagent_history_start_ordinal or 0
+    spawn = _member(_member(_member(bytes(item.source), "subagent"), "thread_spawn"), "parent_thread_id")
+    parent = item.parent_thread_id or (parse_json(spawn) if spawn else None)
+    branch = _member(bytes(item.git), "branch")
+    yield RunRecord(
+        line=line.number,
+        run=state.run,
+        parent_run=parent if isinstance(parent, str) else None,
+        agent="codex",
+        version=item.cli_version,
+        cwd=item.cwd,
+        branch=str(parse_json(branch)) if branch and branch.startswith(b'"') else None,
+        started_at=valid_timestamp(item.timestamp) or line.at,
+    )
+    instructions = _member(bytes(item.base_instructions), "text")
+    if instructions.startswith(b'"'):
+        yield _message_record(line, "system", instructions)
+
+
+def _member(raw: bytes, name: str) -> bytes:
+    return object_slices(raw).get(name, b"") if raw.startswith(b"{") else b""
+
+
+def _turn_context(line: RolloutRead) -> Records:
+    line.state.turn = line.item.turn_id or line.state.turn
+    if line.item.model and not line.state.model:
+        line.state.model = True
+        yield RunRecord(line=line.number, run=line.run, model=line.item.model)
+
+
+def _compacted(line: RolloutRead) -> Records:
+    yield line.event("compact_boundary", message="compacted")
+    if first_byte(line.item.message) == b'"' and bytes(line.item.message) != b'""':
+        yield _message_record(line, "user", bytes(line.item.message))
+
+
+def _message_record(line: RolloutRead, role: str, content: bytes, **fields: object) -> MessageRecord:
+    key = line.item.id or f"line-{line.number}"
+    shared = {"line": line.number, "run": line.run, "step": line.state.turn, "at": line.at}
+    return MessageRecord(key=key, role=role, content=content, **{**shared, **fields})  # type: ignore[arg-type]
+
+
+def _message(line: RolloutRead) -> Records:
+    item, content = line.item, bytes(line.item.content)
+    if item.role == "user" and (text := _text(content)):
+        line.state.prompts.append(_digest(text))
+        if not text.startswith(_NO_PROMPT):
+            yield from _title(line, text)
+    yield _message_record(line, item.role or "unknown", content or b'""')
+
+
+def _user_message(line: RolloutRead) -> Records:
+    """The prompt, which most releases also wrote as the item that went to the model."""
+    content = bytes(line.item.message)
+    text = _text(content)
+    yield from _title(line, text)
+    if text and _digest(text) not in line.state.prompts:
+        yield _message_record(line, "user", content, delivery="unclear")
+
+
+def _title(line: RolloutRead, text: str) -> Records:
+    prompt = text.partition(_REQUEST_HEADING)[2] or text
+    if not line.state.title and (title := summarize(prompt.strip())):
+        line.state.title = True
+        yield RunRecord(line=line.number, run=line.run, title=storable(title))
+
+
+def _text(content: bytes) -> str:
+    """The text of a message: a string, or the texts of its blocks."""
+    value = parse_json(content) if content else None
+    blocks = value if isinstance(value, list) else [value]
+    texts = [block.get("text") if isinstance(block, dict) else block for block in blocks]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _reasoning(line: RolloutRead) -> Records:
+    text = _text(bytes(line.item.summary))
+    if text:
+        yield line.event("reasoning", message=storable(summarize(text)))
+
+
+def _call(line: RolloutRead) -> Records:
+    item, state = line.item, line.state
+    call = item.call_id or item.id
+    if not call:
+        raise Untrusted("a call without an id", "$.payload.call_id")
+    name = item.name or {"local_shell_call": "local_shell", "tool_search_call": "tool_search"}.get(item.type or "", "")
+    space = item.namespace or ""
+    tool = f"{space}{'' if not space or space.endswith('__') else '.'}{name}"
+    args = _decoded(bytes(item.arguments)) or bytes(item.input) or bytes(item.action) or b"null"
+    state.calls[call] = tool
+    if item.type == "custom_tool_call" and name == "exec":
+        state.unanswered.append(call)
+    if name == "write_stdin" and (session := _member(args, "session_id")):
+        state.polls[call] = session.decode("utf-8", "replace").strip('"')
+    if name == "update_plan":
+        yield RunRecord(line=line.number, run=line.run, plan=args)
+    yield CallRecord(
+        line=line.number,
+        run=line.run,
+        call=call,
+        tool=storable(tool),
+        args=args,
+        step=state.turn,
+        at=line.at,
+        inherited=line.inherited,
+    )
+
+
+def _decoded(arguments: bytes) -> bytes:
+    """The JSON object in a JSON string; the value itself where it is none."""
+    if not arguments.startswith(b'"'):
+        return arguments
+    text = str(parse_json(arguments)).encode("utf-8", "surrogatepass").strip()
+    try:
+        object_slices(text)
+        parse_json(text)
+    except Untrusted:
+        return arguments
+    return text
+
+
+def _output(line: RolloutRead) -> Records:
+    """`output` is a string or a list of blocks; early releases wrote an object with `content` and `success`."""
+    item, state = line.item, line.state
+    call, content, failed = item.call_id or "", bytes(item.output) or bytes(item.tools) or b'""', None
+    if not call:
+        raise Untrusted("an output without the id of its call", "$.payload.call_id")
+    if content.startswith(b"{"):
+        members = object_slices(content)
+        failed = {b"true": False, b"false": True}.get(members.get("success", b""))
+        content = members.get("content", content)
+    if call in state.unanswered:
+        state.unanswered.remove(call)
+    yield ReceiptRecord(line=line.number, run=line.run, call=call, content=content, at=line.at)
+    if failed is not None:
+        yield line.result(call, None, is_error=failed)
+    head = content[:_HEAD_BYTES]
+    if (session_id := state.polls.pop(call, None)) in state.sessions:
+        yield from _poll(line, state.sessions[str(session_id)], call, has_ended=_ENDED.search(head) is not None)
+    elif runs_on := _RUNS_ON.search(head):
+        state.sessions.setdefault(runs_on[1].decode(), CommandSession()).call = call
+
+
+def _poll(line: RolloutRead, session: CommandSession, call: str, *, has_ended: bool) -> Records:
+    """The record of a session also answers the poll that reports its end."""
+    if session.call:
+        state = "which reports its end" if has_ended else "while it ran"
+        yield line.event("poll", call=session.call, message=f"polled by {storable(call)}, {state}")
+    if has_ended:
+        session.poll = call
+        yield from _session_result(line, session)
+
+
+def _session_result(line: RolloutRead, session: CommandSession) -> Records:
+    if session.poll and session.record:
+        recorded = session.record.encode("utf-8", "surrogatepass")
+        yield line.result(session.poll, recorded, line=session.line, at=None, is_error=session.is_error)
+
+
+def _command_end(line: RolloutRead) -> Records:
+    item = line.item
+    failed = item.status in _FAILED
+    yield line.result(item.call_id or "", line.payload, is_error=failed, duration_ms=_milliseconds(item))
+    yield from _note_session(line, item, line.payload, failed=failed)
+
+
+def _note_session(line: RolloutRead, item: RolloutItem, recorded: bytes, *, failed: bool) -> Records:
+    if not item.process_id or len(recorded) > _RECORD_BYTES:
+        return
+    session = line.state.sessions.setdefault(item.process_id, CommandSession(call=item.call_id or item.id or ""))
+    session.record, session.line, session.is_error = recorded.decode("utf-8", "surrogatepass"), line.number, failed
+    yield from _session_result(line, session)
+
+
+def _milliseconds(item: RolloutItem) -> int | None:
+    if item.started_at_ms is not None and item.completed_at_ms is not None:
+        return item.completed_at_ms - item.started_at_ms
+    if first_byte(item.duration) != b"{":
+        return None
+    duration = struct_reader(RolloutDuration)(item.duration)
+    return duration.secs * 1000 + duration.nanos // 1_000_000
+
+
+def _tool_end(line: RolloutRead) -> Records:
+    """The end of a patch, of a call of an MCP server, or of the start of a subagent."""
+    item = line.item
+    recorded, failed = line.payload, item.success is False or item.status in _FAILED
+    if item.type == "mcp_tool_call_end":
+        members = object_slices(bytes(item.result)) if first_byte(item.result) == b"{" else {}
+        recorded = members.get("Ok") or members.get("Err") or bytes(item.result) or line.payload
+        failed = "Err" in members or _member(recorded, "isError") == b"true"
+    child = item.new_thread_id
+    yield line.result(item.call_id or "", recorded, is_error=failed, duration_ms=_milliseconds(item), child_run=child)
+
+
+def _item_completed(line: RolloutRead) -> Records:
+    outer = line.item
+    item, recorded = read_item(outer.item), bytes(outer.item)
+    failed = item.status in _FAILED
+    if item.id in line.state.calls:
+        duration, child = _milliseconds(outer), item.agent_thread_id
+        yield line.result(item.id or "", recorded, is_error=failed, duration_ms=duration, child_run=child)
+        yield from _note_session(line, item, recorded, failed=failed)
+        return
+    open_calls = line.state.unanswered
+    call = open_calls[0] if len(open_calls) == 1 else None
+    yield line.event(item.type or "item_completed", call=call, failed=failed)
+
+
+def _token_count(line: RolloutRead) -> Records:
+    """The first line of a session has no info yet."""
+    if first_byte(line.item.info) != b"{":
+        return
+    info = struct_reader(RolloutTokens)(line.item.info)
+    last, total = info.last_token_usage, info.total_token_usage
+    if last is None or total is None or min(last.input_tokens, last.cached_input_tokens, last.output_tokens) < 0:
+        return
+    request = str(total.total_tokens)
+    if request in line.state.requests:
+        return
+    line.state.requests.append(request)
+    yield UsageRecord(
+        line=line.number,
+        run=line.run,
+        request=request,
+        input_tokens=max(0, last.input_tokens - last.cached_input_tokens),
+        cache_read_tokens=last.cached_input_tokens,
+        cache_creation_tokens=0,
+        output_tokens=last.output_tokens,
+        usage=bytes(line.item.info),
+        at=line.at,
+    )
+
+
+def _other(line: RolloutRead, kind: str) -> Records:
+    """Yields an event for what has no meaning for the halves, unless another line has the same."""
+    item = line.item
+    name = item.type or kind
+    if name not in _REPEATED and kind != "world_state":
+        call = item.call_id if item.call_id in line.state.calls else None
+        yield line.event(name, call=call, failed=name == "error")
+
+
+_LINES: dict[str, Callable[[RolloutRead], Records]] = {
+    "session_meta": _session_meta,
+    "turn_context": _turn_context,
+    "compacted": _compacted,
+}
+_ITEMS: dict[str, Callable[[RolloutRead], Records]] = {
+    "message": _message,
+    "user_message": _user_message,
+    "reasoning": _reasoning,
+    **dict.fromkeys(("function_call", "custom_tool_call", "local_shell_call", "tool_search_call"), _call),
+    **dict.fromkeys(("function_call_output", "custom_tool_call_output", "tool_search_output"), _output),
+    "exec_command_end": _command_end,
+    **dict.fromkeys(("patch_apply_end", "mcp_tool_call_end", "collab_agent_spawn_end"), _tool_end),
+    "item_completed": _item_completed,
+    "token_count": _token_count,
+}

@@ -1,0 +1,27 @@
+"""The share of calls with a typed mapping, and of receipts that are linked to the result, by agent."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.envelopes.recordings.samples import FOLDER, Shares, read_sample
+
+SAMPLES = {
+    "codex": ("codex/*.jsonl",),
+}
+LEAST_SHARE = 0.95
+
+
+@pytest.mark.parametrize("agent", SAMPLES)
+def test_nearly_all_calls_are_typed_and_nearly_all_repeated_text_is_linked(agent: str) -> None:
+    shares = Shares()
+    for pattern in SAMPLES[agent]:
+        for path in sorted(FOLDER.glob(pattern)):
+            sample = read_sample(path.relative_to(FOLDER).as_posix())
+            assert sample.format.agent == agent
+            shares.add(sample)
+    print(f"\n{agent}: {shares.typed} of {shares.calls} typed; {shares.linked} of {shares.repeated} characters linked")
+    assert shares.calls
+    assert shares.typed >= LEAST_SHARE * shares.calls
+    assert shares.linked >= LEAST_SHARE * shares.repeated
+    assert not shares.notes

@@ -1,0 +1,304 @@
+"""Rollouts of Codex, of every release: calls, their records and receipts, polls, code mode, forks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from envelopes.halves import read_halves
+from envelopes.recordings.base import (
+    CallRecord,
+    EventRecord,
+    MessageRecord,
+    ReceiptRecord,
+    ResultRecord,
+    RunRecord,
+    UsageRecord,
+)
+from envelopes.recordings.codex.rollout import is_global_call_id
+from tests.envelopes.recordings.samples import FOLDER, Sample, read_bytes, read_in_parts, read_sample
+from tests.envelopes.session_lines import only
+
+EXTENDED = "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl"  # 0.125, with records
+PLAIN = "codex/rollout-2026-05-11T13-28-45-019e1695-0522-7c83-8b39-0dd379793f80.jsonl"  # 0.128, without
+OUTPUTS = ("function_call_output", "custom_tool_call_output")
+RECORDS = ("exec_command_end", "patch_apply_end")
+
+
+def rollout(*payloads: tuple[str, dict[str, Any]], start: int = 0) -> Sample:
+    lines = [
+        {"timestamp": f"2026-05-01T10:00:{number:02}Z", "ordinal": number + start, "type": kind, "payload": payload}
+        for number, (kind, payload) in enumerate(payloads)
+    ]
+    return read_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines), "rollout-a.jsonl")
+
+
+def item(kind: str, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "response_item", {"type": kind, **fields}
+
+
+def event(kind: str, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "event_msg", {"type": kind, **fields}
+
+
+@pytest.mark.parametrize("path", [EXTENDED, PLAIN])
+def test_calls_records_and_receipts_are_those_of_the_lines(path: str) -> None:
+    sample = read_sample(path)
+    payloads = [json.loads(line)["payload"] for line in (FOLDER / path).read_bytes().splitlines()]
+    calls = [payload["call_id"] for payload in payloads if payload.get("type") in ("function_call", "custom_tool_call")]
+    outputs = {payload["call_id"]: payload["output"] for payload in payloads if payload.get("type") in OUTPUTS}
+    records = {payload["call_id"] for payload in payloads if payload.get("type") in RECORDS}
+    ended = {call for call, output in outputs.items() if "Process exited with code" in output[:200]}
+    polls = {payload["call_id"] for payload in payloads if payload.get("name") == "write_stdin"}
+    assert [call.call for call in sample.calls] == calls
+    assert {call: json.loads(receipt.content) for call, receipt in sample.receipts.items()} == outputs
+    # Each record of a command also answers the poll that reports its end; only those that were polled have one here.
+    assert set(sample.results) == records | (polls & ended if records else set())
+    assert not sample.problems
+
+
+@pytest.mark.parametrize("path", [EXTENDED, PLAIN])
+def test_receipts_and_records_are_slices_of_their_lines(path: str) -> None:
+    sample = read_sample(path)
+    lines = sample.raw.splitlines(keepends=True)
+    for record in only(ReceiptRecord, sample.records):
+        assert record.content in lines[record.line - 1]
+    for result in only(ResultRecord, sample.records):
+        assert result.result is not None
+        assert result.result in lines[result.line - 1]
+
+
+def test_a_file_that_grows_gives_the_same_records() -> None:
+    sample = read_sample(EXTENDED)
+    assert read_in_parts(sample.raw, EXTENDED, 7) == list(sample.records)
+
+
+def test_the_run_has_its_facts_its_plan_and_its_instructions() -> None:
+    sample = read_sample(EXTENDED)
+    runs = only(RunRecord, sample.records)
+    assert {run.run for run in runs} == {"019e1625-789d-76c0-80ab-3724b5ddb799"}
+    first = runs[0]
+    assert (first.version, first.branch, first.started_at) == (
+        "0.125.0",
+        "feat/codex-agent-plugin",
+        "2026-05-11T08:26:55.042Z",
+    )
+    assert [run.model for run in runs if run.model] == ["gpt-5.5"]
+    assert [run.title for run in runs if run.title] == ["show tools"]
+    assert b"in_progress" in [run.plan for run in runs if run.plan][-1]
+    messages = only(MessageRecord, sample.records)
+    assert (messages[0].role, messages[0].content[:20]) == ("system", b'"You are Codex, a co')
+    assert [message.delivery for message in messages].count("sent") == len(messages)
+
+
+def test_each_request_is_counted_once() -> None:
+    usages = only(UsageRecord, read_sample(EXTENDED).records)
+    assert len({usage.request for usage in usages}) == len(usages)
+    assert (usages[1].input_tokens, usages[1].cache_read_tokens, usages[1].context_tokens) == (607, 18304, 18911)
+
+
+def test_a_prompt_that_is_no_item_is_a_message_of_unclear_delivery() -> None:
+    sample = read_sample(PLAIN)
+    prompts = [message for message in only(MessageRecord, sample.records) if message.role == "user"]
+    assert [message.delivery for message in prompts] == ["unclear"]
+    titles = [run.title for run in only(RunRecord, sample.records) if run.title]
+    assert titles[0].startswith("analyze trascript and summarzie action items")
+
+
+def test_polls_share_the_record_of_their_session_and_are_events_of_its_command() -> None:
+    sample = read_sample(EXTENDED)
+    names = {call.call: call.tool for call in sample.calls}
+    command = next(iter(sample.results))
+    poll = next(call for call in sample.results if names[call] == "write_stdin")
+    assert sample.results[poll].result == sample.results[command].result
+    assert sample.results[poll].at is None  # the time of the record is that of the command
+    events = [record for record in only(EventRecord, sample.records) if record.kind == "poll"]
+    assert (events[0].call, events[0].message) == (command, f"polled by {poll}, which reports its end")
+    halves = {call.call: half for call, half in zip(sample.calls, sample.halves(), strict=True)}
+    assert not halves[command].outputs  # its receipt has nothing of the output yet, and polls have
+    assert halves[poll].outputs[0].cut.is_whole
+
+
+def test_a_poll_is_answered_by_a_record_that_comes_behind_it() -> None:
+    record = {"type": "exec_command_end", "call_id": "c", "process_id": "7", "exit_code": 0, "aggregated_output": "ab"}
+    sample = rollout(
+        item("function_call", name="exec_command", arguments='{"cmd": "x"}', call_id="c"),
+        item("function_call_output", call_id="c", output="Process running with session ID 7\nOutput:\na"),
+        item("function_call", name="write_stdin", arguments='{"session_id": 7}', call_id="p"),
+        item("function_call_output", call_id="p", output="Process exited with code 0\nOutput:\nb"),
+        ("event_msg", record),
+    )
+    assert {call: json.loads(result.result or b"") for call, result in sample.results.items()} == {
+        "c": record,
+        "p": record,
+    }
+
+
+def test_bare_items_of_early_releases_are_read() -> None:
+    lines = [
+        {"id": "0a", "timestamp": "2025-05-01T10:00:00Z", "instructions": None},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list it"}]},
+        {"record_type": "state"},
+        {"type": "function_call", "name": "shell", "arguments": '{"command": ["ls"]}', "call_id": "call_1"},
+        {
+            "type": "function_call_output",
+            "call_id": "call_1",
+            "output": '{"output":"a\\nb\\n","metadata":{"exit_code":2,"duration_seconds":0.1}}',
+        },
+    ]
+    sample = read_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines), "rollout-b.jsonl")
+    assert sample.format.name == "codex"
+    assert [call.run for call in sample.calls] == ["0a"]
+    halves = next(sample.halves())
+    result = halves.projection.canonical.result
+    assert isinstance(result, dict)
+    assert (result["exit_status"], result["combined_output_preview"]) == (2, "a\nb\n")
+    assert halves.reading.fidelity == "parsed_from_receipt"
+
+
+def test_items_of_a_paginated_history_are_results_of_their_calls() -> None:
+    command = {
+        "type": "CommandExecution",
+        "id": "c",
+        "status": "failed",
+        "exit_code": 1,
+        "aggregated_output": "no such file or directory\n",
+    }
+    sample = rollout(
+        item("function_call", name="exec_command", arguments='{"cmd": "cat x"}', call_id="c"),
+        event("item_completed", turn_id="t", item=command, started_at_ms=1_000, completed_at_ms=1_250),
+        item(
+            "function_call_output",
+            call_id="c",
+            output="Exit code: 1\nWall time: 0.2 seconds\nOutput:\nno such file or directory\n",
+        ),
+    )
+    (result,) = sample.results.values()
+    assert (result.is_error, result.duration_ms) == (True, 250)
+    (halves,) = sample.halves()
+    assert halves.projection.canonical.status == "success"  # a non-zero exit is a verdict
+    assert halves.receipt is not None
+    assert [segment.text for segment in halves.receipt.segments if segment.source] == [
+        "1",
+        "no such file or directory\n",
+    ]
+
+
+def test_what_a_program_of_code_mode_runs_is_an_event_of_the_one_open_call() -> None:
+    nested = {"type": "CommandExecution", "id": "exec-1", "status": "completed", "exit_code": 0}
+    alone = rollout(
+        item("custom_tool_call", name="exec", input="await tools.exec_command({cmd: 'ls'})", call_id="outer"),
+        event("item_completed", item=nested),
+        item("custom_tool_call_output", call_id="outer", output=[{"type": "input_text", "text": "done"}]),
+        event("item_completed", item=nested),
+    )
+    assert [record.call for record in only(EventRecord, alone.records)] == ["outer", None]
+    assert not alone.results
+    two = rollout(
+        item("custom_tool_call", name="exec", input="1", call_id="a"),
+        item("custom_tool_call", name="exec", input="2", call_id="b"),
+        event("item_completed", item=nested),
+    )
+    assert [record.call for record in only(EventRecord, two.records)] == [None]
+
+
+def test_calls_of_servers_have_the_servers_own_result() -> None:
+    end = {"invocation": {"server": "s", "tool": "t"}, "duration": {"secs": 1, "nanos": 5_000_000}}
+    sample = rollout(
+        item("function_call", name="t", namespace="mcp__s__", arguments="{}", call_id="good"),
+        event("mcp_tool_call_end", call_id="good", result={"Ok": {"content": [{"type": "text", "text": "x"}]}}, **end),
+        item("function_call", name="t", namespace="mcp__s__", arguments="{}", call_id="bad"),
+        event("mcp_tool_call_end", call_id="bad", result={"Err": "no server"}, **end),
+    )
+    assert [call.tool for call in sample.calls] == ["mcp__s__t", "mcp__s__t"]
+    good, bad = sample.results["good"], sample.results["bad"]
+    assert (good.is_error, good.duration_ms) == (False, 1005)
+    assert json.loads(good.result or b"") == {"content": [{"type": "text", "text": "x"}]}
+    assert (bad.is_error, bad.result) == (True, b'"no server"')
+
+
+def test_a_subagent_knows_its_parent_and_which_lines_it_copied() -> None:
+    meta = {
+        "id": "child",
+        "source": {"subagent": {"thread_spawn": {"parent_thread_id": "parent"}}},
+        "subagent_history_start_ordinal": 3,
+    }
+    sample = rollout(
+        ("session_meta", meta),
+        ("session_meta", {"id": "parent"}),
+        item("function_call", name="exec_command", arguments="{}", call_id="old"),
+        item("function_call", name="exec_command", arguments="{}", call_id="new"),
+    )
+    assert only(RunRecord, sample.records)[0].parent_run == "parent"
+    assert [(call.run, call.inherited) for call in sample.calls] == [("child", True), ("child", False)]
+
+
+def test_a_compaction_ends_the_context_before_it() -> None:
+    sample = rollout(("compacted", {"message": "so far: nothing"}))
+    assert [record.kind for record in only(EventRecord, sample.records)] == ["compact_boundary"]
+    assert [message.content for message in only(MessageRecord, sample.records)] == [b'"so far: nothing"']
+
+
+def test_ids_are_global_only_where_the_provider_drew_them() -> None:
+    assert is_global_call_id("call_Y2p6KmqwoTtpi6atpDPuxC5M")
+    assert not any(is_global_call_id(call) for call in ("call_0", "1", "exec-call_Y2p6KmqwoTtpi6atpDPuxC5M"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "receipt", "kind"),
+    [
+        ("exec_command", "exec command rejected by user", "write_denied"),
+        ("exec_command", 'exec_command failed for `rm`: Rejected("rejected by user")', "write_denied"),
+        ("apply_patch", "apply_patch verification failed: Failed to find expected lines", "invalid_tool_input"),
+        ("shell", "failed to parse function arguments: missing field `command`", "invalid_tool_input"),
+        ("shell", "aborted by user after 12.1s", "cancelled"),
+        ("write_stdin", "write_stdin failed: stdin is closed for this session", "tool_execution_failed"),
+    ],
+)
+def test_refusals_and_failures_are_errors_of_their_kind(tool: str, receipt: str, kind: str) -> None:
+    halves = read_halves(
+        agent="codex", tool=tool, args=b"{}", result=None, content=json.dumps(receipt).encode(), is_error=None
+    )
+    error = halves.projection.canonical.error
+    assert error is not None
+    assert (error.kind, halves.reading.fidelity) == (kind, "parsed_from_receipt")
+
+
+def test_both_sides_may_lack_the_middle_of_an_output() -> None:
+    output = "".join(f"line {number}\n" for number in range(3_000))
+    recorded = output[:5_000] + f"…{len(output) - 10_000} chars truncated…" + output[-5_000:]
+    receipt = f"Exit code: 0\nWall time: 1 seconds\nOutput:\nTotal output lines: 3000\n\n{output[:3_000]}"
+    receipt += f"…4000 tokens truncated…{output[-6_000:]}"
+    result = {"exit_code": 0, "aggregated_output": recorded, "stdout": "", "stderr": ""}
+    halves = read_halves(
+        agent="codex",
+        tool="shell",
+        args=b"{}",
+        result=json.dumps(result).encode(),
+        content=json.dumps(receipt).encode(),
+        is_error=False,
+    )
+    assert halves.reading.fidelity == "bounded"
+    assert halves.receipt is not None
+    linked = [segment.text for segment in halves.receipt.segments if segment.source]
+    assert linked == ["0", output[:3_000], output[-5_000:]]
+    assert halves.is_cut
+
+
+def test_damaged_lines_are_named_and_the_others_are_read() -> None:
+    raw = (
+        b'{"timestamp":"2026-05-01T10:00:00Z","type":"session_meta","payload":{"id":"r"}}\n'
+        b'{"type":"response_item","payload":7}\n'
+        b'{"type":"response_item","payload":{"type":"function_call","name":"shell"}}\n'
+        b'{"type":"response_item","payload":{"type":"function_call","name":"shell","call_id":"c"}}\n'
+        b'{"type":"response_item","pay'
+    )
+    sample = read_bytes(raw, "rollout-c.jsonl")
+    assert [(problem.line, problem.path) for problem in sample.problems][:2] == [
+        (2, "$.payload"),
+        (3, "$.payload.call_id"),
+    ]
+    assert sample.problems[-1].line == 5
+    assert [call.call for call in only(CallRecord, sample.records)] == ["c"]
