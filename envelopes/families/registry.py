@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
 from envelopes.alignment.mapping import ToolMapping
 from envelopes.families import FALLBACK, FAMILIES, is_mcp_tool, plugins
 from envelopes.families.base import Family
@@ -202,6 +204,7 @@ def _list_tool(family: str, definition: ToolDefinition) -> Inventory:
         "cancellable": definition.cancellable,
         "retry_on_timeout": definition.retry_on_timeout,
         "effects": list(definition.effects),
+        "annotations": msgspec.to_builtins(definition.annotations),
     }
 
 

@@ -2,6 +2,7 @@
 
     ToolDefinition  name, capability, planes, risk, description, input struct, result structs, error kinds
     ToolInput       base of the input structs
+    ToolAnnotations   what a tool does to the world, for a client that has to decide
     NonEmpty        a string that must not be blank; a struct that trims it names it in `trimmed`
 
 The seeds' `ToolCapabilityFamily` is called capability here; a family is always the renderer's (design.md
@@ -83,6 +84,24 @@ else:
     Input = TypeVar("Input", covariant=True)
 
 
+class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The annotations of the Model Context Protocol; None for one that is not given.
+
+    `destructive_hint`: it may change or remove what is there, not only add. `idempotent_hint`: a second call with the
+    same arguments changes nothing more. `open_world_hint`: it reaches what lies outside of the agent's own world.
+
+    >>> from envelopes import tools
+    >>> tools()["WebFetch"].annotations.open_world_hint
+    True
+    """
+
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
 class InvalidToolInput(ValueError):
     """Arguments that do not fit the tool's input. `error` is the canonical payload, retryable false.
 
@@ -117,7 +136,8 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
     `idempotent` tool with the same arguments is a duplicate. A tool that writes runs beside others only when it is
     `parallel_safe` (OD-16). `timeout_ms` is for one attempt. A call that is not `cancellable` runs to its end when
     its run is cancelled (OD-27). A timeout without `retry_on_timeout` is not tried again, and blocks the tool for the
-    turn (OUT-011, OUT-012). `effects` are the kinds of change that the tool may make, in the words of
+    turn (OUT-011, OUT-012). `destructive` and `open_world` are for `annotations`; where they are None, the risk and the
+    capability decide. `effects` are the kinds of change that the tool may make, in the words of
     `Effects.side_effects_observed`.
 
     >>> from envelopes import tools
@@ -154,6 +174,20 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
     cancellable: bool = True
     retry_on_timeout: bool = True
     effects: tuple[str, ...] = ()
+    destructive: bool | None = None
+    open_world: bool | None = None
+
+    @property
+    def annotations(self) -> ToolAnnotations:
+        """All four hints. A second call of a tool that only reads changes nothing either."""
+        is_read_only = self.risk == "read-only"
+        is_command = self.risk == "commands"
+        return ToolAnnotations(
+            read_only_hint=is_read_only,
+            destructive_hint=not is_read_only if self.destructive is None else self.destructive,
+            idempotent_hint=is_read_only or self.idempotent,
+            open_world_hint=is_command or self.capability == "web" if self.open_world is None else self.open_world,
+        )
 
     def parse(self, arguments: Any, *, strict: bool = True) -> Input:
         """The input struct for `arguments`, decoded JSON. Raises InvalidToolInput.

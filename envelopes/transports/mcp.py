@@ -18,7 +18,7 @@ from envelopes.schema.conversion import convert_json
 from envelopes.schema.receipt import ImagePart, Receipt, image_part
 from envelopes.schema.result import ArtifactRef, CanonicalResult, JsonValue, ToolError
 from envelopes.schema.settlement import native_is_error
-from envelopes.schema.tool import ToolDefinition
+from envelopes.schema.tool import ToolAnnotations, ToolDefinition
 from envelopes.transports.base import (
     Block,
     BlockCodec,
@@ -42,6 +42,17 @@ class _CallToolResult(msgspec.Struct, frozen=True, rename="camel"):
     content: list[Block]
     is_error: bool = False
     structured_content: dict[str, Any] | None = None
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A tool as its server declares it; an annotation that the server leaves out is None."""
+
+    name: str
+    title: str | None = None
+    description: str = ""
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    annotations: ToolAnnotations = ToolAnnotations()
 
 
 class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,8 +107,17 @@ def declare(definition: ToolDefinition) -> Body:
         "name": TRANSPORT.wire_name(definition.name),
         "description": definition.description,
         "inputSchema": input_schema(definition),
-        "annotations": {"readOnlyHint": definition.risk == "read-only"},
+        "annotations": msgspec.to_builtins(definition.annotations),
     }
+
+
+def read_declaration(body: JsonValue) -> Declaration:
+    """Reads a `Tool` of `tools/list`. Raises msgspec.ValidationError.
+
+    >>> read_declaration({"name": "find", "inputSchema": {"type": "object"}}).annotations.read_only_hint is None
+    True
+    """
+    return convert_json(body, Declaration)
 
 
 def _resource_link(artifact: ArtifactRef) -> Block:

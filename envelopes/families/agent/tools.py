@@ -139,6 +139,7 @@ TOOLS = (
         planes=("agent",),
         risk="writes",
         effects=("schedule-message",),
+        destructive=False,
         description=(
             "Schedule a follow-up message to yourself: `text`, and `priority`, which is interject (before anything "
             "else), next (the default), normal or background. It is delivered in a later turn."

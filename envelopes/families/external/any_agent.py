@@ -53,21 +53,29 @@ def _recorded_blocks(result: JsonValue) -> list[RecordedObject]:
     return RecordedObject(result).items("content")
 
 
+def read_content(recorded: JsonValue) -> tuple[ContentBlocks, str]:
+    """The content of a tool's result, decoded JSON, and its summary without the tool's name."""
+    blocks = tuple(_read_block(block) for block in _recorded_blocks(recorded))
+    count = f"{len(blocks)} content {'block' if len(blocks) == 1 else 'blocks'}"
+    characters = sum(len(block.text or "") for block in blocks)
+    content = ContentBlocks(content=blocks, structured_content=_find_structured_content(recorded)[1])
+    return content, f"{count}, {characters} characters of text"
+
+
 def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
     recorded = _recorded_blocks(evidence.result)
-    blocks = tuple(_read_block(block) for block in recorded)
+    content, words = read_content(evidence.result)
+    blocks = content.content
     links = {pointer: "/result/content"}
     links |= {f"{pointer}/{index}/text": f"/result/content/{index}/text" for index in range(len(blocks))}
-    structured_pointer, structured = _find_structured_content(evidence.result)
+    structured_pointer, _ = _find_structured_content(evidence.result)
     if structured_pointer:
         links[structured_pointer] = "/result/structured_content"
     texts = {f"{pointer}/{index}/text": text for index, block in enumerate(recorded) if (text := block.text("text"))}
-    count = f"{len(blocks)} content {'block' if len(blocks) == 1 else 'blocks'}"
-    characters = sum(len(block.text or "") for block in blocks)
     return reading(
         evidence,
-        ContentBlocks(content=blocks, structured_content=structured),
-        f"{evidence.tool} returned {count}, {characters} characters of text",
+        content,
+        f"{evidence.tool} returned {words}",
         links=links,
         outputs=tuple(map(OutputField, texts)),
         source_cuts=tuple(cut for at, text in texts.items() for cut in find_source_cuts(text, at, "server")),

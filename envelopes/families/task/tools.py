@@ -129,6 +129,7 @@ TOOLS = (
         capability="core_agent",
         planes=("task_control",),
         risk="commands",
+        open_world=False,
         effects=("stop-task",),
         description=(
             "Stop a running task, by `task_id`. A command is first asked to end; a second TaskStop for the same "

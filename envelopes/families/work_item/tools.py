@@ -111,6 +111,7 @@ CREATE = ToolDefinition(
     capability="core_agent",
     planes=("work_item",),
     risk="writes",
+    destructive=False,
     effects=("create-work-item",),
     is_mutation=True,
     description=(

@@ -55,6 +55,7 @@ USE_WORKSPACE = ToolDefinition(
     risk="writes",
     path_args=("/path", "/cwd"),
     effects=("switch-workspace",),
+    destructive=False,
     is_mutation=True,
     description=(
         "Switch the active workspace. Give exactly one of path, a folder, and workspace_id, one that is known. mode "
