@@ -12,7 +12,7 @@ from django.conf import settings
 from django.contrib.sessions.exceptions import SessionInterrupted
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.db import DatabaseError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.request import UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
@@ -41,17 +41,22 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 View = TypeVar("View", bound=Callable[..., object])
 
 
-def accepts_body(setting: str) -> Callable[[View], View]:
-    """Lets an address accept as many bytes as the setting `setting` says, instead of BODY_LIMIT_BYTES."""
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+PROGRAMS = ("/api/", "/v1/", "/mcp")  # how addresses begin whose answers are JSON
+
+
+def accepts_body(setting: str, types: tuple[str, ...] = FORMS) -> Callable[[View], View]:
+    """Lets an address accept as many bytes as the setting `setting` says, instead of BODY_LIMIT_BYTES.
+
+    With other `types` than those of forms the body may be compressed by gzip.
+    """
 
     def declare(view: View) -> View:
         view.body_limit = setting  # type: ignore[attr-defined]
+        view.body_types = types  # type: ignore[attr-defined]
         return view
 
     return declare
-
-
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class BodyLimitMiddleware:
@@ -65,33 +70,55 @@ class BodyLimitMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        refusal = self._refusal(request)
+        return self.get_response(request) if refusal is None else answer_error(request, *refusal)
+
+    def _refusal(self, request: HttpRequest) -> tuple[int, str, str] | None:
+        """Status, title and sentence; None for a body that may be read."""
         if "HTTP_TRANSFER_ENCODING" in request.META:
-            return render_error(411, "Length required", "Send the size of the body in Content-Length, not in chunks.")
+            return 411, "Length required", "Send the size of the body in Content-Length, not in chunks."
         length = parse_integer(request.META.get("CONTENT_LENGTH") or "0")
         if length is None:
-            return render_error(400, "This request cannot be read", "Its Content-Length is not a number.")
+            return 400, "This request cannot be read", "Its Content-Length is not a number."
         if length > settings.BODY_LIMIT_BYTES and length > (limit := _body_limit(request.path_info)):
             sizes = f"The body has {format_size(length)}; this address accepts at most {format_size(limit)}."
-            return render_error(413, "Too large", sizes)
+            return 413, "Too large", sizes
         if length and request.method == "POST":
             encoding = request.headers.get("Content-Encoding", "identity")
-            if encoding != "identity" or request.content_type not in FORMS:
-                return render_error(415, "Not a form", f"Send the body uncompressed, as {' or '.join(FORMS)}.")
-        return self.get_response(request)
+            types = _view_attribute(request.path_info, "body_types", FORMS)
+            title = "Not a form" if types is FORMS else "Unsupported type"
+            if request.content_type not in types:
+                return 415, title, f"Send the body as {' or '.join(types)}."
+            if encoding != "identity" and (types is FORMS or encoding != "gzip"):
+                how = "uncompressed" if types is FORMS else "as it is or compressed by gzip"
+                return 415, title, f"Send the body {how}."
+        return None
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answers 400 where the client stopped sending."""
         if not isinstance(exception, UnreadablePostError):
             return None
-        return render_error(400, "This request cannot be read", "Its body ended early, or was sent too slowly.")
+        sentence = "Its body ended early, or was sent too slowly."
+        return answer_error(request, 400, "This request cannot be read", sentence)
+
+
+def answer_error(request: HttpRequest, status: int, title: str, sentence: str, *, retry_after: int = 0) -> HttpResponse:
+    """The error as a page, or as JSON where programs ask."""
+    if not request.path_info.startswith(PROGRAMS):
+        return render_error(status, title, sentence, retry_after=retry_after)
+    headers = {"Retry-After": str(retry_after)} if retry_after else {}
+    return JsonResponse({"error": f"{title}. {sentence}"}, status=status, headers=headers)
+
+
+def _view_attribute(path: str, name: str, default: Any) -> Any:
+    try:
+        return getattr(resolve(path).func, name, default)
+    except Http404:
+        return default
 
 
 def _body_limit(path: str) -> int:
-    try:
-        setting = getattr(resolve(path).func, "body_limit", "BODY_LIMIT_BYTES")
-    except Http404:
-        setting = "BODY_LIMIT_BYTES"
-    limit: int = getattr(settings, setting)
+    limit: int = getattr(settings, _view_attribute(path, "body_limit", "BODY_LIMIT_BYTES"))
     return limit
 
 

@@ -15,6 +15,7 @@ COUNTERFOIL_UPLOAD_QUOTA  bytes that the uploads of all people may take at once;
 COUNTERFOIL_LOCK_SECONDS  that a command waits for a lock that another process has in the database; default: 20
 COUNTERFOIL_MASK       "off" shows secrets on pages, in downloads and logs, for those who run it alone; default: on
 COUNTERFOIL_PRICES     a TOML or JSON file with prices of models, for the costs on Insights; default: none, no costs
+COUNTERFOIL_INTAKE_LIMIT  largest batch of records or traces that a program sends, in bytes; default: 16 MB
 COUNTERFOIL_TOKEN_RATE requests a minute that a token may send to each web process; default: 12000
 COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_TRUSTED_PROXIES  addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed;
@@ -200,6 +201,8 @@ UPLOAD_LIMIT_BYTES = env.int("COUNTERFOIL_UPLOAD_LIMIT", default=256_000_000)
 UPLOAD_QUOTA_BYTES = env.int("COUNTERFOIL_UPLOAD_QUOTA", default=4 * UPLOAD_LIMIT_BYTES)
 # Larger bodies are refused unread. A view may name another of these limits, see `middleware.accepts_body`.
 BODY_LIMIT_BYTES = 65_536
+INTAKE_BODY_LIMIT_BYTES = env.int("COUNTERFOIL_INTAKE_LIMIT", default=16_000_000)  # of a batch that a program sends
+INTAKE_UNPACKED_BYTES = 4 * INTAKE_BODY_LIMIT_BYTES  # of the same without its compression
 TEXT_BODY_LIMIT_BYTES = 1_048_576  # forms with a whole template or envelope, of which a byte becomes three characters
 FILE_UPLOAD_MAX_MEMORY_SIZE = TEXT_BODY_LIMIT_BYTES  # no form but that of uploads writes to the disk
 

@@ -1,7 +1,7 @@
 """Access tokens: how programs send recordings and read them, each for one project and one purpose.
 
     create_token(project, name, scope, by)   the token, shown once
-    accepts_token(scope)                     a view for programs: it answers 401 without a token of that scope
+    accepts_token(scope, methods)            a view for programs: it answers 401 without a token of that scope
 
 A token is `cft_KEY_SECRET`. The key finds its row, the hash of the secret is compared in constant time. Whoever sends
 wrong ones is counted as for sign-in; a token in use may ask TOKEN_REQUESTS_A_MINUTE times in each web process.
@@ -26,6 +26,7 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods
 
 from dashboard.accounts import FAILURE_MEMORY, count_failure, identify_client, is_blocked
 from dashboard.models import AccessToken, Project
@@ -106,8 +107,11 @@ RATE = RequestRate()
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
 
-def accepts_token(scope: str) -> Callable[[View], View]:
-    """Declares a view that programs call with a token of `scope` in `Authorization: Bearer`, instead of a session."""
+def accepts_token(scope: str, methods: list[str]) -> Callable[[View], View]:
+    """Declares a view that programs call with a token of `scope` in `Authorization: Bearer`, instead of a session.
+
+    Other methods are answered with 405, whoever asks.
+    """
 
     def declare(view: View) -> View:
         @wraps(view)
@@ -115,8 +119,8 @@ def accepts_token(scope: str) -> Callable[[View], View]:
             refusal = authorise(request, scope)
             return view(request, *arguments, **options) if refusal is None else refusal
 
-        check.token_scope = scope  # type: ignore[attr-defined]
-        return cast(View, csrf_exempt(login_not_required(check)))
+        checked = csrf_exempt(login_not_required(require_http_methods(methods)(check)))
+        return cast(View, checked)
 
     return declare
 

@@ -17,6 +17,7 @@ from dashboard.views import (
     experiments,
     filters,
     insights,
+    intake,
     masking,
     notes,
     recall,
@@ -136,6 +137,9 @@ urlpatterns = [
     path("problems/", recordings.index, name="problem-list"),
     path("problems/<int:pk>/raw", recordings.raw, name="problem-raw"),
     path("setup/", site.setup, name="setup"),
+    path("api/v1/records", intake.records, name="api-records"),
+    path("api/v1/artifacts/<str:sha256>", intake.artifact, name="api-artifact"),
+    path("api/v1/limits", intake.show_limits, name="api-limits"),
     path("docs/", site.docs_index, name="docs-index"),
     path("docs/<slug:name>/", site.docs_page, name="docs-page"),
 ]

@@ -131,7 +131,18 @@ def _members(package: str) -> set[str]:
     return {
         name
         for name in found
-        if name not in ("__init__", "base", "json_lines", "registry", "examples", "plugins", "segments", "fitting")
+        if name
+        not in (
+            "__init__",
+            "base",
+            "json_lines",
+            "object_fields",
+            "registry",
+            "examples",
+            "plugins",
+            "segments",
+            "fitting",
+        )
     }
 
 

@@ -6,6 +6,7 @@ run. A member that has no label here is listed under its name, so that the pages
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SKIP_KINDS: dict[str, str] = {
     row.reason: row.kind for row in SITUATIONS if row.end == "skipped" and row.reason and row.kind
 }
+SNAKE = re.compile("(?<=[a-z])_([a-z])")
 MAX_CHARACTERS = 1_000  # of one value on the page
 CALL_LABELS = {
     "riskLevel": "Risk",
@@ -75,12 +77,14 @@ SHOWN_ELSEWHERE = frozenset(
     (
         *("callId", "runId", "stepId", "tool", "attempt", "args", "createdAt", "providerCallId", "source"),
         *("status", "ok", "data", "error", "startedAt", "endedAt", "durationMs", "recorded", "canonical"),
+        *("v", "type", "run", "call", "step", "at", "complete", "fidelity", "isError", "childRun"),  # native records
     )
 )
 RUN_SHOWN_ELSEWHERE = frozenset(
     (
         *("runId", "id", "plan", "title", "agent", "model", "cwd", "branch", "parentRunId", "parentCallId", "origin"),
         *("source", "startedAt", "createdAt", "endedAt", "finishedAt", "lastAt"),
+        *("v", "type", "run", "parentRun", "parentCall", "version"),
     )
 )
 
@@ -98,7 +102,14 @@ class ExecutionFact:
 def recorded_members(document: Observation | None) -> dict[str, bytes]:
     """The members of an executor's object. What an export derived for another agent's call is not among them."""
     members = object_slices(bytes(document.data)) if document else {}
-    return object_slices(members.get("timing", b"{}")) if "source" in members else members
+    if "source" in members:
+        members = object_slices(members.get("timing", b"{}"))
+    return in_camel_case(members) if "v" in members else members
+
+
+def in_camel_case(members: dict[str, bytes]) -> dict[str, bytes]:
+    """The members of a native record under the names that an executor's files have."""
+    return {SNAKE.sub(lambda match: match[1].upper(), name): raw for name, raw in members.items()}
 
 
 def recorded_word(members: dict[str, bytes], name: str) -> str:
@@ -132,6 +143,8 @@ def build_execution(evidence: CallEvidence) -> tuple[ExecutionFact, ...]:
 def build_run_execution(run: Run) -> tuple[ExecutionFact, ...]:
     """Empty for a run of which no executor recorded a policy, a confirmation or the like."""
     members = object_slices(bytes(run.document)) if run.document else {}
+    if "v" in members:
+        members = in_camel_case(members)
     return tuple(_read_facts(members, RUN_LABELS, RUN_SHOWN_ELSEWHERE))
 
 

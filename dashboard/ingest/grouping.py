@@ -109,7 +109,9 @@ class RecordGrouper:
                 # The call's own message beats a parent's progress line; of equals the first stays.
                 if draft.call is None or (draft.call.origin == "progress" and record.origin == "message"):
                     draft.call = record
-                self.drafts.members.setdefault((record.run, draft.id), record)
+                member = self.drafts.members.setdefault((record.run, draft.id), record)
+                if record.position is not None and record.place < member.place:
+                    self.drafts.members[record.run, draft.id] = record
             case ResultRecord():
                 draft.results.append(record)
             case ReceiptRecord():

@@ -70,12 +70,16 @@ class CallRows:
             if receipt not in self.new_receipts and receipt not in self.changed_receipts:
                 self.changed_receipts.append(receipt)
 
-    def list_in(self, run: UUID, claim: int, line: int, source: int) -> RunCall | None:
-        """Lists the call in a run, returns a new entry; an entry with a better claim replaces the stored one."""
+    def list_in(self, run: UUID, claim: int, record: CallRecord | int, source: int) -> RunCall | None:
+        """Lists the call in a run, returns a new entry; an entry with a better claim replaces the stored one.
+
+        `record` is the call's own, or the line of its answer. Of records that have a position the earliest counts.
+        """
         member = known = self.members.get(run)
+        line = record if isinstance(record, int) else record.place
         if member is None:
             member = self.members[run] = unsaved_row(RunCall, run_id=run, call_id=self.call.pk)
-        elif claim > member.claim or (claim == member.claim and member.source_id):
+        elif claim > member.claim or (claim == member.claim and member.source_id and not _is_earlier(record, member)):
             return None
         else:
             self._note_change(member)
@@ -166,6 +170,7 @@ class CallMerge:
             self.rows.has_new_owner and run == self.call.run_id
         )
         if self.call.tool and not is_nearer:
+            self.call.step = self.call.step or column_text(record.step, 200)
             return
         self.call.tool = column_text(record.tool, 200)
         self.call.step = column_text(record.step, 200)
@@ -248,10 +253,11 @@ class CallMerge:
             self._observe("delivery", record.document, record.fidelity, record.line, record.at, run)
 
     def _move_home(self, receipts: Iterable[RecordedReceipt], record: ReceiptRecord) -> None:
-        """Puts receipts that another file reported first, a parent's perhaps, at their line in the run's own file."""
+        """Puts receipts that another file reported first at their line in the run's own file, or at their position."""
         source = self.locator.source.pk
         for receipt in receipts:
-            if receipt.source_id != source and self.rows.is_home(receipt.run_id, source):
+            is_earlier = record.position is not None and record.position < receipt.line
+            if is_earlier or (receipt.source_id != source and self.rows.is_home(receipt.run_id, source)):
                 columns = {"line": record.place, "source_id": source, "at": column_time(record.at)}
                 self.rows.set_columns(receipt, columns)
 
@@ -396,6 +402,10 @@ def _is_before(receipt: RecordedReceipt, supersession: ReceiptSupersession) -> b
     if receipt.source_id is not None and receipt.source_id == supersession.source_id:
         return receipt.line < supersession.line
     return receipt.at is None or supersession.at is None or receipt.at <= supersession.at
+
+
+def _is_earlier(record: CallRecord | int, member: RunCall) -> bool:
+    return not isinstance(record, int) and record.position is not None and record.position < member.ordinal
 
 
 def _earlier(known: datetime | None, at: str | None) -> datetime | None:

@@ -234,8 +234,7 @@ def list_calls(
     A call known only from its result is listed in that result's run, at its line, until its own record is imported.
     """
     listed = [
-        rows[key].list_in(run_id(run), _claim(record), record.place, source)
-        for (run, key), record in drafts.members.items()
+        rows[key].list_in(run_id(run), _claim(record), record, source) for (run, key), record in drafts.members.items()
     ]
     listed += [
         row.list_in(row.call.run_id, RunCall.Claim.ANSWER, drafts.calls[key].answered_line, source)

@@ -29,6 +29,7 @@ from dashboard.ingest.importer import Retry, import_paths
 from dashboard.ingest.source_files import is_recording
 from dashboard.models import Artifact, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
+from dashboard.models.sources import LIVE
 
 logger = logging.getLogger(__name__)
 STARTUP_MS = 500  # after this, what was written between the import and the watch's start is imported
@@ -170,6 +171,10 @@ class GrowingFiles:
 
 
 def _named_files() -> QuerySet[Artifact]:
-    """Artifacts that are files, but for those whose content retention removed."""
+    """Artifacts that are files, but for those whose content retention removed.
+
+    What a program sends names no file of this machine.
+    """
     files = Artifact.objects.filter(observation=None).exclude(state=Artifact.State.REMOVED)
+    files = files.exclude(call__source__path__startswith=LIVE)
     return files.select_related("call__source")

@@ -309,7 +309,7 @@ class _BatchWrite:
             self._named_artifact(key, ordinal, entry, part.files.get(entry.path))
             for part in self.parts
             for key, draft in part.drafts.calls.items()
-            for ordinal, entry in enumerate(draft.artifacts, 100)
+            for ordinal, entry in enumerate(draft.artifacts)
         ]
         bulk_insert(Artifact, artifacts, ignore_known=True)
 
@@ -320,11 +320,11 @@ class _BatchWrite:
             id=derive_id("artifact", call.bytes, "file", entry.path),
             project_id=self.project,
             call_id=call,
-            ordinal=ordinal,
+            ordinal=100 + (ordinal if entry.ordinal is None else entry.ordinal),
             role=column_text(entry.role, 64),
             path=column_text(entry.path, 1024),
             state=Artifact.State.PRESENT if file else Artifact.State.MISSING,
-            sha256=file.sha256 if file else "",
+            sha256=file.sha256 if file else entry.sent_sha256,
             size=file.size if file else entry.size or 0,
             lines=file.lines if file else 0,
         )

@@ -671,6 +671,28 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='dashboard.source'),
         ),
         migrations.CreateModel(
+            name='ReceivedRecord',
+            fields=[
+                ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
+                ('at', models.BigIntegerField()),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='dashboard.run')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='SentContent',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('sha256', models.CharField(max_length=64)),
+                ('size', models.BigIntegerField()),
+                ('lines', models.BigIntegerField()),
+                ('sent_at', models.DateTimeField(auto_now=True, db_index=True)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='dashboard.project')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('project', 'sha256'), name='one_content_of_project')],
+            },
+        ),
+        migrations.CreateModel(
             name='SourceFrame',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -35,7 +35,16 @@ from dashboard.models.projects import (
 )
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
-from dashboard.models.sources import Problem, Remark, Source, SourceFrame, SourceSlice, load_slices
+from dashboard.models.sources import (
+    Problem,
+    ReceivedRecord,
+    Remark,
+    SentContent,
+    Source,
+    SourceFrame,
+    SourceSlice,
+    load_slices,
+)
 
 __all__ = [
     "AccessToken",
@@ -59,6 +68,7 @@ __all__ = [
     "ProjectRule",
     "ReceiptSupersession",
     "RecallReport",
+    "ReceivedRecord",
     "RecordedReceipt",
     "Remark",
     "ReceiptFingerprint",
@@ -72,6 +82,7 @@ __all__ = [
     "SavedView",
     "SignInFailure",
     "SignInLink",
+    "SentContent",
     "Source",
     "SourceFrame",
     "SourceSlice",

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from django.db import models
 from django.urls import reverse
+from django.utils import timezone
 
 from dashboard.models.evidence import Observation
 from dashboard.models.fields import CompactUUIDField
 from dashboard.models.projects import Project
 from dashboard.models.runs import Call
+from dashboard.models.sources import SentContent
+
+SENT_BEFORE_ITS_RECORD = timedelta(hours=24)
 
 
 class ArtifactQuerySet(models.QuerySet["Artifact"]):
@@ -41,8 +46,13 @@ class ArtifactQuerySet(models.QuerySet["Artifact"]):
         return others.with_call_names().order_by(models.F("call__started_at").asc(nulls_last=True), "id")
 
     def referenced(self, hashes: Iterable[str]) -> set[str]:
-        """Those of the stored contents `hashes` (SHA-256) that an artifact of any project refers to."""
-        return set(self.stored_files().filter(sha256__in=hashes).values_list("sha256", flat=True))
+        """Those of the stored contents `hashes` (SHA-256) that an artifact of any project refers to.
+
+        Content that a program has just sent is among them: the record that refers to it may come later.
+        """
+        recent = SentContent.objects.filter(sha256__in=hashes, sent_at__gt=timezone.now() - SENT_BEFORE_ITS_RECORD)
+        stored = set(self.stored_files().filter(sha256__in=hashes).values_list("sha256", flat=True))
+        return stored | set(recent.values_list("sha256", flat=True))
 
 
 class Artifact(models.Model):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dashboard.models.runs import Run
 
 
+LIVE = "live/"  # how the path of a source begins that is no file: one batch of records that a program sent
 FEW_SLICES = 4  # rows whose frames are looked up one by one
 SLICE_FIELDS = ("source_id", "start", "size", "own_data")  # what `load_slices` needs
 FRAME_BYTES = 131_072  # of a frame; a longer line has a frame of its own
@@ -76,6 +77,36 @@ class Source(models.Model):
     @property
     def name(self) -> str:
         return self.path.rsplit("/", 1)[-1]
+
+
+class ReceivedRecord(models.Model):
+    """A record that a program sent, by the digest of its bytes: one that is sent again adds nothing.
+
+    `at` is its time in microseconds where the same bytes may come with several times; the earliest counts.
+    """
+
+    id = CompactUUIDField(primary_key=True, editable=False)
+    run = models.ForeignKey("Run", models.CASCADE, related_name="+")
+    at = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"record {self.pk} of {self.run_id}"
+
+
+class SentContent(models.Model):
+    """Content that a program sent for an artifact, by its SHA-256. Retention spares it until its record has come."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="+")
+    sha256 = models.CharField(max_length=64)
+    size = models.BigIntegerField()
+    lines = models.BigIntegerField()
+    sent_at = models.DateTimeField(auto_now=True, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "sha256"], name="one_content_of_project")]
+
+    def __str__(self) -> str:
+        return self.sha256
 
 
 class SourceFrameQuerySet(models.QuerySet["SourceFrame"]):

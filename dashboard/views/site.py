@@ -19,6 +19,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
 from dashboard.faults import Outage, drop_connection, find_outage
+from dashboard.middleware import PROGRAMS, answer_error
 from dashboard.text.markdown import document, documents
 from dashboard.text.params import UnusableAddress
 from dashboard.text.responses import render_error
@@ -46,6 +47,8 @@ def no_permission(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     text = "It was never in this project, or it was deleted. The address may also be incomplete."
+    if request.path_info.startswith(PROGRAMS):
+        return answer_error(request, 404, "Not found", text)
     return _render(request, 404, "Not found", text)
 
 
@@ -54,13 +57,13 @@ def failed(request: HttpRequest) -> HttpResponse:
     if outage := find_outage(sys.exc_info()[1]):
         return _answer_outage(request, outage)
     text = "Nothing that was stored is lost. The server's log has the reason."
-    return render_error(500, "Server error", text)
+    return answer_error(request, 500, "Server error", text)
 
 
 def _answer_outage(request: HttpRequest, outage: Outage) -> HttpResponse:
     """One line in the log instead of a traceback: an outage is no fault of the program."""
     drop_connection()
-    response = render_error(outage.status, outage.title, outage.sentence, retry_after=outage.retry_after)
+    response = answer_error(request, outage.status, outage.title, outage.sentence, retry_after=outage.retry_after)
     log_response("%s: %s (%s)", outage.title, request.path, sys.exc_info()[1], response=response, request=request)
     return response
 

@@ -172,7 +172,7 @@ class EventRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="event"):
 
 
 class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="artifact"):
-    """`sha256` is that of the file which an export has beside it."""
+    """`sha256` is that of the file which an export has beside it, or that a program sent; `ordinal` its place."""
 
     line: int
     run: str
@@ -181,7 +181,13 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="a
     path: str
     size: int | None = None
     sha256: str | None = None
+    ordinal: int | None = None
     owner: str | None = None
+
+    @property
+    def sent_sha256(self) -> str:
+        """The hash by which content that is sent after its record is found; empty for what is a file."""
+        return self.sha256 if self.ordinal is not None and self.sha256 else ""
 
 
 class UsageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="usage"):
@@ -258,10 +264,12 @@ Record: TypeAlias = (
 class SourcePath(msgspec.Struct, frozen=True):
     """The path of a file, whose names decide runs and their parents.
 
-    `path` has forward slashes. It is absolute, relative to an imported folder, or a bare file name.
+    `path` has forward slashes. It is absolute, relative to an imported folder, or a bare file name. `is_live`: no
+    file but records that a program sends, in any order and more than once; their order is that of their times.
     """
 
     path: str
+    is_live: bool = False
 
     @property
     def stem(self) -> str:

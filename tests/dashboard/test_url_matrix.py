@@ -58,11 +58,13 @@ def action(status: int, *, other: int = NOWHERE, viewer: int = REFUSED) -> Answe
 
 NOT_READ = Answers(SIGN_IN, NO_METHOD, NO_METHOD, NO_METHOD)
 OPEN = Answers(*[200] * 5)
+NO_TOKEN, NOT_THAT = Answers(*[401] * 5), Answers(*[405] * 5)  # a session opens no address of programs
 
 
 class Row(NamedTuple):
     get: Answers
     post: Answers | None = None  # 405
+    put: Answers | None = None
 
 
 TABLE: Mapping[str, Row] = {
@@ -155,8 +157,12 @@ TABLE: Mapping[str, Row] = {
     "setup": Row(page()),
     "docs-index": Row(page()),
     "docs-page": Row(page()),
+    "api-records": Row(NOT_THAT, NO_TOKEN),
+    "api-artifact": Row(NOT_THAT, put=NO_TOKEN),
+    "api-limits": Row(NO_TOKEN),
 }
-WITHOUT_SIGN_IN = {"healthz", "sign-in", "sign-in-link", "sign-out"}
+API = {name for name in TABLE if name.startswith("api-")}
+WITHOUT_SIGN_IN = {"healthz", "sign-in", "sign-in-link", "sign-out"} | API
 OTHER_METHODS = ("PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -204,6 +210,9 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
         "mask-change": {"name": "password"},
         "old-renderer": {"rest": "command/"},
         "old-comparison": {"rest": f"{comparison.pk}/"},
+        "api-artifact": {"sha256": "0" * 64},
+        "api-records": {},
+        "api-limits": {},
         "sign-in-link": {"token": create_link(operator)[0].split("/")[2]},
     }
     return {name: _reverse(str(name), arguments) for name in names()}
@@ -261,7 +270,7 @@ def cells(name: str, role: str, number: int | None) -> Iterator[tuple[str, int]]
     if number is None or role == "operator":
         yield "HEAD", row.get[column]
     for method in OTHER_METHODS if number is None else [OTHER_METHODS[number % len(OTHER_METHODS)]]:
-        yield method, refused
+        yield method, row.put[column] if row.put and method == "PUT" else refused
 
 
 def status_of(client: Client, method: str, address: str) -> int:
@@ -275,7 +284,7 @@ def status_of(client: Client, method: str, address: str) -> int:
     return response.status_code
 
 
-@each("name", [name for name, row in TABLE.items() if row.post])
+@each("name", [name for name, row in TABLE.items() if row.post and name not in API])
 def test_every_form_needs_its_token(operator: User, addresses: dict[str, str], name: str) -> None:
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(operator)

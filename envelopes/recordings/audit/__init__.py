@@ -27,8 +27,6 @@ from functools import partial
 import msgspec
 
 from envelopes.recordings.audit.objects import (
-    SOURCE,
-    AuditObject,
     Records,
     call_records,
     event_records,
@@ -51,6 +49,7 @@ from envelopes.recordings.base import (
     SupersedeRecord,
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines
+from envelopes.recordings.object_fields import SOURCE, ObjectFields
 from envelopes.text.untrusted_json import Untrusted, check_json
 
 _DOCUMENT_BYTES = 2**20  # an unfinished run.json beyond this size is not kept for its next part
@@ -101,15 +100,15 @@ def read(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]
             yield line
             continue
         try:
-            audit_object = AuditObject(line.number, line.raw)
-            run = audit_object.required_text("runId", "run")
-            records = list(_READERS.get(_file_name(path), _read_by_fields)(audit_object, run))
+            fields = ObjectFields(line.number, line.raw)
+            run = fields.required_text("runId", "run")
+            records = list(_READERS.get(_file_name(path), _read_by_fields)(fields, run))
             subject = next((record for record in records if isinstance(record, _OF_A_CALL)), None)
-            records += audit_object.remarks(run, getattr(subject, "call", None), getattr(subject, "owner", None))
+            records += fields.remarks(run, getattr(subject, "call", None), getattr(subject, "owner", None))
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue
-        if run not in known_runs and not audit_object.is_exported:
+        if run not in known_runs and not fields.is_exported:
             yield RunRecord(line=line.number, run=run)
             if len(run) <= _REMEMBERED_CHARACTERS:
                 known_runs = [*known_runs, run][-_REMEMBERED_RUNS:]
@@ -136,7 +135,7 @@ def _read_document(lines: Iterable[SourceLine], path: SourcePath, state: dict[st
     first = int(str(state.get("document_line", new_lines[0].number)))
     try:
         check_json(raw)
-        document = AuditObject(first, raw)
+        document = ObjectFields(first, raw)
         record = run_record(document, path)
         yield record
         yield from document.remarks(record.run, None)
@@ -154,7 +153,7 @@ def _read_document(lines: Iterable[SourceLine], path: SourcePath, state: dict[st
     state.pop("document", None)
 
 
-def _read_by_fields(fields: AuditObject, run: str) -> Records:
+def _read_by_fields(fields: ObjectFields, run: str) -> Records:
     """Decides by a field that only one kind of object has; an object with none of them is an event."""
     for key, read_object in _READERS_BY_FIELD.items():
         if fields.has(key):
@@ -163,7 +162,7 @@ def _read_by_fields(fields: AuditObject, run: str) -> Records:
     yield from event_records(fields, run)
 
 
-_READERS: dict[str, Callable[[AuditObject, str], Records]] = {
+_READERS: dict[str, Callable[[ObjectFields, str], Records]] = {
     "run.json": _read_by_fields,
     "calls.jsonl": call_records,
     "results.jsonl": result_records,
@@ -172,7 +171,7 @@ _READERS: dict[str, Callable[[AuditObject, str], Records]] = {
     "messages.jsonl": message_records,
     "remarks.jsonl": remark_records,
 }
-_READERS_BY_FIELD: dict[str, Callable[[AuditObject, str], Records]] = {
+_READERS_BY_FIELD: dict[str, Callable[[ObjectFields, str], Records]] = {
     "args": call_records,
     "status": result_records,
     "renderer": receipt_records,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.recordings.base import (
@@ -25,18 +24,12 @@ from envelopes.recordings.base import (
     SupersedeRecord,
     UsageRecord,
 )
-from envelopes.recordings.json_lines import changed_time, remark, storable, valid_timestamp
+from envelopes.recordings.object_fields import ObjectFields
 from envelopes.text.untrusted_json import (
     Untrusted,
-    array_slices,
-    join_object,
-    object_slices,
-    parse_json,
-    repeated_members,
 )
 
 Records = Iterator[Record | LineProblem]
-Value = TypeVar("Value")
 _FIDELITIES: dict[str, ReceiptFidelity] = {name: name for name in get_args(ReceiptFidelity)}
 _RESULT_FIDELITIES: dict[str, ResultFidelity] = {name: name for name in get_args(ResultFidelity)}
 _DELIVERIES: dict[str, Delivery] = {name: name for name in get_args(Delivery)}
@@ -44,133 +37,10 @@ _REMARK_KINDS: dict[str, RemarkKind | None] = {name: name for name in get_args(R
 _ORIGINS: dict[str, Literal["message", "progress"]] = {"progress": "progress"}
 MAX_ATTEMPT = 2**31 - 1
 _TOKEN_COUNTS = ("input_tokens", "cache_read_tokens", "cache_creation_tokens", "output_tokens")
-SOURCE = re.compile(rb'\s*\{\s*(?:"v":1,"type":"[a-z]+",)?"source":"([a-z0-9-]+)"')  # where `export_run` writes it
 _LEVELS: dict[str, Literal["info", "warn", "error"]] = {"info": "info", "warn": "warn", "error": "error"}
 
 
-class AuditObject:
-    """The fields of one object. Reading a field removes it; `rest` returns those that were not read.
-
-    Where a method takes several names, the first field that is present and has the type is read. `path` is that of
-    the object in its line; the remarks on an object within it are those of the whole.
-    """
-
-    def __init__(self, line: int, raw: bytes, path: str = "$", within: AuditObject | None = None) -> None:
-        self.line = line
-        self.path = path
-        self.document = raw.strip()
-        self.is_exported = SOURCE.match(raw) is not None  # of another agent's run: what is derived is no evidence
-        self._fields = object_slices(raw)
-        self._refused: list[tuple[RemarkKind, str, bytes, str]] = within._refused if within else []
-        for name, value in repeated_members(raw):
-            self._refused.append(("value", f"{path}.{name}", value, "the last value of this key is read"))
-
-    def slice(self, *names: str) -> bytes | None:
-        """The field's own bytes; a null counts as absent."""
-        for name in names:
-            if self._fields.get(name, b"null") != b"null":
-                return self._fields.pop(name)
-        return None
-
-    def value(self, name: str) -> bytes | None:
-        """The field's own bytes, also those of a null."""
-        return self._fields.pop(name, None)
-
-    def text(self, *names: str) -> str | None:
-        """A string, as a text column can store it."""
-        for name in names:
-            if self._fields.get(name, b"").startswith(b'"'):
-                return storable(str(parse_json(self._fields.pop(name))))
-            if self._fields.get(name, b"null") != b"null":
-                self._refuse("value", name, "left out: not a text")
-        return None
-
-    def required_text(self, *names: str) -> str:
-        text = self.text(*names)
-        if not text:
-            name = next((name for name in names if name in self._fields), names[0])
-            raise Untrusted(f"no {' or '.join(names)}, or not a string", f"$.{name}")
-        return text
-
-    def time(self, *names: str) -> str | None:
-        for name in names:
-            if self._fields.get(name, b"null") == b"null":
-                continue
-            text = parse_json(self._fields[name])
-            became = changed_time(text) if isinstance(text, str) else "left out: no text"
-            if became:
-                self._refuse("timestamp", name, became.replace("left out", "kept as a field without meaning"))
-            if isinstance(text, str) and valid_timestamp(text):
-                del self._fields[name]
-                return text
-        return None
-
-    def choice(self, name: str, table: dict[str, Value], default: Value) -> Value:
-        """The value that `table` has for the string; a string that is not in the table stays in `rest`."""
-        for word, value in table.items():
-            if self._fields.get(name) == b'"' + word.encode() + b'"':
-                del self._fields[name]
-                return value
-        if self._fields.get(name, b"null") not in (b"null", f'"{default}"'.encode()):
-            self._refuse("value", name, f"not a known value: read as {default}")
-        return default
-
-    def has(self, name: str) -> bool:
-        return name in self._fields
-
-    def integer(self, name: str, minimum: int, maximum: int = 2**53 - 1) -> int | None:
-        value = parse_json(self._fields.get(name, b"null"))
-        if isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum:
-            del self._fields[name]
-            return value
-        if name in self._fields and value is not None:
-            self._refuse("duration" if name == "durationMs" else "value", name, "left out: not a possible number")
-        return None
-
-    def flag(self, name: str) -> bool | None:
-        """A boolean, which stays in `rest`."""
-        raw = self._fields.get(name, b"null")
-        if raw not in (b"true", b"false", b"null"):
-            self._refuse("value", name, "left out: neither true nor false")
-        return {b"true": True, b"false": False}.get(raw)
-
-    def _refuse(self, kind: RemarkKind, name: str, became: str) -> None:
-        self._refused.append((kind, f"{self.path}.{name}", self._fields[name], became))
-
-    def object_in(self, name: str) -> AuditObject | None:
-        """The object in a field; None without one."""
-        raw = self.slice(name)
-        if raw is None or raw.startswith(b"{"):
-            return None if raw is None else AuditObject(self.line, raw, f"{self.path}.{name}", self)
-        self._refused.append(("value", f"{self.path}.{name}", raw, "left out: no object"))
-        return None
-
-    def objects_in(self, name: str) -> Iterator[AuditObject]:
-        """The objects in a field that is a list."""
-        raw = self.slice(name)
-        if raw is not None and not raw.startswith(b"["):
-            self._refused.append(("value", f"{self.path}.{name}", raw, "left out: no list"))
-            return
-        for index, element in enumerate(array_slices(raw) if raw else ()):
-            path = f"{self.path}.{name}[{index}]"
-            if element.startswith(b"{"):
-                yield AuditObject(self.line, element, path, self)
-            else:
-                self._refused.append(("value", path, element, "left out: no object"))
-
-    def leave_out(self, reason: str) -> None:
-        self._refused.append(("value", self.path, self.document, f"left out: {reason}"))
-
-    def remarks(self, run: str, call: str | None, owner: str | None = None) -> Iterator[RemarkRecord]:
-        """Yields a remark for each field that was read in another way than it is written."""
-        for kind, path, raw, became in self._refused:
-            yield remark(kind, path, raw, became, line=self.line, run=run, call=call, owner=owner)
-
-    def rest(self) -> bytes | None:
-        return join_object(self._fields) if self._fields else None
-
-
-def run_record(fields: AuditObject, path: SourcePath) -> RunRecord:
+def run_record(fields: ObjectFields, path: SourcePath) -> RunRecord:
     """The run of a run.json; where it has no `runId`, the folder's name is its id."""
     folders = path.path.split("/")[:-1]
     run = fields.text("runId", "id") or (folders[-1] if folders else None)
@@ -179,7 +49,7 @@ def run_record(fields: AuditObject, path: SourcePath) -> RunRecord:
     plan = fields.slice("plan")
     goal = None
     if plan is not None and plan.startswith(b"{") and not fields.is_exported:
-        goal = AuditObject(fields.line, plan, "$.plan", fields).text("title", "goal", "summary", "intent")
+        goal = ObjectFields(fields.line, plan, "$.plan", fields).text("title", "goal", "summary", "intent")
     return RunRecord(
         line=fields.line,
         run=run,
@@ -201,7 +71,7 @@ def run_record(fields: AuditObject, path: SourcePath) -> RunRecord:
     )
 
 
-def call_records(fields: AuditObject, run: str) -> Records:
+def call_records(fields: ObjectFields, run: str) -> Records:
     yield CallRecord(
         line=fields.line,
         run=run,
@@ -221,7 +91,7 @@ def call_records(fields: AuditObject, run: str) -> Records:
     )
 
 
-def result_records(fields: AuditObject, run: str) -> Records:
+def result_records(fields: ObjectFields, run: str) -> Records:
     call = fields.required_text("providerCallId", "callId")
     owner = fields.text("ownerRunId")
     status = fields.text("status")
@@ -268,7 +138,7 @@ def result_records(fields: AuditObject, run: str) -> Records:
         )
 
 
-def event_records(fields: AuditObject, run: str) -> Records:
+def event_records(fields: ObjectFields, run: str) -> Records:
     kind = fields.required_text("type", "event")
     at = fields.time("timestamp")
     message = fields.text("message")
@@ -291,7 +161,7 @@ def event_records(fields: AuditObject, run: str) -> Records:
     )
 
 
-def receipt_records(fields: AuditObject, run: str) -> Records:
+def receipt_records(fields: ObjectFields, run: str) -> Records:
     """A receipt with a later number replaced the one before it."""
     call = fields.required_text("call", "providerCallId", "callId")
     seq, position, at = fields.integer("seq", 1), fields.integer("position", 0), fields.time("at")
@@ -336,7 +206,7 @@ def receipt_records(fields: AuditObject, run: str) -> Records:
         )
 
 
-def message_records(fields: AuditObject, run: str) -> Records:
+def message_records(fields: ObjectFields, run: str) -> Records:
     """A message, or the usage of the request that it answered."""
     if fields.has("request"):
         yield from _usage_records(fields, run)
@@ -357,7 +227,7 @@ def message_records(fields: AuditObject, run: str) -> Records:
     )
 
 
-def remark_records(fields: AuditObject, run: str) -> Records:
+def remark_records(fields: ObjectFields, run: str) -> Records:
     """A remark of `export_run` on a value that its export has no more."""
     kind = fields.choice("remark", _REMARK_KINDS, None)
     if kind is None:
@@ -374,7 +244,7 @@ def remark_records(fields: AuditObject, run: str) -> Records:
     )
 
 
-def _usage_records(fields: AuditObject, run: str) -> Records:
+def _usage_records(fields: ObjectFields, run: str) -> Records:
     counts = {name: fields.integer(name, 0) or 0 for name in _TOKEN_COUNTS}
     yield UsageRecord(
         line=fields.line,

@@ -1,0 +1,1 @@
+"""Intake of records and traces that programs send over HTTP, and reading for programs."""

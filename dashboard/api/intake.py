@@ -1,0 +1,139 @@
+"""Reads what programs send over HTTP, and passes it on as batches of lines.
+
+A body is checked before anything of it is stored: its length, its compression, and the size that it unpacks to. What
+cannot be read raises BodyRefused with the status of the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+
+from dashboard.artifacts.stores import SHA256
+from dashboard.artifacts.upload_folders import reserve_upload_folder
+from dashboard.ingest.live import (
+    KEY_CHARACTERS,
+    MOST_LINES,
+    BatchAnswer,
+    LiveBatch,
+    LiveLine,
+    WrongContent,
+    receive,
+    split_lines,
+    store_sent_content,
+)
+from dashboard.models import Project
+from dashboard.text.formatting import format_size
+from dashboard.text.responses import sandboxed
+from dashboard.tokens import TokenRequest
+
+RECORD_TYPES = ("application/x-ndjson", "application/jsonl", "application/json")
+CONTENT_TYPES = ("application/octet-stream",)
+GZIP = 31  # zlib's number for a header of gzip
+PIECE = 1_048_576
+
+
+class BodyRefused(ValueError):
+    """The status and the sentence of the answer to a body that is not stored."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def read_body(request: HttpRequest) -> bytes:
+    """The whole body, unpacked. Raises BodyRefused."""
+    data = request.read()  # not `body`, whose limit is that of forms
+    expected = int(request.META.get("CONTENT_LENGTH") or 0)
+    if len(data) != expected:
+        raise BodyRefused(400, f"The body ended after {len(data):,} of {expected:,} bytes.")
+    if request.headers.get("Content-Encoding", "identity") == "gzip":
+        data = _unpack(data)
+    if not data.strip():
+        raise BodyRefused(400, "The body is empty.")
+    return data
+
+
+def _unpack(data: bytes) -> bytes:
+    most: int = settings.INTAKE_UNPACKED_BYTES
+    unpacked = bytearray()
+    while data:
+        stream = zlib.decompressobj(GZIP)
+        try:
+            unpacked += stream.decompress(data, most + 1 - len(unpacked))
+        except zlib.error:
+            raise BodyRefused(400, "The body is not gzip, or is damaged.") from None
+        if len(unpacked) > most:
+            raise BodyRefused(413, f"The body unpacks to more than {format_size(most)}.")
+        if not stream.eof:
+            raise BodyRefused(400, "The compressed body ends early.")
+        data = stream.unused_data  # another member
+    return bytes(unpacked)
+
+
+def receive_records(request: TokenRequest) -> tuple[BatchAnswer, int]:
+    """The answer to a body of native records, and its status. Raises BodyRefused and KeyReused."""
+    body = read_body(request)
+    lines = split_lines(request.project, "native", body)
+    return _receive(request, "native", lines, body)
+
+
+def _receive(request: TokenRequest, format_name: str, lines: list[LiveLine], body: bytes) -> tuple[BatchAnswer, int]:
+    if len(lines) > MOST_LINES:
+        raise BodyRefused(413, f"A batch has at most {MOST_LINES:,} records; this one has {len(lines):,}.")
+    batch = LiveBatch(
+        format=format_name, sha256=hashlib.sha256(body).hexdigest(), lines=lines, key=_idempotency_key(request)
+    )
+    answer = receive(request.project, batch)
+    is_refused = bool(answer.rejected) and not (answer.accepted or answer.already_known)
+    return answer, 422 if is_refused else 200
+
+
+def _idempotency_key(request: HttpRequest) -> str:
+    key: str = request.headers.get("Idempotency-Key", "")
+    if len(key) > KEY_CHARACTERS or not key.isascii() or not key.isprintable():
+        raise BodyRefused(400, f"An Idempotency-Key has at most {KEY_CHARACTERS} printable ASCII characters.")
+    return key
+
+
+def receive_content(request: TokenRequest, sha256: str) -> int:
+    """Stores the body as the content with that hash, and returns its bytes. Raises BodyRefused and StoreFailed."""
+    if not SHA256.fullmatch(sha256):
+        raise BodyRefused(400, "The address ends with a SHA-256: 64 hexadecimal digits in lower case.")
+    if request.headers.get("Content-Encoding", "identity") != "identity":
+        raise BodyRefused(415, "Send the content as it is, without a Content-Encoding.")
+    expected = int(request.META.get("CONTENT_LENGTH") or 0)
+    with reserve_upload_folder(expected) as folder, (folder / "content").open("xb+") as file:
+        while piece := request.read(PIECE):
+            file.write(piece)
+        file.flush()
+        if file.tell() != expected:
+            raise BodyRefused(400, f"The body ended after {file.tell():,} of {expected:,} bytes.")
+        file.seek(0)
+        try:
+            return store_sent_content(request.project, sha256, file)
+        except WrongContent as wrong:
+            raise BodyRefused(422, str(wrong)) from None
+
+
+def limits(project: Project) -> dict[str, Any]:
+    """The limits that a client has to keep, as numbers."""
+    return {
+        "project": project.slug,
+        "body_bytes": settings.INTAKE_BODY_LIMIT_BYTES,
+        "unpacked_bytes": settings.INTAKE_UNPACKED_BYTES,
+        "records_of_a_batch": MOST_LINES,
+        "artifact_bytes": settings.UPLOAD_LIMIT_BYTES,
+        "requests_a_minute": settings.TOKEN_REQUESTS_A_MINUTE,
+        "record_versions": [1],
+        "content_encodings": ["identity", "gzip"],
+    }
+
+
+def json_response(value: Any, status: int = 200) -> HttpResponse:
+    return sandboxed(HttpResponse(msgspec.json.encode(value), content_type="application/json", status=status))

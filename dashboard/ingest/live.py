@@ -1,0 +1,341 @@
+"""Records that programs send: one batch is one source, stored and acknowledged in one durable transaction.
+
+A batch consists of lines, as a file does, and one of the formats reads it. Each line is known by its digest, so that
+a batch may come again, in other company and in any order: what is stored already is not read again. With an
+`Idempotency-Key` the second answer is the first one.
+
+    receive(project, batch)    reads and writes the lines that are new; returns the answer for each
+
+Requests that come at once to a process are written together, because a durable commit costs as much for many
+batches as for one. What follows from the evidence is derived by `work`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from threading import Condition
+from typing import BinaryIO, NamedTuple
+from uuid import UUID
+
+import msgspec
+from django.db import transaction
+from django.db.models import F
+
+from dashboard.artifacts.ingest import hold_quota, store_file
+from dashboard.artifacts.retention import remove_unreferenced, shared_store_lock
+from dashboard.ingest import write
+from dashboard.ingest.bulk import bulk_insert_values
+from dashboard.ingest.sources import SourceBatch, SourceMoved, new_source
+from dashboard.models import Artifact, Project, ReceivedRecord, Run, SentContent, Source
+from dashboard.models.runs import derive_id, run_id
+from dashboard.models.sources import LIVE
+from envelopes.recordings import find_format
+from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine, SourcePath
+from envelopes.storage.file_store import StoredContent
+
+MOST_LINES = 20_000  # of one batch
+KEY_CHARACTERS = 200
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A line that was refused: its number from 1, its first byte in the body, and where in it what was wrong."""
+
+    line: int
+    offset: int
+    path: str
+    reason: str
+
+
+class BatchAnswer(msgspec.Struct, frozen=True):
+    """The outcome of each line of a batch; blank lines are none."""
+
+    accepted: int = 0
+    already_known: int = 0
+    rejected: list[Rejected] = []
+
+
+class KeyReused(ValueError):
+    """The Idempotency-Key belongs to another body."""
+
+
+class LiveLine(NamedTuple):
+    """One record. `number` and `offset` are its place in the body, `at` is its time in microseconds, see the model."""
+
+    raw: bytes
+    digest: UUID
+    number: int
+    offset: int = 0
+    at: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveBatch:
+    """The lines of one request, in the order of its body, of which `sha256` is the hash."""
+
+    format: str
+    sha256: str
+    lines: Sequence[LiveLine]
+    key: str = ""
+
+    @property
+    def path(self) -> str:
+        return f"{LIVE}{self.format}/{f'key {self.key}' if self.key else self.sha256[:32]}"
+
+
+def split_lines(project: Project, format_name: str, body: bytes) -> list[LiveLine]:
+    """The lines of a body that are not blank."""
+    lines, offset = [], 0
+    for number, raw in enumerate(body.split(b"\n"), start=1):
+        if content := raw.strip():
+            digest = derive_id("received", project.pk, format_name, content)
+            lines.append(LiveLine(raw + b"\n", digest, number, offset))
+        offset += len(raw) + 1
+    return lines
+
+
+def receive(project: Project, batch: LiveBatch) -> BatchAnswer:
+    """Returns when everything that it calls accepted is on disk. Raises KeyReused, and database errors."""
+    for _ in range(3):
+        if batch.key and (answer := _earlier_answer(project, batch)) is not None:
+            return answer
+        job = _read_batch(project, batch)
+        if job.source_batch is None:
+            return job.answer
+        try:
+            WRITER.write(job)
+        except SourceMoved:  # the same batch is being written by another process
+            continue
+        return job.answer
+    return job.answer
+
+
+def _earlier_answer(project: Project, batch: LiveBatch) -> BatchAnswer | None:
+    source = Source.objects.filter(project=project, path=batch.path).first()
+    if source is None or source.is_partial:  # partial: a run of it was deleted, and may be sent again
+        return None
+    if source.head_sha256 != batch.sha256:
+        raise KeyReused("Another body was sent with this Idempotency-Key: a key belongs to one body.")
+    return msgspec.json.decode(bytes(source.state), type=BatchAnswer)
+
+
+@dataclass
+class _Job:
+    """A batch that waits to be written; `source_batch` is None where nothing is to be written."""
+
+    project: Project
+    answer: BatchAnswer
+    source_batch: SourceBatch | None = None
+    received: list[tuple[LiveLine, UUID]] = field(default_factory=list)  # with the run of each
+    artifacts: list[ArtifactRecord] = field(default_factory=list)
+    error: BaseException | None = None
+    is_done: bool = False
+
+
+def _read_batch(project: Project, batch: LiveBatch) -> _Job:
+    known, repeated = _known_lines(batch.lines)
+    new = [line for line in batch.lines if line.number not in known and line.number not in repeated]
+    entries, lines = _read_lines(batch, new)
+    problems = [entry for entry in entries if isinstance(entry, LineProblem)]
+    records = [entry for entry in entries if not isinstance(entry, LineProblem)]
+    refused = {problem.line: problem for problem in reversed(problems) if not (problem.part or problem.is_lossless)}
+    if any(problem.lines > 1 for problem in refused.values()):  # a document over many lines is one problem
+        answer = BatchAnswer(rejected=_rejected(batch.lines, refused))
+    else:
+        refused |= {number: refused[first] for number, first in repeated.items() if first in refused}
+        stored = known | {number for number, first in repeated.items() if first not in refused}
+        rejected = _rejected(batch.lines, refused)
+        answer = BatchAnswer(len(batch.lines) - len(rejected) - len(stored), len(stored), rejected)
+    job = _Job(project, answer)
+    if not records and not batch.key and (not problems or _was_refused(project, batch)):
+        return job
+    job.source_batch = _source_batch(project, batch, lines, records, problems, answer)
+    job.artifacts = [record for record in records if isinstance(record, ArtifactRecord)]
+    namespace = find_format(batch.format).namespace
+    runs: dict[int, UUID] = {}
+    for record in records:
+        runs.setdefault(record.line, run_id(project.pk, namespace, record.run))
+    job.received = [(line, runs[line.number]) for line in new if line.number in runs and line.number not in refused]
+    return job
+
+
+def _rejected(lines: Sequence[LiveLine], refused: Mapping[int, LineProblem]) -> list[Rejected]:
+    return [
+        Rejected(line.number, line.offset, refused[line.number].path, refused[line.number].reason)
+        for line in lines
+        if line.number in refused
+    ]
+
+
+def _known_lines(lines: Sequence[LiveLine]) -> tuple[set[int], dict[int, int]]:
+    """The numbers of lines that are stored already, and of those that repeat a line of this batch, with that one's."""
+    stored = dict(ReceivedRecord.objects.filter(pk__in={line.digest for line in lines}).values_list("pk", "at"))
+    known = {line.number for line in lines if line.digest in stored and line.at >= stored[line.digest]}
+    earliest: dict[UUID, LiveLine] = {}
+    for line in lines:
+        if line.number not in known and (line.digest not in earliest or line.at < earliest[line.digest].at):
+            earliest[line.digest] = line
+    repeated = {
+        line.number: earliest[line.digest].number
+        for line in lines
+        if line.number not in known and earliest[line.digest].number != line.number
+    }
+    return known, repeated
+
+
+def _read_lines(batch: LiveBatch, new: Sequence[LiveLine]) -> tuple[list[Record | LineProblem], list[SourceLine]]:
+    """Offsets of the lines are those in the source, which has the new lines alone."""
+    lines, offset = [], 0
+    for line in new:
+        lines.append(SourceLine(line.number, offset, line.raw))
+        offset += len(line.raw)
+    path = SourcePath(batch.path, is_live=True)
+    return list(find_format(batch.format).read(iter(lines), path, {})), lines
+
+
+def _was_refused(project: Project, batch: LiveBatch) -> bool:
+    """True for a body of which every new line was refused before: its problems are stored once."""
+    return Source.objects.filter(project=project, head_sha256=batch.sha256, path=batch.path).exists()
+
+
+def _source_batch(
+    project: Project,
+    batch: LiveBatch,
+    lines: Sequence[SourceLine],
+    records: Sequence[Record],
+    problems: Sequence[LineProblem],
+    answer: BatchAnswer,
+) -> SourceBatch:
+    source = new_source(project, path=batch.path, format_name=batch.format, inode=0, head_sha256=batch.sha256)
+    # Without a key the same body comes again where a run of it was deleted, or where new times were sent.
+    is_known = bool(batch.key)
+    return SourceBatch(
+        source=source,
+        is_known=lambda: is_known and Source.objects.filter(project=project, path=batch.path).exists(),
+        start=0,
+        lines=lines,
+        records=records,
+        problems=problems,
+        end=sum(len(line.raw) for line in lines),
+        accepted=answer.accepted,
+        rejected=len(answer.rejected),
+        state=msgspec.json.encode(answer),
+    )
+
+
+class BatchQueue:
+    """Writes the batches of all threads of this process: one thread at a time, all that wait in one transaction.
+
+    Where that fails each is written by itself, so that no batch fails for another.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._waiting: list[_Job] = []
+        self._is_writing = False
+
+    def write(self, job: _Job) -> None:
+        """Returns when the job is committed. Raises what its transaction raised."""
+        with self._changed:
+            self._waiting.append(job)
+            while self._is_writing and not job.is_done:
+                self._changed.wait()
+            jobs: list[_Job] = []
+            if not job.is_done:
+                self._is_writing = True
+                jobs, self._waiting = self._waiting, []
+        if jobs:
+            try:
+                _write_all(jobs)
+            finally:
+                with self._changed:
+                    for taken in jobs:  # not done: this thread is being ended
+                        taken.error = taken.error if taken.is_done else RuntimeError("the writer was stopped")
+                        taken.is_done = True
+                    self._is_writing = False
+                    self._changed.notify_all()
+        if job.error is not None:
+            raise job.error
+
+
+WRITER = BatchQueue()
+
+
+def _write_all(jobs: Sequence[_Job]) -> None:
+    by_project: dict[int, list[_Job]] = defaultdict(list)
+    for job in jobs:
+        by_project[job.project.pk].append(job)
+    for of_project in by_project.values():
+        _write_or_note(of_project)
+        if len(of_project) > 1 and of_project[0].error is not None:
+            for job in of_project:
+                _write_or_note([job])
+    for job in jobs:
+        job.is_done = True
+
+
+def _write_or_note(jobs: Sequence[_Job]) -> None:
+    """Writes the jobs in one transaction; each of them gets the error that ended it."""
+    error: BaseException | None = None
+    try:
+        _write_jobs(jobs[0].project, jobs)
+    except Exception as caught:
+        error = caught
+    for job in jobs:
+        job.error = error
+
+
+def _write_jobs(project: Project, jobs: Sequence[_Job]) -> None:
+    artifacts = [entry for job in jobs for entry in job.artifacts]
+    with shared_store_lock() if artifacts else nullcontext(), transaction.atomic():
+        files = _find_sent(project, artifacts)
+        batches = [replace(job.source_batch, files=files) for job in jobs if job.source_batch is not None]
+        write.record(project, batches)
+        rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
+        again = ReceivedRecord.objects.filter(pk__in=rows)
+        for row in again if any(line.at for line, _ in rows.values()) else ():
+            row.at = min(row.at, rows[row.pk][0].at)
+            row.save(update_fields=["at"])
+        values = [{"id": key, "run_id": run, "at": line.at} for key, (line, run) in rows.items()]
+        bulk_insert_values(ReceivedRecord, values, ignore_known=True)
+
+
+def _find_sent(project: Project, artifacts: Sequence[ArtifactRecord]) -> dict[str, StoredContent]:
+    """The contents that were sent for these artifacts before their records, by the path of each."""
+    hashes = {entry.sha256 for entry in artifacts if entry.sha256}
+    sent = SentContent.objects.filter(project=project, sha256__in=hashes) if hashes else ()
+    contents = {row.sha256: StoredContent(sha256=row.sha256, size=row.size, lines=row.lines) for row in sent}
+    return {entry.path: contents[entry.sha256] for entry in artifacts if entry.sha256 in contents}
+
+
+class WrongContent(ValueError):
+    """The content that was sent is not the one that its address names."""
+
+
+def store_sent_content(project: Project, sha256: str, body: BinaryIO) -> int:
+    """Stores content for the artifacts that name it, those that are there and those that come; returns its bytes.
+
+    It is read and hashed whole, also where the store has it. Raises WrongContent, QuotaExceeded and StoreFailed.
+    """
+    with shared_store_lock(), hold_quota(project.pk) as quota:
+        stored = store_file(os.dup(body.fileno()), quota)
+        is_right = stored.sha256 == sha256
+        if is_right:
+            _note_content(project, stored)
+    if not is_right:
+        remove_unreferenced({stored.sha256})
+        raise WrongContent(f"The content has the SHA-256 {stored.sha256}, its address has another.")
+    return stored.size
+
+
+@transaction.atomic
+def _note_content(project: Project, stored: StoredContent) -> None:
+    columns = {"size": stored.size, "lines": stored.lines}
+    SentContent.objects.update_or_create(project=project, sha256=stored.sha256, defaults=columns)
+    missing = Artifact.objects.filter(project=project, sha256=stored.sha256, state=Artifact.State.MISSING)
+    runs = list(missing.values_list("call__run", flat=True))
+    missing.update(state=Artifact.State.PRESENT, **columns)
+    Run.objects.filter(pk__in=runs).update(revision=F("revision") + 1)

@@ -1,0 +1,68 @@
+"""The addresses to which programs send what they record. Each needs a token of scope ingest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.http import HttpResponse
+
+from dashboard.api.intake import (
+    CONTENT_TYPES,
+    RECORD_TYPES,
+    BodyRefused,
+    json_response,
+    limits,
+    receive_content,
+    receive_records,
+)
+from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed
+from dashboard.artifacts.upload_folders import UploadsFull
+from dashboard.ingest.live import KeyReused
+from dashboard.middleware import accepts_body
+from dashboard.tokens import TokenRequest, accepts_token
+
+UNPROCESSABLE, UNAVAILABLE, FULL = 422, 503, 507
+RETRY_SECONDS = "30"
+
+
+def answers_refusals(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answers what was refused, or what the store has no room for, with a sentence in JSON."""
+
+    @wraps(view)
+    def answer(request: TokenRequest, *arguments: Any, **options: Any) -> HttpResponse:
+        try:
+            return view(request, *arguments, **options)
+        except BodyRefused as refusal:
+            return json_response({"error": str(refusal)}, refusal.status)
+        except KeyReused as refusal:
+            return json_response({"error": str(refusal)}, UNPROCESSABLE)
+        except (QuotaExceeded, UploadsFull, StoreFailed) as refusal:
+            status = FULL if isinstance(refusal, QuotaExceeded) else UNAVAILABLE
+            response = json_response({"error": str(refusal)}, status)
+            response["Retry-After"] = RETRY_SECONDS
+            return response
+
+    return answer
+
+
+@accepts_body("INTAKE_BODY_LIMIT_BYTES", RECORD_TYPES)
+@accepts_token("ingest", ["POST"])
+@answers_refusals
+def records(request: TokenRequest) -> HttpResponse:
+    """Native records, one JSON object a line. 200 when at least one is stored, 422 when each was refused."""
+    answer, status = receive_records(request)
+    return json_response(answer, status)
+
+
+@accepts_body("UPLOAD_LIMIT_BYTES", CONTENT_TYPES)
+@accepts_token("ingest", ["PUT"])
+@answers_refusals
+def artifact(request: TokenRequest, sha256: str) -> HttpResponse:
+    return json_response({"sha256": sha256, "size": receive_content(request, sha256)})
+
+
+@accepts_token("ingest", ["GET", "HEAD"])
+def show_limits(request: TokenRequest) -> HttpResponse:
+    return json_response(limits(request.project))

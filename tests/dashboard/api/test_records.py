@@ -1,0 +1,189 @@
+"""Native records over HTTP: durable, idempotent, answered line by line, the same in whatever order they come."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from dashboard.ingest.derivation import derive_waiting
+from dashboard.ingest.importer import import_paths
+from dashboard.ingest.write import delete_run
+from dashboard.models import Artifact, Call, Problem, Project, ReceivedRecord, Run, SentContent, Source
+from tests.cases import each
+from tests.dashboard.api.sending import Sender, export_all, lines, one_call, one_run
+from tests.dashboard.factories import create_project
+from tests.dashboard.page_text import parse_page
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def sender(project: Project) -> Sender:
+    return Sender(project)
+
+
+@pytest.mark.postgresql
+def test_a_batch_is_stored_with_both_halves_and_known_when_it_comes_again(project: Project, sender: Sender) -> None:
+    records = one_run()
+    assert sender.records(records) == {"accepted": len(records), "already_known": 0, "rejected": [], "status": 200}
+    assert sender.records(records, packed=True)["already_known"] == len(records)
+    assert sender.records([*one_call(2), *one_call(3)]) == {
+        "accepted": 3,
+        "already_known": 3,
+        "rejected": [],
+        "status": 200,
+    }
+    derive_waiting(project)
+    run = Run.objects.get()
+    assert (run.title, run.agent, run.call_count, run.source_format) == ("A run", "my-agent", 3, "native")
+    call = Call.objects.get(external_id="c1")
+    assert (call.tool, call.status, call.step, call.receipt_count) == ("Search", "success", "s1", 1)
+    assert {row.surface: row.fidelity for row in call.observations.all()} == {
+        "args": "structured",
+        "result": "structured",
+        "timing": "structured",
+        "receipt": "exact",
+    }
+
+
+@pytest.mark.postgresql
+def test_every_batch_three_times_in_any_order_gives_the_same_export(project: Project, tmp_path: Path) -> None:
+    records = [*one_run(6), *one_run(5, "r2")]
+    batches = [records[start : start + 4] for start in range(0, len(records), 4)] * 3
+    expected: dict[str, bytes] = {}
+    for number, seed in enumerate((1, 2, 3)):
+        random.Random(seed).shuffle(batches)
+        sender = Sender(project)
+        for batch in batches:
+            assert sender.records(random.Random(seed).sample(batch, len(batch)))["rejected"] == []
+        exported = export_all(project, tmp_path / str(number))
+        assert len(exported) == 12, sorted(exported)
+        expected = expected or exported
+        assert exported == expected
+        for run in project.runs.all():
+            delete_run(run)
+        project.tokens.all().delete()
+        assert not ReceivedRecord.objects.exists()
+
+
+def test_lines_that_cannot_be_read_are_named_and_the_others_are_stored(project: Project, sender: Sender) -> None:
+    good = one_call(1)
+    body = [good[0], b"{not json", b"", good[1], {"v": 2, "type": "call", "run": "r1"}, good[2]]
+    answer = sender.records(body)
+    assert (answer["accepted"], answer["already_known"], answer["status"]) == (3, 0, 200)
+    first, second = answer["rejected"]
+    raw = lines(body)
+    assert (first["line"], raw[first["offset"] :].partition(b"\n")[0]) == (2, b"{not json")
+    assert (second["line"], second["path"], "version 1 is" in second["reason"]) == (5, "$.v", True)
+    assert Problem.objects.count() == 2
+    again = sender.records(body)
+    assert (again["accepted"], again["already_known"], len(again["rejected"])) == (0, 3, 2)
+    assert Problem.objects.count() == 2  # of the same body they are stored once
+    assert sender.records([b"[1]"])["status"] == 422
+    twice = sender.records([b"[2]", b"[2]", *one_call(2), *one_call(2)])
+    assert (twice["accepted"], twice["already_known"], [entry["line"] for entry in twice["rejected"]]) == (3, 3, [1, 2])
+
+
+def test_a_key_belongs_to_one_body_and_gives_the_first_answer_again(sender: Sender) -> None:
+    records = [*one_call(1), b"{}"]
+    first = sender.records(records, Idempotency_Key="k1")
+    assert first == sender.records(records, Idempotency_Key="k1")
+    assert first["accepted"] == 3
+    assert sender.records(one_call(2), Idempotency_Key="k1")["status"] == 422
+    assert not Call.objects.filter(external_id="c2").exists()
+    assert sender.records(one_call(2), Idempotency_Key="x" * 201)["status"] == 400
+    assert Source.objects.count() == 1
+
+
+BODIES: dict[str, tuple[bytes, dict[str, str], int]] = {
+    "empty": (b"", {}, 400),
+    "blank": (b" \n \n", {}, 400),
+    "not gzip": (b"abc", {"Content_Encoding": "gzip"}, 400),
+    "cut gzip": (gzip.compress(lines(one_call()))[:-9], {"Content_Encoding": "gzip"}, 400),
+    "bomb": (gzip.compress(b" " * 70_000_000), {"Content_Encoding": "gzip"}, 413),
+    "unknown encoding": (lines(one_call()), {"Content_Encoding": "br"}, 415),
+    "text": (lines(one_call()), {"content_type": "text/plain"}, 415),
+    "form": (lines(one_call()), {"content_type": "multipart/form-data"}, 415),
+    "too many": (b"{}\n" * 20_001, {}, 413),
+    "array": (json.dumps(one_call()).encode(), {}, 422),
+    "pretty": (json.dumps(one_call(), indent=2).encode(), {}, 422),
+}
+
+
+@each("name", BODIES)
+def test_a_body_that_cannot_be_stored_is_refused_and_leaves_nothing(sender: Sender, name: str) -> None:
+    body, headers, status = BODIES[name]
+    response = sender.post("/api/v1/records", body, **headers)
+    assert response.status_code == status
+    answer = json.loads(response.content)
+    assert answer.get("error") or len(answer["rejected"]) == 1
+    assert not Run.objects.exists()
+
+
+def test_a_token_writes_to_its_own_project(project: Project, sender: Sender) -> None:
+    other = create_project("other")
+    Sender(other).records(one_run())
+    sender.records(one_run())
+    assert [project.runs.count(), other.runs.count()] == [1, 1]
+    assert Sender(other, "read").records(one_run())["status"] == 403
+
+
+def test_content_joins_its_artifact_whichever_comes_first(project: Project, sender: Sender) -> None:
+    contents = [b"the whole output\n" * 100, b"second"]
+    hashes = [hashlib.sha256(content).hexdigest() for content in contents]
+    base = {"v": 1, "type": "artifact", "run": "r1", "call": "c1", "role": "stdout"}
+    named = [base | {"ordinal": place, "path": f"out/{place}", "sha256": sha} for place, sha in enumerate(hashes)]
+    assert sender.put(f"/api/v1/artifacts/{hashes[0]}", contents[0]).status_code == 200
+    sender.records([*one_call(1), *named])
+    assert dict(Artifact.objects.filter(observation=None).values_list("path", "state")) == {
+        "out/0": "present",
+        "out/1": "missing",
+    }
+    assert sender.put(f"/api/v1/artifacts/{hashes[1]}", contents[1]).status_code == 200
+    assert dict(Artifact.objects.filter(observation=None).values_list("path", "size")) == {"out/0": 1700, "out/1": 6}
+    assert sender.put(f"/api/v1/artifacts/{hashes[1]}", b"another").status_code == 422
+    assert sender.put("/api/v1/artifacts/short", b"another").status_code == 400
+    assert SentContent.objects.count() == 2
+    assert sender.records([base | {"path": "x", "sha256": "../../etc"}])["rejected"][0]["path"] == "$.sha256"
+
+
+def test_a_sent_path_is_no_file_of_this_machine(sender: Sender, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("key")
+    sender.records([*one_call(1), {"v": 1, "type": "artifact", "run": "r1", "call": "c1", "path": str(secret)}])
+    assert Artifact.objects.get(path=str(secret)).state == "missing"
+
+
+def test_the_same_records_are_a_file_format(project: Project, sender: Sender, tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(lines(one_run()))
+    report = import_paths(project, [path])
+    assert (report.seen["calls"], report.problems) == (2, [])
+    sender.records(one_run())
+    assert (Run.objects.count(), Call.objects.count()) == (1, 2)
+
+
+FIELDS: dict[str, Any] = {
+    "risk_level": "high",
+    "iteration": {"index": 2, "item_name": "file", "item_value": "a.py"},
+    "coercions": [{"pointer": "/q", "before": 1, "after": "1"}],
+    "future": {"of": "a later version"},
+}
+
+
+def test_all_fields_of_a_call_are_on_its_page(project: Project, sender: Sender, alice: User, client: Client) -> None:
+    call, result, receipt = one_call(1)
+    settled = {"phase": "pre_dispatch", "denied_reason": "policy", "status": "skipped", "complete": None}
+    sender.records([call | FIELDS, result | settled, receipt])
+    derive_waiting(project)
+    page = parse_page(client.get(Call.objects.get().get_absolute_url(), follow=True)).text
+    for text in ("Risk", "high", "a.py", "Changed arguments", "future", "Denied because of", "pre_dispatch"):
+        assert text in page
