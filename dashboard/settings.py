@@ -194,6 +194,8 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 DATA_UPLOAD_MAX_NUMBER_FILES = 1_000
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_100
 ROWS_PER_PAGE = 50  # of the list of runs and of the calls of a run
+HITS_PER_PAGE = 25  # calls of a search in payloads, each of which takes two lines and is looked for in its texts
+FEW_CALLS = 3_000  # that contain a word: up to this many are looked up one by one
 TOKEN_REQUESTS_A_MINUTE = env.int("COUNTERFOIL_TOKEN_RATE", default=12_000)
 # A request writes the receipts of a replay for so long, and looks at the clock after so many calls.
 REPLAY_BATCH = 200

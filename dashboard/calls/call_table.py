@@ -36,7 +36,6 @@ from dashboard.text.text_markup import printable
 from envelopes.text.deadline import current_deadline
 
 MOST_COUNTED = 1_000
-HITS_PER_PAGE = 25  # calls of a search in payloads, each of which takes two lines and is looked for in its texts
 MOST_READ = 400  # calls whose texts are looked at together
 SORTS = {"newest": "started_at", "took": "duration_ms", "tokens": "tokens", "unseen": "unseen_lines"}
 NULLABLE = ("started_at", "duration_ms")
@@ -227,7 +226,7 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
     query = parse(params.q, over="calls", reads_texts=True)
     search = PayloadSearch(project, query)
     selection = _select_calls(query, project, is_counted=not search.is_undecided)
-    size = size or (min(HITS_PER_PAGE, settings.ROWS_PER_PAGE) if search else settings.ROWS_PER_PAGE)
+    size = size or (min(settings.HITS_PER_PAGE, settings.ROWS_PER_PAGE) if search else settings.ROWS_PER_PAGE)
     window = _load_window(selection, params, size, search)
     table_calls = _load_table_calls([key for _, key in window.edges])
     marks = load_row_marks("call", [row.call.pk for row in table_calls])

@@ -12,6 +12,7 @@ from operator import and_, or_
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import BooleanField, Case, Exists, Expression, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
@@ -35,10 +36,8 @@ from dashboard.models import (
 )
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import FAILED, HALVES_DISAGREE, IDLE_BEFORE_ASSUMED_ENDED, UNANSWERED
-from dashboard.models.search import ANY, count_matching, is_exact, matching_ids
+from dashboard.models.search import ANY, count_calls_with, is_exact, matching_ids
 from envelopes.text.words import Phrase
-
-FEW_CALLS = 3_000  # that contain a term: up to this many are looked up one by one
 
 
 class Row(NamedTuple):
@@ -242,18 +241,18 @@ class Conditions:
         if phrase.parts:
             return Q(**{f"{column}__isnull": False})
         ids = matching_ids(term.kind, phrase)
-        if row is CALL and not self.is_in_few_texts(term):
+        if row is CALL and not self.is_in_few_calls(term):
             return Q(In(_hidden(column), ids))  # many are not looked up one by one
         return Q(**{f"{column}__in": ids})
 
-    def is_in_few_texts(self, term: Term) -> bool:
-        """True for a payload term that few calls and messages contain; those with it are looked up one by one."""
+    def is_in_few_calls(self, term: Term) -> bool:
+        """True for a payload term that few calls contain; those with it are looked up one by one."""
         phrase = phrase_of(term)
         if term not in self._are_few:
             self._are_few[term] = (
                 phrase is not None
                 and not phrase.parts
-                and count_matching(term.kind, phrase, FEW_CALLS + 1) <= FEW_CALLS
+                and count_calls_with(term.kind, phrase, settings.FEW_CALLS + 1) <= settings.FEW_CALLS
             )
         return self._are_few[term]
 

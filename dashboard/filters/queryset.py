@@ -75,7 +75,7 @@ def select_calls(
     conditions = Conditions(project.pk, exact)
     ids = candidate_ids(project, tree, "calls", conditions)
     demanded = [node for node in tree.nodes if isinstance(node, Term)] if isinstance(tree, And) else []
-    if ids is None and not (exact is None and any(map(conditions.is_in_few_texts, demanded))):
+    if ids is None and not (exact is None and any(map(conditions.is_in_few_calls, demanded))):
         calls = Call.objects.filter(project=project)
     else:
         calls = Call.objects.filter(Exact(Coalesce("project_id", "project_id"), project.pk))

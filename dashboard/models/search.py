@@ -62,12 +62,12 @@ def select_messages(project: Project, entries: Sequence[int]) -> QuerySet[Messag
     return messages.order_by(F("search_id").desc(nulls_last=True))
 
 
-def count_matching(half: str, phrase: Phrase, most: int) -> int:
-    """How many entries these are, up to `most`."""
+def count_calls_with(half: str, phrase: Phrase, most: int) -> int:
+    """How many calls the entries are of, up to `most`: calls with the same texts share an entry."""
     write = _sqlite_query if connection.vendor == "sqlite" else _postgresql_query
+    calls = f"SELECT 1 FROM dashboard_call WHERE search_id IN ({MATCHING[connection.vendor]}) LIMIT %s"  # noqa: S608
     with connection.cursor() as cursor:
-        statement = f"SELECT count(*) FROM ({MATCHING[connection.vendor]} LIMIT %s) AS few"  # noqa: S608 - constants
-        cursor.execute(statement, [write(half, phrase), most])
+        cursor.execute(f"SELECT count(*) FROM ({calls}) AS few", [write(half, phrase), most])  # noqa: S608 - constants
         return int(cursor.fetchone()[0])
 
 

@@ -9,8 +9,6 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from dashboard.calls import call_table
-from dashboard.filters import conditions
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Project
 from dashboard.search.index import index_waiting, reset_index
@@ -84,21 +82,21 @@ FINDS = {
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("few", [conditions.FEW_CALLS, pytest.param(0, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("few", [3_000, pytest.param(0, marks=pytest.mark.extended)])
 def test_a_term_finds_the_calls_whose_half_has_its_words(
-    client: Client, calls: Project, monkeypatch: pytest.MonkeyPatch, few: int
+    client: Client, calls: Project, settings: Settings, few: int
 ) -> None:
     """Both ways to the candidates: along the list of all calls, and by the entries of a rare word."""
-    monkeypatch.setattr(conditions, "FEW_CALLS", few)
+    settings.FEW_CALLS = few
     pages = {query: load(client, query) for query in FINDS}
     assert {query: names(page) for query, page in pages.items()} == FINDS
     assert not any(page.texts("[role=alert]") for page in pages.values())
 
 
 def test_a_page_has_as_many_calls_as_are_looked_through_at_once(
-    client: Client, calls: Project, monkeypatch: pytest.MonkeyPatch
+    client: Client, calls: Project, settings: Settings
 ) -> None:
-    monkeypatch.setattr(call_table, "HITS_PER_PAGE", 2)
+    settings.HITS_PER_PAGE = 2
     first = load(client, "any:permission")
     second = parse_page(client.get("/calls/" + first.select_one("a[rel=next]")["href"]))
     assert [len(names(page)) for page in (first, second)] == [2, 2]
