@@ -57,7 +57,7 @@ LISTED_FIELDS = (
     *("is_waiting", "tokens", "token_certainty", "output_lines", "seen_lines", "is_cut", "author", "receipt_fidelity"),
     *("result_fidelity", "attempt", "risk", "reason", "receipt_characters", "revision"),
 )
-LISTED_RUN_FIELDS = ("title", "external_id", "cwd", "agent", "model", "branch", "ended_at", "last_at")
+LISTED_RUN_FIELDS = ("title", "external_id", "cwd", "agent", "model", "branch", "ended_at", "last_at", "lease_until")
 CursorValue: TypeAlias = datetime | int | None
 Cursor: TypeAlias = tuple[CursorValue, UUID]  # of a call at the edge of a page: its value in the sort, its id
 

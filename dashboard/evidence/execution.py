@@ -66,6 +66,7 @@ CONFIRMATION_LABELS = {
 }
 RUN_LABELS = {
     "confirmationId": "Confirmation",
+    "replayOf": "Rerun of",
     "plannerVersion": "Planner",
     "executorVersion": "Executor",
     "toolRegistryVersion": "Tool registry",
@@ -146,6 +147,12 @@ def build_run_execution(run: Run) -> tuple[ExecutionFact, ...]:
     if "v" in members:
         members = in_camel_case(members)
     return tuple(_read_facts(members, RUN_LABELS, RUN_SHOWN_ELSEWHERE))
+
+
+def find_rerun_of(run: Run) -> str:
+    """The id that the executor gave to the run whose plan this one ran again; empty for any other run."""
+    members = object_slices(bytes(run.document)) if run.document else {}
+    return recorded_word(members, "replayOf")
 
 
 def _documents(evidence: CallEvidence, surface: str) -> list[Observation]:

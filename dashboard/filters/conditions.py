@@ -186,7 +186,9 @@ class Conditions:
         if facet := self.facet(term):
             return _has_facet(row, *facet)
         last_at = f"{row.run}last_at"
-        is_idle = Q(**{f"{last_at}__isnull": True}) | Q(**{f"{last_at}__lt": self._now - IDLE_BEFORE_ASSUMED_ENDED})
+        lease = f"{row.run}lease_until"
+        is_silent = Q(**{f"{last_at}__isnull": True}) | Q(**{f"{last_at}__lt": self._now - IDLE_BEFORE_ASSUMED_ENDED})
+        is_idle = (is_silent & Q(**{f"{lease}__isnull": True})) | Q(**{f"{lease}__lt": self._now})
         is_open = Q(**{f"{row.run}ended_at__isnull": True})
         match term.kind, term.value:
             case "status", "ended":

@@ -1,16 +1,17 @@
-"""Arguments and output that several commands share: the project, text that is safe on a terminal, sign-in links."""
+"""Arguments and output that several commands share: the project, runs by id, text that is safe on a terminal, links."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, TextIO
 from urllib.parse import quote
+from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.core.management.base import CommandError, CommandParser, OutputWrapper
 
 from dashboard.accounts import DEMO_PROJECT, create_link, get_or_create_project
-from dashboard.models import Project
+from dashboard.models import Project, Run
 from dashboard.server import Server
 from dashboard.worker import WorkerSupervisor
 from envelopes.text.untrusted_json import visible
@@ -61,3 +62,19 @@ def serve_until_stopped(out: OutputWrapper | TextIO, addrport: str) -> None:
     out.flush()
     WorkerSupervisor(1).start()
     Server(addrport, workers=1).run()
+
+
+def find_run(name: str) -> Run:
+    """Ids of agents may repeat across projects; for those that do, our own id has to be given."""
+    runs = Run.objects.select_related("parent", "project")
+    try:
+        matches = list(runs.filter(pk=UUID(name)))
+    except ValueError:
+        matches = []
+    matches = matches or list(runs.filter(external_id=name).order_by("project", "pk")[:20])
+    if not matches:
+        raise CommandError(terminal_text(f"There is no run {name!r}."))
+    if len(matches) > 1:
+        candidates = "\n".join(f"  {run.pk}  in project {run.project.name}" for run in matches)
+        raise CommandError(f"{terminal_text(name)} is the id of several runs. Give one of these:\n{candidates}")
+    return matches[0]

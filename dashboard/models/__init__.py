@@ -23,6 +23,7 @@ from dashboard.models.evidence import (
     select_receipt,
 )
 from dashboard.models.notes import Assignment, Note, ReviewMark, Tag
+from dashboard.models.plans import PlanExecution
 from dashboard.models.projects import (
     AccessToken,
     AuditEntry,
@@ -63,6 +64,7 @@ __all__ = [
     "Note",
     "Observation",
     "PastedEnvelope",
+    "PlanExecution",
     "Problem",
     "Project",
     "ProjectRule",

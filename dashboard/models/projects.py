@@ -167,6 +167,8 @@ class AuditEntry(models.Model):
         DELETION = "deletion"
         SETTING = "setting"
         ANNOTATION = "annotation"  # notes, tags, assignments and review marks
+        CONFIRMATION = "confirmation"  # of a plan that writes: approved or rejected
+        CANCELLATION = "cancellation"  # of a plan that runs
 
     project = models.ForeignKey(Project, models.CASCADE, null=True, related_name="audit_entries")
     at = models.DateTimeField(auto_now_add=True, db_index=True)

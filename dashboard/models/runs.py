@@ -46,6 +46,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True)
     last_at = models.DateTimeField(null=True)  # the newest stamp seen
     ended_at = models.DateTimeField(null=True)  # only when the source recorded the end
+    lease_until = models.DateTimeField(null=True)  # of a plan that a command runs here: renewed while that lives
     plan = models.BinaryField(null=True)  # JSON
     is_reported = models.BooleanField(default=False)  # known only from progress lines of the run that started it
     has_rivals = models.BooleanField(default=False)  # another run's recording has calls of this one as its own
@@ -99,9 +100,13 @@ class Run(models.Model):
     def status(self) -> str:
         if self.ended_at is not None:
             return "ended"
-        return "live" if self.is_live else "ended (no closing line)"
+        if self.is_live:
+            return "live"
+        return "ended (no closing line)" if self.lease_until is None else "interrupted"
 
     def _is_idle(self, now: datetime) -> bool:
+        if self.lease_until is not None:
+            return self.lease_until < now
         return self.last_at is None or now - self.last_at > IDLE_BEFORE_ASSUMED_ENDED
 
 

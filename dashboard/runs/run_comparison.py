@@ -17,6 +17,7 @@ from django.db.models import Count
 from django.urls import reverse
 
 from dashboard.evidence.argument_labels import show_label
+from dashboard.evidence.execution import find_rerun_of
 from dashboard.models import Observation, Project, RecordedReceipt, Run, RunCall
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.text.diff import align_items
@@ -311,7 +312,9 @@ def load_chosen(project: Project, keys: Sequence[UUID]) -> list[Run]:
 
 
 def find_original(run: Run) -> Run | None:
-    """The run from whose history this one copied most calls; None when it copied none."""
+    """The run whose plan this one ran again, or from whose history it copied most calls; None where there is none."""
+    if name := find_rerun_of(run):
+        return Run.objects.filter(project=run.project_id, namespace=run.namespace, external_id=name).first()
     copied = RunCall.objects.filter(run=run, inherited=True).exclude(call__run=run)
     most = copied.values_list("call__run").annotate(n=Count("*")).order_by("-n", "call__run").first()
     return Run.objects.filter(pk=most[0], project=run.project_id).first() if most else None

@@ -15,7 +15,7 @@ import msgspec
 from django.conf import settings
 
 from dashboard.evidence.argument_labels import label_calls, unless_repeated
-from dashboard.evidence.execution import ExecutionFact, build_run_execution
+from dashboard.evidence.execution import ExecutionFact, build_run_execution, find_rerun_of
 from dashboard.evidence.remarks import RemarkList, load_remarks
 from dashboard.filters.keys import STATES
 from dashboard.filters.language import MAX_CHARACTERS, Query, parse
@@ -99,6 +99,7 @@ class RunPage:
     loose: tuple[ChildRunRow, ...]
     plan: str
     is_plan_whole: bool
+    rerun_of: str
     execution: tuple[ExecutionFact, ...]
     remarks: RemarkList
     switch: ReplaySwitch
@@ -200,6 +201,7 @@ def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_R
         loose=children.rows_without_call(run, overview.axis),
         plan=plan[:MAX_PLAN_CHARACTERS],
         is_plan_whole=len(plan) <= MAX_PLAN_CHARACTERS,
+        rerun_of=find_rerun_of(run),
         execution=build_run_execution(run),
         remarks=load_remarks(run),
         switch=switch,

@@ -42,7 +42,8 @@ SORTS = {
 }
 # What a row is built from; a whole run has twice as many columns, and reading them takes a tenth of the page's time.
 LISTED_FIELDS = (
-    *("title", "external_id", "agent", "model", "source_format", "parent_id", "ended_at", "last_at", "strip"),
+    *("title", "external_id", "agent", "model", "source_format", "parent_id"),
+    *("ended_at", "last_at", "lease_until", "strip"),
     *(
         "call_count",
         "failed_count",

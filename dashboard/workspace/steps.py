@@ -292,15 +292,16 @@ def build_run_tabs(run: Run, tab: str, query: Mapping[str, str]) -> tuple[StepLi
     variant = {"with": query["with"]} if query.get("with") else {}
     params = f"?{urlencode(variant)}" if variant else ""
     keys = {"context": "m c", "replay": "P"}
+    titles = {"plan": "Plan"} if run.plan else {}
     links = [StepLink(name="run", title="Run", href=run.get_absolute_url() + params, key="1", is_current=not tab)]
     links += [
         StepLink(
             name=name,
-            title=TABS[name],
+            title=title,
             href=reverse(f"run-{name}", args=[run.pk]) + params,
-            key=keys[name],
+            key=keys.get(name, "p"),
             is_current=name == tab,
         )
-        for name in WHOLE_RUN_TABS
+        for name, title in [*titles.items(), *((name, TABS[name]) for name in WHOLE_RUN_TABS)]
     ]
     return tuple(links)

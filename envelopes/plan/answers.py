@@ -185,7 +185,14 @@ def result_data(complete: CompleteOutput) -> dict[str, Any]:
         raise ToolFailed(FAILED, f"{complete.tool_name} returned a value that is no JSON: {error}") from None
     if not isinstance(data, dict):
         raise ToolFailed(FAILED, f"{complete.tool_name} returned {type(data).__name__}, not an object")
-    return data
+    return {name: _as_json(value) for name, value in data.items()}
+
+
+def _as_json(value: Any) -> Any:
+    """The value with lists for tuples, which the records have too: references select items of lists alone."""
+    if isinstance(value, dict):
+        return {name: _as_json(child) for name, child in value.items()}
+    return [_as_json(child) for child in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
     Recorder        the protocol that the executor and the turn loop write to
     MemoryRecorder  keeps the records, for tests and for runs that nobody has to prove
     FileRecorder    run.json, calls.jsonl, results.jsonl and events.jsonl in a folder
+    RunArtifacts    the outputs of its calls that are too large for a line, in files of that folder
     RunHeader       the contents of run.json: plan, policy, confirmation, versions, hashes (CALL-098)
     load_run        reads the files of a run again, also of one that was killed
 
@@ -17,20 +18,24 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from envelopes.codecs import call as codec
 from envelopes.schema.call import ExecutionEvent, RunPolicy, ToolCall, ToolResult
+from envelopes.schema.result import ArtifactRef
 from envelopes.schema.settlement import Effects
 from envelopes.storage.durable_files import incoming, make_folder, publish, sync_folder
+from envelopes.storage.file_store import MissingArtifact, copy_content
+from envelopes.storage.sinks import Content, artifact_reference, open_content
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 Record: TypeAlias = ToolCall | ToolResult | ExecutionEvent
 RunEnd: TypeAlias = Literal["finished", "cancelled"]
 SYNC_RECORDS = 256  # records without a commit after which one is made
 RUN_FILE = "run.json"
+ARTIFACTS_FOLDER = "artifacts"
 _FILES: dict[type[Record], str] = {
     ToolCall: "calls.jsonl",
     ToolResult: "results.jsonl",
@@ -144,8 +149,53 @@ class MemoryRecorder:
         self.header = header
 
 
+class RunArtifacts:
+    """The stored outputs of one run, `artifacts/<sha256>` in its folder; the sink of its tools.
+
+    A result that names one of them gets a member `files` with the role, path, size and SHA-256 of each, so that whoever
+    reads the folder finds the content by the virtual path.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / ARTIFACTS_FOLDER
+        self._files: dict[str, dict[str, Any]] = {}  # members of `files`, by virtual path
+
+    def write(self, role: str, content: Content) -> ArtifactRef:
+        """Stores the content, a chunk at a time. Raises OSError."""
+        make_folder(self._folder)
+        with incoming(self._folder) as file, open_content(content) as stream:
+            stored = copy_content(stream, file).stored
+            publish(file, self._folder / stored.sha256)
+        sync_folder(self._folder)
+        reference = artifact_reference(role, stored.sha256)
+        known = {"role": role, "path": reference.path, "size": stored.size, "sha256": stored.sha256}
+        self._files[reference.path] = known
+        return reference
+
+    def open(self, path: str) -> BinaryIO:
+        """The content under a virtual path that this run wrote. Raises MissingArtifact."""
+        if (file := self._files.get(path)) is None:
+            raise MissingArtifact(path)
+        return (self._folder / str(file["sha256"])).open("rb")
+
+    def find_files(self, data: Any) -> list[dict[str, Any]]:
+        """The members of `files` for the paths that `data` names, in the order in which they were stored."""
+        if not self._files:
+            return []
+        named = set(_texts(data))
+        return [file for path, file in self._files.items() if path in named]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from _texts(child)
+
+
 class FileRecorder:
-    """Writes the audit layout into a new folder.
+    """Writes the audit layout into a new folder. `artifacts` is the sink for the tools of the run.
 
     >>> from tempfile import TemporaryDirectory
     >>> from envelopes import ExecutionEvent
@@ -159,12 +209,12 @@ class FileRecorder:
     True
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, artifacts: RunArtifacts | None = None) -> None:
         """Raises FileExistsError for a folder that holds a run already."""
         if (folder / RUN_FILE).exists():
             raise FileExistsError(f"{folder} holds a run already")
         make_folder(folder)
-        self.folder = folder
+        self.folder, self.artifacts = folder, artifacts or RunArtifacts(folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL
         self._files = {kind: os.open(folder / name, flags, 0o600) for kind, name in _FILES.items()}
         self._unsynced: dict[type[Record], int] = {}
@@ -179,6 +229,8 @@ class FileRecorder:
         sync_folder(self.folder)
 
     def add(self, record: Record) -> None:
+        if isinstance(record, ToolResult) and (files := self.artifacts.find_files(record.data)):
+            record = msgspec.structs.replace(record, extra={**record.extra, "files": files})
         line = b"".join(codec.encode_lines([record]))
         descriptor = self._files[type(record)]
         while line:  # a write may take a part only

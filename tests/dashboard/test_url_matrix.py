@@ -84,6 +84,9 @@ TABLE: Mapping[str, Row] = {
     "run-detail": Row(thing()),
     "run-context": Row(thing()),
     "run-replay": Row(thing()),
+    "run-plan": Row(thing(404)),  # the run has no plan
+    "run-confirmation": Row(thing(404), Answers(SIGN_IN, NOWHERE, NOWHERE, NOWHERE)),
+    "run-cancel": Row(NOT_READ, Answers(SIGN_IN, NOWHERE, NOWHERE, NOWHERE)),
     "run-model": Row(page(302)),  # these lead to pages, which look
     "run-old-replay": Row(page(302)),
     "run-variants": Row(page(302)),

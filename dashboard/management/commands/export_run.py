@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from dashboard.audit import record_command
-from dashboard.management.console import terminal_text
-from dashboard.models import AuditEntry, Run
+from dashboard.management.console import find_run, terminal_text
+from dashboard.models import AuditEntry
 from dashboard.models.sources import DamagedEvidence
 from dashboard.project_rules import load_rules
 from dashboard.runs.export_run import FolderNotEmpty, export_run
@@ -34,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        run = _find_run(options["run"])
+        run = find_run(options["run"])
         folder = Path(options["folder"])
         try:
             counts = export_run(run, folder, Masks(load_rules(run.project)) if options["masked"] else None)
@@ -53,19 +52,3 @@ class Command(BaseCommand):
         else:
             written = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
             self.stdout.write(f"{terminal_text(str(folder))}: {written}")
-
-
-def _find_run(name: str) -> Run:
-    """Ids of agents may repeat across projects; for those that do, our own id has to be given."""
-    runs = Run.objects.select_related("parent", "project")
-    try:
-        matches = list(runs.filter(pk=UUID(name)))
-    except ValueError:
-        matches = []
-    matches = matches or list(runs.filter(external_id=name).order_by("project", "pk")[:20])
-    if not matches:
-        raise CommandError(terminal_text(f"There is no run {name!r}."))
-    if len(matches) > 1:
-        candidates = "\n".join(f"  {run.pk}  in project {run.project.name}" for run in matches)
-        raise CommandError(f"{terminal_text(name)} is the id of several runs. Give one of these:\n{candidates}")
-    return matches[0]

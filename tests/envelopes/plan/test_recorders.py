@@ -14,11 +14,20 @@ import msgspec
 import pytest
 
 from envelopes.plan.executor import Executor
-from envelopes.plan.recorders import SYNC_RECORDS, FileRecorder, MemoryRecorder, RecordedRun, load_run
+from envelopes.plan.recorders import (
+    SYNC_RECORDS,
+    FileRecorder,
+    MemoryRecorder,
+    RecordedRun,
+    RunArtifacts,
+    load_run,
+)
 from envelopes.plan.schema import read_plan
 from envelopes.plan.verify import rebuild_run
+from envelopes.plan.workers import CallContext
 from envelopes.recordings.audit import read
 from envelopes.recordings.base import (
+    ArtifactRecord,
     CallRecord,
     EventRecord,
     LineProblem,
@@ -27,9 +36,21 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
 )
+from envelopes.storage.file_store import MissingArtifact
 from envelopes.text.untrusted_json import Untrusted
 from tests.conftest import CHECKOUT
-from tests.envelopes.plan.simulation import Simulation, approve, echo, make_plan, make_policy, make_tool, run_plan, step
+from tests.envelopes.plan.simulation import (
+    Echoed,
+    Simulation,
+    Value,
+    approve,
+    echo,
+    make_plan,
+    make_policy,
+    make_tool,
+    run_plan,
+    step,
+)
 
 PLAN = make_plan(
     step("a", args={"number": 4}),
@@ -227,3 +248,32 @@ def test_the_memory_recorder_has_a_commit_before_each_call_that_writes() -> None
     assert len(ran.recorder.commits) == 3  # before each of both, and at the end
     assert ran.recorder.header is not None
     assert msgspec.to_builtins(ran.recorder.header)["end"] == "finished"
+
+
+def test_large_outputs_are_files_of_the_folder_that_their_results_name(tmp_path: Path) -> None:
+    artifacts = RunArtifacts(tmp_path / "run")
+    artifacts.write("unused", "nobody names it")
+
+    def print_much(given: Value, _context: CallContext) -> Echoed:
+        return Echoed(value={"stdout": {"path": artifacts.write("stdout", b"much\n" * 9).path}})
+
+    def look(given: Value, _context: CallContext) -> Echoed:
+        with artifacts.open(str(given.path)) as content:
+            return Echoed(value=content.read().decode())
+
+    tools = (make_tool("Print", print_much), make_tool("Look", look), make_tool("Echo"))
+    plan = make_plan(
+        step("a", "Print"), step("b", "Look", {"path": "$steps.a.value.stdout.path"}), step("c", args={"value": "x"})
+    )
+    executor = Executor(tools, make_policy(), environment=Simulation().environment())
+    result = executor.run(plan, FileRecorder(tmp_path / "run", artifacts), run_id="r1")
+    assert result.outputs()["b"]["value"] == "much\n" * 9
+    run = load_run(tmp_path / "run")
+    (file,) = run.results[0].extra["files"]
+    assert (file["role"], file["size"]) == ("stdout", 45)
+    assert (tmp_path / "run" / "artifacts" / file["sha256"]).read_bytes() == b"much\n" * 9
+    assert [run.results[number].extra for number in (1, 2)] == [{}, {}]
+    (record,) = [record for record in read_files(tmp_path / "run") if isinstance(record, ArtifactRecord)]
+    assert (record.path, record.sha256) == (file["path"], file["sha256"])
+    with pytest.raises(MissingArtifact):
+        artifacts.open("artifacts/0123456789abcdef/stdout.txt")

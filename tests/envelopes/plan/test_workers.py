@@ -257,6 +257,19 @@ def test_what_a_tool_reports_while_it_runs_is_recorded() -> None:
     assert recorder.results[0].effects.side_effects_observed == ("run-command",)
 
 
+def test_the_items_of_a_tuple_are_named_by_references() -> None:
+    """Most results of the built-in tools have tuples, and a list is what JSON makes of them."""
+    listing = make_tool("List", lambda *_: Echoed(value={"items": ({"path": "a"}, {"path": "b"})}))
+    ran, _ = run(
+        step("list", "List"),
+        step("each", args={"path": "{n.path}"}, foreach={"from": "$steps.list.value.items", "itemName": "n"}),
+        step("last", args={"path": "$steps.list.value.items[1].path"}),
+        tools=(listing,),
+    )
+    assert [state.end for state in ran.steps] == ["ok", "ok", "ok"]
+    assert ran.outputs()["last"]["path"] == "b"
+
+
 def test_wait_ends_at_its_limit_and_when_it_is_woken() -> None:
     workers = ThreadWorkers()
     start = time.monotonic()

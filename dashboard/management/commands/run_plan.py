@@ -1,0 +1,169 @@
+"""`run_plan PLAN.json`: runs a plan with the built-in tools; its run is on the pages from the first step on."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import select
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.urls import reverse
+
+from dashboard.management.console import BASE_URL, add_project_argument, find_project, terminal_text
+from dashboard.models import Project
+from dashboard.plans.plan_run import EXPIRY_S, Approve, PlanOrder, run_plan
+from dashboard.text.masks import mask_text
+from envelopes.plan.checks import PlanRejected
+from envelopes.plan.confirmation import ConfirmationRequest, Decision
+from envelopes.plan.executor import Executor, RunResult
+from envelopes.plan.schema import ActionPlan, read_plan
+from envelopes.text.untrusted_json import Untrusted, parse_json
+
+CONFIRMATIONS = ("ask", "dashboard", "yes")
+FAILED, REFUSED, CANCELLED = 1, 2, 3  # exit statuses
+LOOK_S = 0.25
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Command(BaseCommand):
+    help = (
+        "Runs an ActionPlan with the built-in tools in a folder. The run is on the pages while it goes on; Ctrl-C "
+        "cancels it. A plan with faults is refused with all of them, and nothing runs. Exit status: 0 when every step "
+        "ended ok, 1 when one did not, 2 for a refused plan, 3 for a run that was cancelled or not confirmed."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("plan", metavar="PLAN.json", help="the plan as JSON")
+        add_project_argument(parser)
+        self.add_run_arguments(parser)
+
+    def add_run_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--workspace", metavar="DIR", required=True, help="the folder that the tools work in")
+        parser.add_argument(
+            "--confirm",
+            choices=CONFIRMATIONS,
+            default="ask",
+            help="who confirms a plan that writes or runs commands: you on this terminal, an operator on the page of "
+            "the run, or nobody more",
+        )
+        parser.add_argument("--expires", type=float, default=EXPIRY_S, metavar="SECONDS", help="to decide; 3600")
+        parser.add_argument("--base-url", default=BASE_URL, help=f"address of the dashboard; default: {BASE_URL}")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        path = Path(options["plan"])
+        try:
+            document = parse_json(path.read_bytes())
+        except OSError as error:
+            raise CommandError(f"{terminal_text(str(path))}: {error.strerror or error}", returncode=REFUSED) from None
+        except Untrusted as error:
+            raise CommandError(f"{terminal_text(str(path))} is no JSON: {error}", returncode=REFUSED) from None
+        self.run_document(document, find_project(options["project"]), options)
+
+    def run_document(
+        self, document: Any, project: Project, options: dict[str, Any], *, replay_of: str | None = None
+    ) -> None:
+        """Runs the plan and prints its outcome. Raises CommandError with the exit status."""
+        workspace = Path(options["workspace"])
+        if not workspace.is_dir():
+            message = f"{terminal_text(str(workspace))} is no folder: the workspace has to exist"
+            raise CommandError(message, returncode=REFUSED)
+        order = PlanOrder(
+            plan=_read(document),
+            workspace=workspace,
+            approve=self._approve(options["confirm"]),
+            expiry_s=options["expires"],
+            replay_of=replay_of,
+            on_waiting=partial(self._print_address, options),
+        )
+        handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+        try:
+            result = run_plan(project, order, on_start=self._cancel_by_signal)
+        except PlanRejected as refusal:
+            raise CommandError(_list_faults(map(str, refusal.faults)), returncode=REFUSED) from None
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        self._print_result(result, as_json=options["as_json"])
+
+    def _cancel_by_signal(self, executor: Executor) -> None:
+        """The first Ctrl-C or SIGTERM cancels the run, a second one ends the command."""
+
+        def cancel(number: int, _frame: Any) -> None:
+            self.stderr.write("Cancelling; once more ends the command at once.")
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+            executor.cancel()
+
+        for number in ENDING_SIGNALS:
+            signal.signal(number, cancel)
+
+    def _approve(self, confirm: str) -> Approve | None:
+        if confirm == "yes":
+            return lambda request, _is_over: _decide(request, is_approved=True, reason="--confirm yes")
+        return self._ask if confirm == "ask" else None
+
+    def _ask(self, request: ConfirmationRequest, is_over: Callable[[], bool]) -> Decision | None:
+        """Asks on the terminal; nothing is printed on stdout, which may be JSON. The end of the input rejects."""
+        self.stderr.write(mask_text(terminal_lines(request.preview)))
+        self.stderr.write(f"Plan {request.plan_hash}\nPolicy {request.policy_hash}")
+        self.stderr.write("Approve? y, or anything else and the reason: ", ending="")
+        self.stderr.flush()
+        while not is_over():
+            if select.select([sys.stdin], [], [], LOOK_S)[0]:
+                answer = sys.stdin.readline().strip()
+                is_approved = answer.lower() in ("y", "yes")
+                return _decide(request, is_approved=is_approved, reason="" if is_approved else answer or "no answer")
+        return None
+
+    def _print_address(self, options: dict[str, Any], run: UUID) -> None:
+        if options["confirm"] != "dashboard":
+            return
+        address = options["base_url"].rstrip("/") + reverse("run-confirmation", args=[run])
+        self.stderr.write(f"Waits for a confirmation: {address}")
+
+    def _print_result(self, result: RunResult, *, as_json: bool) -> None:
+        steps = {step.step_id: step.end for step in result.steps}
+        status = "cancelled" if result.end == "cancelled" else "ok" if result.is_ok else "failed"
+        if as_json:
+            self.stdout.write(json.dumps({"run_id": result.run_id, "status": status, "steps": steps}))
+        else:
+            ends = ", ".join(f"{name} {end or 'not reached'}" for name, end in steps.items())
+            self.stdout.write(terminal_text(f"Run {result.run_id}: {status}. {ends}"))
+        if status == "cancelled":
+            raise CommandError(terminal_text(result.reason or "The run was cancelled."), returncode=CANCELLED)
+        if status == "failed":
+            unmet = [name for name, end in steps.items() if end != "ok"]
+            raise CommandError(f"These steps did not end ok: {', '.join(unmet)}", returncode=FAILED)
+
+
+def _decide(request: ConfirmationRequest, *, is_approved: bool, reason: str) -> Decision:
+    return Decision(
+        is_approved=is_approved,
+        actor=getpass.getuser(),
+        plan_hash=request.plan_hash,
+        policy_hash=request.policy_hash,
+        reason=reason,
+    )
+
+
+def _read(document: Any) -> ActionPlan:
+    try:
+        return read_plan(document)
+    except Untrusted as error:
+        raise CommandError(_list_faults([f"{error.path}: {error.reason}"]), returncode=REFUSED) from None
+
+
+def _list_faults(faults: Any) -> str:
+    listed = "\n".join(f"  {terminal_text(fault)}" for fault in faults)
+    return f"The plan was refused, and nothing ran:\n{listed}"
+
+
+def terminal_lines(text: str) -> str:
+    return "\n".join(terminal_text(line) for line in text.split("\n"))

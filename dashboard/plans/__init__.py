@@ -1,0 +1,1 @@
+"""Plans that run here, their confirmation, and the view of a plan beside its run."""

@@ -1,0 +1,112 @@
+"""`run_plan` and `rerun` over real tools: what is printed, what is imported, and how a run is cancelled."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from dashboard.artifacts.stores import open_stored
+from dashboard.models import Artifact, Call, Project, Run
+from dashboard.plans.confirmation_page import load_recorded_confirmation
+from tests.dashboard.factories import create_run
+from tests.dashboard.page_text import parse_page
+from tests.dashboard.plans.orders import call, command, plan, run_command
+
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+OUTPUT = plan(
+    command("write", "seq 30000 > numbers.txt; echo written"),
+    command("read", "cat numbers.txt", dependsOn=["write"]),
+    {"id": "look", "tool": "ReadArtifact", "args": {"path": "$steps.read.stdout.path", "line": 29_990, "limit": 2}},
+)
+
+
+def test_a_plan_runs_in_its_workspace_and_its_large_output_is_an_artifact(project: Project, tmp_path: Path) -> None:
+    printed, error, status = run_command(project, tmp_path, OUTPUT, "--confirm", "yes")
+    assert (error, status) == ("", 0)
+    assert printed["status"] == "ok"
+    assert printed["steps"] == {"write": "ok", "read": "ok", "look": "ok"}
+    assert (tmp_path / "workspace" / "numbers.txt").read_text().startswith("1\n2\n")
+    run = project.runs.get(external_id=printed["run_id"])
+    assert (run.call_count, run.failed_count, run.status) == (3, 0, "ended")
+    artifact = Artifact.objects.get(call__run=run, call__step="read")
+    with open_stored(artifact.sha256) as content:
+        assert content.read() == b"".join(b"%d\n" % number for number in range(1, 30_001))
+    look = Call.objects.get(run=run, step="look")
+    assert look.outcome == "succeeded"
+    assert not list(Run.objects.filter(ended_at=None))
+
+
+def test_every_fault_of_a_plan_is_printed_at_once_and_nothing_runs(
+    project: Project, tmp_path: Path, data: Path
+) -> None:
+    faulty = plan(
+        command("first", "touch here"),
+        {"id": "second", "tool": "ExecComand", "args": {}},
+        command("third", "echo {$steps.nowhere.text}"),
+        risk="read-only",
+    )
+    printed, error, status = run_command(project, tmp_path, faulty, "--confirm", "yes")
+    assert (printed, status) == ({}, 2)
+    assert "first: ExecCommand runs commands, but the plan declares read-only" in error
+    assert "second: there is no tool ExecComand; nearest: ExecCommand" in error
+    assert "third/args/cmd: $steps.nowhere.text: there is no such step" in error
+    assert not (tmp_path / "workspace" / "here").exists()
+    assert not project.runs.exists()
+    assert not list(data.glob("plans/*/run.json"))
+    _, error, status = run_command(project, tmp_path, {"version": "1.0"})
+    assert (status, "$: Object missing required field" in error) == (2, True)
+
+
+def test_a_failed_step_and_an_unapproved_plan_have_their_exit_status(project: Project, tmp_path: Path) -> None:
+    failing = plan(command("outside", "true", args={"cmd": "true", "workdir": "nowhere", "login": False}))
+    printed, error, status = run_command(project, tmp_path, failing, "--confirm", "yes")
+    assert (printed["status"], printed["steps"], status) == ("failed", {"outside": "error"}, 1)
+    assert error == "These steps did not end ok: outside"
+    printed, error, status = run_command(project, tmp_path, OUTPUT, "--confirm", "dashboard", "--expires", "0")
+    assert (printed["status"], status) == ("cancelled", 3)
+    assert error == "the plan was not confirmed: nobody decided in time"
+    run = project.runs.get(external_id=printed["run_id"])
+    assert run.call_count == 0
+    recorded = load_recorded_confirmation(run)
+    assert recorded is not None
+    assert (recorded.decision, recorded.actor) == ("expired", "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "end", "decision"),
+    [("y\n", "ok", "approved"), ("not today\n", "cancelled", "rejected"), ("", "cancelled", "rejected")],
+)
+def test_the_terminal_is_asked(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, end: str, decision: str
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, answer.encode())
+    os.close(writing)
+    with os.fdopen(reading) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        printed, error, _ = run_command(project, tmp_path, plan(command("a", "echo a")))
+    assert printed["status"] == end
+    execution = project.runs.get().execution
+    assert execution.decision == decision
+    assert execution.reason == ("" if end == "ok" else answer.strip() or "no answer")
+    assert (answer.strip() in error) == (end == "cancelled")
+
+
+def test_a_rerun_names_its_original_and_stands_beside_it(
+    project: Project, client: Client, alice: object, tmp_path: Path
+) -> None:
+    first, _, _ = run_command(project, tmp_path, plan(command("a", "echo a")), "--confirm", "yes")
+    printed, _, status = call(tmp_path, "rerun", first["run_id"], "--confirm", "yes")
+    assert (printed["status"], status) == ("ok", 0)
+    original, again = project.runs.order_by("sort_at")
+    page = parse_page(client.get(again.get_absolute_url()))
+    link = page.by_role("link", f"{original.external_id}, compared")
+    against = f"/runs/{original.pk}/against/{again.pk}/"
+    assert client.get(link["href"])["Location"] == against
+    assert client.get(against).status_code == 200
+    _, error, status = call(tmp_path, "rerun", create_run(project).external_id)
+    assert (status, "has no plan" in error) == (2, True)
