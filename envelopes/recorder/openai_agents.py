@@ -1,0 +1,54 @@
+"""OpenAI Agents SDK: records the calls of tools and the usage of requests through hooks. Needs openai-agents.
+
+    await Runner.run(agent, "…", hooks=ToolHooks(run))
+
+A text that a tool returns is what the model is sent, so it is the receipt; the SDK has no other half of it. Of any
+other value the result is recorded, and as receipt the text that the SDK makes of it (`str`), marked as reconstructed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agents import Agent, ModelResponse, RunContextWrapper, RunHooks, Tool
+
+from envelopes.recorder import LiveRun
+
+
+class ToolHooks(RunHooks[Any]):
+    """Writes to one run."""
+
+    def __init__(self, run: LiveRun) -> None:
+        self._run = run
+
+    async def on_tool_start(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool) -> None:
+        arguments = getattr(context, "tool_arguments", None)
+        try:
+            args = json.loads(arguments) if arguments else None
+        except ValueError:
+            args = arguments
+        self._run.call(tool.name, args, call=_call_id(context), agent=agent.name)
+
+    async def on_tool_end(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object) -> None:
+        call = _call_id(context)
+        is_text = isinstance(result, str)
+        self._run.result(call, None if is_text else result)
+        self._run.receipt(call, str(result), fidelity="recorded" if is_text else "reconstructed")
+
+    async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
+        usage = response.usage
+        if usage.input_tokens and response.response_id:
+            cached = usage.input_tokens_details.cached_tokens or 0
+            self._run.record(
+                "usage",
+                request=response.response_id,
+                input_tokens=usage.input_tokens - cached,
+                cache_read_tokens=cached,
+                output_tokens=usage.output_tokens,
+            )
+
+
+def _call_id(context: RunContextWrapper[Any]) -> str:
+    """Tools that run elsewhere have a context without an id; each of those calls is one of its own."""
+    return getattr(context, "tool_call_id", None) or f"unnamed-{id(context)}"
