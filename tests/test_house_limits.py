@@ -27,7 +27,7 @@ TEMPLATE_LINES = 140
 # Modules that something else than an import line calls for: a view, a command, a pool, a member of a registry.
 ENTRY_POINTS = re.compile(
     r"dashboard\.(views|management|models|templatetags)\..+|dashboard\.(urls|wsgi|apps|settings|middleware|server|preload|__main__)"
-    r"|envelopes\.families\.\w+(\..+)?|envelopes\.(recordings|variants|transports|codecs)\.\w+"
+    r"|envelopes\.families\.\w+(\..+)?|envelopes\.(recordings|variants|transports|codecs|recorder)\.\w+"
 )
 # Other small modules with a single importer, each with the reason why it stays apart.
 APART = {

@@ -26,7 +26,7 @@ class RecordedSession:
         return getattr(self._session, name)
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
-        """As `ClientSession.call_tool`. An exception is recorded as the call's error, and raised."""
+        """Calls a tool as `ClientSession.call_tool` does. An exception is recorded as the call's error, and raised."""
         call = self._run.call(f"{self._server}.{name}", arguments or {})
         with self._run.failing(call):
             answer = await self._session.call_tool(name, arguments, **options)
