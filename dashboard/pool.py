@@ -1,32 +1,53 @@
-"""Processes that compute beside the one that writes. They load Django before anything of the dashboard."""
+"""Processes that compute beside the one that writes. They load Django before anything of the dashboard.
+
+open_pool(database)   for an import, or for a request
+Computing             for the background work: this process for little, a pool for much
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
-from concurrent.futures import ProcessPoolExecutor
+import time
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from importlib import import_module
 from multiprocessing import get_context, parent_process
+from typing import ParamSpec, TypeVar
 
 from django.conf import settings
 
 PRELOAD = "dashboard.preload"
+WORTH_A_POOL = 2_000  # calls; a process of the pool takes a second of processor time to start
+IDLE_SECONDS = 30.0  # after which the processes end: each takes 100 MB
+PENDING_A_PROCESS = 2  # jobs, so that none waits for this process, and few of them are in memory
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
-def open_pool(database: str) -> ProcessPoolExecutor:
-    """A pool with a process for each processor, over the calling process's database of that name.
+def open_pool(database: str, *, processes: int = 0, is_lasting: bool = False) -> ProcessPoolExecutor:
+    """A pool with so many processes, or one for each processor, over the calling process's database of that name.
 
     For a command they are forks of one process without threads or connections, which has loaded what they need. That
-    one would stay as long as a server does, so for a request each process loads it.
+    one would stay as long as a server does, so each process loads it for a request, and where `is_lasting`.
     """
-    is_command = threading.current_thread() is threading.main_thread()
+    is_command = threading.current_thread() is threading.main_thread() and not is_lasting
     context = get_context("forkserver" if is_command else "spawn")
-    context.set_forkserver_preload([PRELOAD])
-    return ProcessPoolExecutor(os.cpu_count() or 2, context, initializer=prepare_process, initargs=(database,))
+    if is_command:
+        context.set_forkserver_preload([PRELOAD])
+    count = processes or os.cpu_count() or 2
+    return ProcessPoolExecutor(count, context, initializer=prepare_process, initargs=(database, is_lasting))
 
 
-def prepare_process(database: str) -> None:
-    """Loads what is missing, and ends the process when its parent is killed: its queue would keep it for ever."""
+def prepare_process(database: str, is_lasting: bool) -> None:  # noqa: FBT001 - an executor passes no names
+    """Loads what is missing, and ends the process when its parent is killed: its queue would keep it for ever.
+
+    Ctrl-C is for the parent; a lasting one ends its processes itself.
+    """
+    if is_lasting:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     settings.DATABASES["default"]["NAME"] = database
     import_module(PRELOAD)
@@ -37,3 +58,59 @@ def _exit_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+class HereExecutor(Executor):
+    """Computes at once, in the calling process."""
+
+    def submit(
+        self, fn: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Future[Result]:
+        future: Future[Result] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # whoever reads the result gets it, as from another process
+            future.set_exception(error)
+        return future
+
+
+class Computing:
+    """Chooses the executor for the background work. Processes are started when there is enough to do, and end later.
+
+    What is submitted are pure functions over bytes: where they are computed changes no result.
+    """
+
+    def __init__(self, processes: int = 0) -> None:
+        """`processes` of the pool; 0 for one a processor."""
+        self._processes = processes or os.cpu_count() or 2
+        self._here = HereExecutor()
+        self._executor: Executor | None = None
+        self._used = 0.0
+
+    def choose(self, *, calls: int, is_apart: bool = False) -> Executor:
+        """The executor for work on so many calls. `is_apart`: it may end its process, so never this one."""
+        if self._executor is None and (is_apart or calls >= WORTH_A_POOL):
+            self._executor = open_pool("computes without a database", processes=self._processes, is_lasting=True)
+        self._used = time.monotonic()
+        return self._executor or self._here
+
+    @property
+    def most_pending(self) -> int:
+        """Jobs that may be submitted and not be read."""
+        return 1 if self._executor is None else PENDING_A_PROCESS * self._processes
+
+    def close_idle(self) -> None:
+        """Ends the processes once they have had nothing to do for IDLE_SECONDS."""
+        if time.monotonic() - self._used > IDLE_SECONDS:
+            self.close()
+
+    def close(self, *, is_broken: bool = False) -> None:
+        """Ends the processes; a job at hand ends first, unless the executor is broken."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=not is_broken, cancel_futures=True)
+            self._executor = None
+
+
+def is_lost(error: BaseException) -> bool:
+    """True for a job of which nothing is known but that its process, or the whole executor, has ended."""
+    return isinstance(error, (BrokenExecutor, CancelledError))

@@ -153,13 +153,17 @@ def uses_bucket() -> bool:
 
 
 @contextmanager
-def hold_lock(path: Path, *, exclusive: bool, timeout: float = math.inf) -> Iterator[None]:
+def hold_lock(
+    path: Path, *, exclusive: bool, timeout: float = math.inf, in_database: bool | None = None
+) -> Iterator[None]:
     """`path` is the lock's file; in a database the lock has its name.
 
-    Raises LockTimeout after `timeout` seconds.
+    `in_database` is decided by the settings unless it is given: machines that share a bucket share such locks. Raises
+    LockTimeout after `timeout` seconds.
     """
-    is_in_database = uses_bucket() and connection.vendor == "postgresql"
-    lock = _advisory_lock(path.name, exclusive=exclusive) if is_in_database else _file_lock(path, exclusive=exclusive)
+    if in_database is None:
+        in_database = uses_bucket() and connection.vendor == "postgresql"
+    lock = _advisory_lock(path.name, exclusive=exclusive) if in_database else _file_lock(path, exclusive=exclusive)
     deadline = time.monotonic() + timeout
     with lock as try_lock:
         while not try_lock():

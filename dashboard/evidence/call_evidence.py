@@ -2,9 +2,8 @@
 
 Several sources may report the same surface, and an earlier receipt may have been replaced. The query string chooses
 observations by id (`?args= ?result= ?receipt=`); without it the selected ones are in view, and of receipts the one
-that is current in the run that the reader came from (`?run=`), or in the call's own run. `load_call_inputs` loads many
-calls for a comparison: envelopes are bounded in size, evidence may be a hundred times as large, so it is loaded for a
-few calls at a time.
+that is current in the run that the reader came from (`?run=`), or in the call's own run. Evidence may be a hundred
+times as large as an envelope, so of many calls it is loaded for a few at a time.
 """
 
 from __future__ import annotations
@@ -14,14 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from dashboard.evidence.execution import recorded_skip
 from dashboard.models import (
-    Artifact,
     Call,
     CanonicalProjection,
     Observation,
@@ -31,10 +28,8 @@ from dashboard.models import (
     select_receipt,
 )
 from dashboard.text.params import Params
-from envelopes.families.base import Family, FieldCut
-from envelopes.families.registry import family
+from envelopes.families.base import FieldCut
 from envelopes.halves import Halves, project_complete, read_halves
-from envelopes.lint.model import Shortened
 from envelopes.pipeline.project import Projection
 from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.text.pointer import text_at
@@ -134,7 +129,7 @@ class CallEvidence:
         """The canonical result in view, or today's projection where the stored one cannot be read."""
         if self.projection is None or self.projection.mapping == self.halves.mapping:
             return self.halves.projection.canonical
-        return _parse_envelope(self.canonical) or self.halves.projection.canonical
+        return parse_envelope(self.canonical) or self.halves.projection.canonical
 
     @cached_property
     def own_cuts(self) -> tuple[FieldCut, ...]:
@@ -203,7 +198,7 @@ class CallEvidence:
 
     def _stored_envelope(self, mapping: str) -> CanonicalResult | None:
         row = self.projection
-        return None if row is None or row.mapping != mapping else _parse_envelope(row.data)
+        return None if row is None or row.mapping != mapping else parse_envelope(row.data)
 
 
 def load_evidence(call: Call, query: Mapping[str, str], *, first: int | None = None) -> CallEvidence:
@@ -257,7 +252,8 @@ def utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
 
 
-def _parse_envelope(data: bytes) -> CanonicalResult | None:
+def parse_envelope(data: bytes) -> CanonicalResult | None:
+    """None for an envelope that this version cannot read."""
     try:
         return CanonicalResult.from_json(parse_json(data))
     except (Untrusted, msgspec.ValidationError, InvalidOutput):
@@ -266,81 +262,13 @@ def _parse_envelope(data: bytes) -> CanonicalResult | None:
 
 CALLS_AT_ONCE = 200  # as many as a batch of a comparison has
 EVIDENCE_BYTES_AT_ONCE = 4_000_000
-EVIDENCE_COLUMNS = (
-    *("namespace", "external_id", "tool", "family", "source_error", "is_cut", "author", "status", "run_id"),
-    *("args_bytes", "result_bytes", "receipt_characters"),
-)
 NO_CUTS = b"[]"
 
 _cuts = msgspec.json.Decoder(tuple[FieldCut, ...])
 
 
-class CallInput(msgspec.Struct, frozen=True):
-    """The input of variants for one call. `missing` are paths of artifacts whose content is not stored."""
-
-    key: UUID
-    tool: str
-    family: Family
-    canonical: CanonicalResult
-    data: bytes
-    versions: str  # of the mapping and the policy that made `data`
-    cuts: tuple[Shortened, ...]
-    missing: frozenset[str]
-    evidence: CallEvidence | None  # only when the recorded receipt is needed
-
-
-class _Envelope(NamedTuple):
-    versions: str  # the family, a colon, and more
-    data: bytes
-    cuts: bytes
-
-
-def load_call_inputs(ids: Sequence[UUID], *, with_recorded: bool) -> Iterator[CallInput]:
-    """In the order of `ids`, without calls that were deleted, never answered, or read by an uninstalled family.
-
-    An envelope of an unanswered call would claim a result. `with_recorded` loads the evidence of every call.
-    """
-    for start in range(0, len(ids), CALLS_AT_ONCE):
-        portion = ids[start : start + CALLS_AT_ONCE]
-        rows = Call.objects.exclude(status=Call.Status.UNKNOWN).select_related("projection__observation")
-        stored = rows.only(*EVIDENCE_COLUMNS, "projection").in_bulk(portion)
-        missing = _load_missing_artifacts(portion)
-        for group in _split_by_evidence([stored[key] for key in portion if key in stored]):
-            uncertain = [call for call in group if with_recorded or not hasattr(call, "projection")]
-            loaded = _load_evidence(uncertain, {}) if uncertain else {}
-            envelopes = [call.projection for call in group if call.pk not in loaded]
-            load_slices(row.observation for row in envelopes if row.observation)
-            for call in group:
-                evidence = loaded.get(call.pk)
-                envelope = _read(call.projection) if evidence is None else _choose_envelope(evidence)
-                try:
-                    owner = family(envelope.versions.partition(":")[0])
-                except KeyError:
-                    continue
-                cuts = () if envelope.cuts == NO_CUTS else _cuts.decode(envelope.cuts)
-                yield CallInput(
-                    key=call.pk,
-                    tool=call.tool,
-                    family=owner,
-                    canonical=CanonicalResult.from_json(parse_json(envelope.data)),
-                    data=envelope.data,
-                    versions=envelope.versions,
-                    cuts=tuple([Shortened(cut.pointer, cut.cut) for cut in cuts]),
-                    missing=frozenset(missing.get(call.pk, ())),
-                    evidence=evidence if with_recorded else None,
-                )
-
-
-def _load_missing_artifacts(ids: Sequence[UUID]) -> dict[UUID, list[str]]:
-    paths: dict[UUID, list[str]] = defaultdict(list)
-    artifacts = Artifact.objects.filter(call__in=ids, state=Artifact.State.MISSING).order_by()
-    for key, path in artifacts.values_list("call_id", "path"):
-        paths[key].append(path)
-    return paths
-
-
-def _split_by_evidence(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
-    """Groups of calls with at most EVIDENCE_BYTES_AT_ONCE of evidence, or of a single call with more."""
+def split_by_evidence(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
+    """Yields groups of calls with at most EVIDENCE_BYTES_AT_ONCE of evidence, or of a single call with more."""
     group: list[Call] = []
     size = 0
     for call in calls:
@@ -369,7 +297,7 @@ def load_recorded(
     return observations, receipts
 
 
-def _load_evidence(calls: Sequence[Call], query: Mapping[str, str]) -> dict[UUID, CallEvidence]:
+def load_many_evidence(calls: Sequence[Call], query: Mapping[str, str]) -> dict[UUID, CallEvidence]:
     observations, receipts = load_recorded([call.pk for call in calls])
     return {
         call.pk: build_evidence(call, tuple(observations[call.pk]), tuple(receipts[call.pk]), query) for call in calls
@@ -386,19 +314,6 @@ def iterate_evidence(ids: Sequence[UUID], run: UUID | None = None) -> Iterator[C
     for start in range(0, len(ids), CALLS_AT_ONCE):
         portion = ids[start : start + CALLS_AT_ONCE]
         stored = rows.in_bulk(portion)
-        for group in _split_by_evidence([stored[key] for key in portion if key in stored]):
-            loaded = _load_evidence(group, query)
+        for group in split_by_evidence([stored[key] for key in portion if key in stored]):
+            loaded = load_many_evidence(group, query)
             yield from (loaded.pop(call.pk) for call in group)
-
-
-def _choose_envelope(evidence: CallEvidence) -> _Envelope:
-    stored = evidence.projection
-    if stored is not None:
-        return _read(stored)
-    halves = evidence.halves
-    versions = f"{halves.mapping} {family(halves.family).projection.fingerprint}"
-    return _Envelope(versions, evidence.canonical, msgspec.json.encode(halves.projection.cuts))
-
-
-def _read(stored: CanonicalProjection) -> _Envelope:
-    return _Envelope(stored.versions, stored.data, bytes(stored.cuts))

@@ -18,7 +18,7 @@ from dashboard.experiments.aggregate import CHANGE_MEASURES, format_bucket
 from dashboard.experiments.call_list import CHANGE_TITLES, ChangedCall, build_changed_calls, load_call_labels
 from dashboard.experiments.measurements import Measure, unpack_ids
 from dashboard.experiments.params import ColumnOrder, ComparisonParams, calls_href, request_summary
-from dashboard.experiments.stored_comparison import count_done, is_work_leased
+from dashboard.experiments.stored_comparison import count_done
 from dashboard.experiments.summary import ColumnSummary, Summary
 from dashboard.experiments.tables import (
     FigureRow,
@@ -29,6 +29,7 @@ from dashboard.experiments.tables import (
     rule_rows,
     total_rows,
 )
+from dashboard.leadership import has_leader
 from dashboard.models import Comparison, ComparisonColumn, Project
 from dashboard.text.chart_markup import Chart, ChartSeries
 from dashboard.variants.variant_list import load_current_variant, within_budget
@@ -205,7 +206,7 @@ def load_comparison_page(comparison: Comparison, query: Mapping[str, str]) -> Co
         progress=load_progress(comparison),
         results=_build_results(columns, columns.summary, params) if columns.summary else None,
         again_href=_again_href(comparison, columns.names),
-        is_waiting=needs_worker and not is_work_leased(),
+        is_waiting=needs_worker and not has_leader(),
     )
 
 

@@ -14,9 +14,10 @@ from datetime import datetime
 from django.db.models import Count, F, Max
 from django.utils import timezone
 
-from dashboard.evidence.call_evidence import load_call_inputs
+from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.experiments.measurements import MeasuredCall, measure_calls, unpack_ids
-from dashboard.experiments.stored_comparison import load_column_rows, load_columns, load_results, load_summary
+from dashboard.experiments.stored_columns import load_column_rows, load_columns
+from dashboard.experiments.stored_comparison import load_results, load_summary
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, ReceiptFingerprint, Run, RunFacet
 from dashboard.models.comparisons import PinnedCheck
 from dashboard.text.params import Params

@@ -8,7 +8,8 @@ from typing import Any
 
 from dashboard.experiments.measurements import MEASURES, Cell
 from dashboard.experiments.significance import Interval
-from dashboard.experiments.stored_comparison import load_column_rows, load_results, load_summary
+from dashboard.experiments.stored_columns import load_column_rows
+from dashboard.experiments.stored_comparison import load_results, load_summary
 from dashboard.experiments.summary import ColumnSummary
 from dashboard.models import Comparison
 

@@ -8,15 +8,17 @@ of a row's size.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Literal
 from uuid import UUID
 
 import msgspec
 import pyzstd
 
-from dashboard.evidence.call_evidence import CallInput
+from dashboard.evidence.call_inputs import CallInput, StoredCall, read_inputs
 from dashboard.evidence.lint_findings import lint_recorded_receipt
+from dashboard.experiments.stored_columns import bind_unchanged
 from dashboard.models.runs import ReceiptAuthor
 from dashboard.text.receipt_markup import FieldLinks
 from dashboard.variants.fingerprints import text_bytes
@@ -90,6 +92,8 @@ class MeasuredCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 _decoder = msgspec.msgpack.Decoder(list[MeasuredCall])
+_stored_calls = msgspec.msgpack.Decoder(list[StoredCall])
+_bind = lru_cache(maxsize=8)(bind_unchanged)  # a comparison has many portions with the same columns
 
 
 def pack_rows(rows: Sequence[MeasuredCall]) -> bytes:
@@ -119,10 +123,24 @@ class MeasuredText(msgspec.Struct, frozen=True):
     text: str
 
 
-def measure_calls(
-    calls: Iterable[CallInput], columns: Sequence[VariantColumn], *, on_call: Callable[[], object] = lambda: None
-) -> list[MeasuredCall]:
-    """`on_call` is called after each call, so that a long batch can renew its lease."""
+def pack_calls(calls: Sequence[StoredCall]) -> bytes:
+    return _encoder.encode(calls)
+
+
+def measure_packed(calls: bytes, specification: bytes) -> bytes:
+    """Measures calls of `pack_calls` under the columns of a specification; the rows as MessagePack.
+
+    A pure function that any process with the same version can compute. Raises ChangedVariant.
+    """
+    return _encoder.encode(measure_calls(read_inputs(_stored_calls.decode(calls)), _bind(specification)))
+
+
+def join_rows(portions: Iterable[bytes]) -> bytes:
+    """The rows of the portions of one batch, in order, as they are stored."""
+    return pack_rows([row for portion in portions for row in _decoder.decode(portion)])
+
+
+def measure_calls(calls: Iterable[CallInput], columns: Sequence[VariantColumn]) -> list[MeasuredCall]:
     rows: list[MeasuredCall] = []
     texts: list[str] = []
     for call in calls:
@@ -130,7 +148,6 @@ def measure_calls(
         texts += [column.text for column in measured if column is not None]
         cells = tuple(None if column is None else column.cell for column in measured)
         rows.append(MeasuredCall(call.key.bytes, call.tool, call.family.name, digest(call.data), cells, call.versions))
-        on_call()
     counts = iter(count_all(texts))
     counted = []
     for row in rows:
@@ -175,14 +192,14 @@ def _measure_rendered(call: CallInput, variant: Variant, fields: dict[str, str],
 
 
 def _measure_recorded(call: CallInput, fields: dict[str, str]) -> MeasuredText | None:
-    if call.evidence is None or call.evidence.halves.receipt is None:
+    if call.halves is None or call.halves.receipt is None:
         return None
-    halves, receipt = call.evidence.halves, call.evidence.halves.receipt
+    halves, receipt = call.halves, call.halves.receipt
     links = FieldLinks(halves.reading.links, halves.reading.slices)
     findings, _ = lint_recorded_receipt(halves, call.missing)
     dropped = dropped_fields(fields, receipt, links.resolve)
-    is_rewritten = call.evidence.call.author == ReceiptAuthor.HOOK  # no cut by itself
-    is_cut = call.evidence.call.is_cut if is_rewritten else halves.is_cut
+    is_rewritten = call.author == ReceiptAuthor.HOOK  # no cut by itself
+    is_cut = call.is_cut if is_rewritten else halves.is_cut
     return _measure(receipt, dropped, tuple(finding.rule for finding in findings), is_cut=is_cut)
 
 

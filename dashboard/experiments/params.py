@@ -20,11 +20,10 @@ import msgspec
 from django.urls import reverse
 
 from dashboard.experiments.measurements import MEASURES, Measure, MeasuredCall
+from dashboard.experiments.stored_columns import load_column_rows, load_columns
 from dashboard.experiments.stored_comparison import (
     baseline_first,
     load_batches,
-    load_column_rows,
-    load_columns,
     load_summary,
 )
 from dashboard.experiments.summary import Summary, unpack_summary

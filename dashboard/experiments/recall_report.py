@@ -2,8 +2,8 @@
 
 Every run of the selected calls is read twice: for the features that later steps quote, then for those that models
 write unprompted in any of the runs, which count nowhere. Then the receipts of the calls with items are scored. A run
-is in memory alone; what stays of it are the texts of its quoted outputs. A process that dies leaves a free report,
-which the next one begins anew. Features are hashes of one process, so nothing of them is stored.
+is in memory alone; what stays of it are the texts of its quoted outputs. A report whose process dies is begun anew.
+Features are hashes of one process, so nothing of them is stored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -41,8 +40,7 @@ from dashboard.variants.variant_list import RECORDED, UnusableColumns, VariantCo
 from envelopes.recall import BASELINES, BaselineQuery, ItemUse, OutputPiece, build_items, find_unprompted
 
 MOST_CALLS = 20_000  # the newest ones
-LEASE = timedelta(seconds=120)
-RENEW_AFTER = 5.0  # seconds
+PAUSE_AFTER = 1.0  # seconds
 MOST_ATTEMPTS = 3
 REFERENCE = "first"  # differences are to this cut
 SEED = 0
@@ -148,29 +146,30 @@ def find_stored(calls: Collection[UUID]) -> set[UUID]:
     return set(Call.objects.filter(pk__in=calls).values_list("pk", flat=True))
 
 
-def measure_next_recall(owner: str, *, is_over: Callable[[], bool] = lambda: False) -> bool:
-    """Measures the oldest free report to its end, or until `is_over`; False without one."""
-    report = RecallReport.objects.free().defer("summary", "results").first()
+def measure_next_recall(
+    *, is_over: Callable[[], bool] = lambda: False, on_pause: Callable[[], object] = lambda: None
+) -> bool:
+    """Measures the oldest open report to its end, or until `is_over`; False without one.
+
+    `on_pause` is called about once a second, for work that cannot wait for the end.
+    """
+    report = RecallReport.objects.open().defer("summary", "results").first()
     if report is None:
         return False
-    claimed = RecallReport.objects.free().order_by().filter(pk=report.pk)
-    if not claimed.update(
-        owner=owner, leased_until=timezone.now() + LEASE, attempts=F("attempts") + 1, state=State.RUNNING, done=0
-    ):
-        return True
-    owned = RecallReport.objects.open().filter(pk=report.pk, owner=owner)
+    still_open = RecallReport.objects.open().order_by().filter(pk=report.pk)
     if report.attempts >= MOST_ATTEMPTS:
-        owned.update(state=State.FAILED, problem=f"It ended its worker {report.attempts} times.")
+        still_open.update(state=State.FAILED, problem=f"It ended its process {report.attempts} times.")
         return True
+    still_open.update(attempts=F("attempts") + 1, state=State.RUNNING, done=0)
     try:
-        results, summary = _Measuring(report, owner, is_over).measure()
+        results, summary = _Measuring(report, is_over, on_pause).measure()
     except _Interrupted:
         return True
     except (UnusableColumns, DamagedEvidence) as problem:
-        owned.update(state=State.FAILED, problem=str(problem)[:500])
+        still_open.update(state=State.FAILED, problem=str(problem)[:500])
         return True
     packed = {"results": pack(results), "summary": pack(summary)}
-    owned.update(state=State.FINISHED, finished_at=timezone.now(), leased_until=None, done=F("total"), **packed)
+    still_open.update(state=State.FINISHED, finished_at=timezone.now(), done=F("total"), **packed)
     return True
 
 
@@ -179,7 +178,7 @@ def pack(value: Any) -> bytes:
 
 
 class _Interrupted(Exception):
-    """The report was cancelled or deleted, another process has it, or this one shall end."""
+    """The report was cancelled or deleted, or this process shall end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +199,9 @@ class _QuotedOutput:
 class _Measuring:
     """One measurement, with the counts of what it left out."""
 
-    def __init__(self, report: RecallReport, owner: str, is_over: Callable[[], bool]) -> None:
-        self.report, self.owner, self.is_over = report, owner, is_over
-        self.renewed = 0.0
+    def __init__(self, report: RecallReport, is_over: Callable[[], bool], on_pause: Callable[[], object]) -> None:
+        self.report, self.is_over, self.on_pause = report, is_over, on_pause
+        self.paused = time.monotonic()
         self.done = self.unread = self.too_long = 0
         self.scored: Counter[str] = Counter()
         self.not_scored: Counter[str] = Counter()
@@ -211,7 +210,7 @@ class _Measuring:
     def measure(self) -> tuple[RecallResults, RecallSummary]:
         calls, columns = self._select()
         runs = list(Run.objects.filter(pk__in=calls).order_by("pk"))
-        self._renew(total=2 * len(runs))
+        self._pause(total=2 * len(runs))
         outputs = [output for run in runs for output in self._read(run, calls[run.pk])]
         features = {use.feature for output in outputs for use in output.uses}
         stopped: set[int] = set()
@@ -252,7 +251,7 @@ class _Measuring:
 
     def _load(self, run: Run, selected: Iterable[UUID]) -> Iterator[RunSteps]:
         """The steps of the run, nothing where they cannot be read."""
-        self._renew()
+        self._pause()
         self.done += 1
         try:
             yield load_steps(run, frozenset(selected))
@@ -289,7 +288,7 @@ class _Measuring:
     def _score(
         self, outputs: Sequence[_QuotedOutput], stopped: set[int], columns: Sequence[VariantColumn]
     ) -> Iterator[RecalledCall]:
-        self._renew()
+        self._pause()
         subjects: dict[UUID, ScoreInput] = {}
         for output in outputs:
             for items in build_items(output.uses, stopped).values():
@@ -299,7 +298,7 @@ class _Measuring:
         for subject in subjects.values():
             scores[subject.call] = {budget: dict(score_baselines(subject, budget)) for budget in subject.budgets()}
         large = [subject for subject in subjects.values() if subject.budgets()]
-        for call, budget, column, score in score_variants(large, columns, on_receipt=self._renew):
+        for call, budget, column, score in score_variants(large, columns, on_receipt=self._pause):
             scores[call][budget][column] = score
         for output in outputs:
             if output.call in subjects:
@@ -320,17 +319,17 @@ class _Measuring:
                     scores=scores[output.call],
                 )
 
-    def _renew(self, **columns: Any) -> None:
-        """Stores the progress and extends the lease, or gives it back. Raises _Interrupted."""
+    def _pause(self, **columns: Any) -> None:
+        """Stores the progress and lets other work go on; an end of this process is no attempt. Raises _Interrupted."""
+        still_open = RecallReport.objects.open().order_by().filter(pk=self.report.pk)
         if self.is_over():
-            owned = RecallReport.objects.open().filter(pk=self.report.pk, owner=self.owner)
-            owned.update(leased_until=None, attempts=F("attempts") - 1)
+            still_open.update(attempts=F("attempts") - 1)
             raise _Interrupted
-        if columns or time.monotonic() - self.renewed > RENEW_AFTER:
-            self.renewed = time.monotonic()
-            owned = RecallReport.objects.open().filter(pk=self.report.pk, owner=self.owner)
-            if not owned.update(leased_until=timezone.now() + LEASE, done=self.done, **columns):
+        if columns or time.monotonic() - self.paused > PAUSE_AFTER:
+            if not still_open.update(done=self.done, **columns):
                 raise _Interrupted
+            self.on_pause()
+            self.paused = time.monotonic()
 
 
 def _name_versions(column: VariantColumn) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.evidence.call_evidence import load_call_inputs
+from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.evidence.context_changes import WHOLE
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, load_slices
 from dashboard.models.sources import SourceSlice

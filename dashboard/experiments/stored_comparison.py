@@ -1,14 +1,16 @@
-"""Comparisons from their form to their stored results, which `dashboard.worker` computes.
+"""Comparisons from their form to their stored results, which `measuring` computes in the background.
 
-A comparison has columns, the rows of its batches and a summary; it can be cancelled, resumed and pinned. Columns name
-the versions of variants at the start of the comparison, and can be loaded as they are rendered today.
+A comparison has columns, the rows of its batches and a summary; it can be cancelled, resumed and pinned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from tempfile import SpooledTemporaryFile
+from typing import IO
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -19,34 +21,33 @@ from django.utils import timezone
 
 from dashboard.experiments.measurements import MeasuredCall, pack_ids, unpack_rows
 from dashboard.experiments.significance import draw_sample
+from dashboard.experiments.stored_columns import column_rows
 from dashboard.experiments.summary import Summary, unpack_summary
 from dashboard.filters.language import Query, parse
-from dashboard.models import Call, Comparison, ComparisonBaseline, ComparisonBatch, ComparisonColumn, Project
+from dashboard.models import Call, Comparison, ComparisonBatch, ComparisonColumn, Project
 from dashboard.models.runs import CallQuerySet
 from dashboard.text.formatting import column_text
 from dashboard.text.params import Params, parse_integer
 from dashboard.variants.variant_list import (
     RECORDED,
     OffersByFamily,
-    VariantColumn,
     bind_columns,
     find_variant,
-    is_template,
-    load_current_variant,
-    load_version,
     offered_by_family,
     variant_names,
-    within_budget,
 )
 from envelopes.families.registry import all_families
-from envelopes.schema.receipt import Variant
 
 SUGGESTED = ("receipt",)
-MOST_CALLS = 1_000_000
+MOST_SAMPLED = 1_000_000  # calls: a sample is drawn in memory
 MOST_CHOSEN = 200
 LARGEST_SEED = 2**31
 LEAST_BUDGET, MOST_BUDGET = 16, 1_000_000  # tokens
 BATCH_SIZE = 200  # calls
+ID_BYTES = 16
+SPOOLED_IN_MEMORY = 4_000_000  # bytes of ids; those of more calls go to a temporary file
+SPOOLED_AT_ONCE = 10_000  # ids
+BATCHES_INSERTED_AT_ONCE = 500
 NAME_CHARACTERS = 200
 BATCHES_AT_ONCE = 8  # in memory: a batch of 200 calls under 3 variants takes about 6 KB packed
 
@@ -88,13 +89,13 @@ class Selection:
         calls = calls.filter(pk__in=self.chosen) if self.chosen else calls
         return calls.filter(family=self.family) if self.family else calls
 
-    def load_ids(self, project: Project) -> list[UUID]:
-        """Ascending, whatever the database's order; one more than MOST_CALLS where there are more."""
+    def stream_ids(self, project: Project) -> Iterator[UUID]:
+        """Ascending, whatever the database's order. Of all calls only a few are in memory, of a sample all."""
         calls = self.calls(project).order_by("id").values_list("id", flat=True)
         if self.sample is None:
-            return list(islice(calls.iterator(chunk_size=2_000), MOST_CALLS + 1))
+            return calls.iterator(chunk_size=2_000)
         answered = calls.exclude(status=Call.Status.UNKNOWN).iterator(chunk_size=2_000)
-        return sorted(draw_sample(answered, self.sample, self.seed))
+        return iter(sorted(draw_sample(answered, self.sample, self.seed)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,7 @@ def load_form(project: Project, query: QueryDict) -> ComparisonForm:
     selection = Selection(
         query=query.get("query", "").strip(),  # uncut: the filter reports a text that is too long
         family=query.get("family", ""),
-        sample=params.integer("sample", default=None, most=MOST_CALLS),
+        sample=params.integer("sample", default=None, most=MOST_SAMPLED),
         seed=params.integer("seed", default=0, most=LARGEST_SEED),
         chosen=params.uuids("call", query.getlist("call")),
     )
@@ -224,15 +225,12 @@ def start_comparison(
         raise CannotCompare("No call matches.")
     if not calls.exclude(status=Call.Status.UNKNOWN).exists():
         raise CannotCompare("Nothing answered the calls that match: there is nothing to render.")
-    ids = selection.load_ids(project)
-    if len(ids) > MOST_CALLS:
-        raise CannotCompare(f"More than {MOST_CALLS:,} calls match; narrow the filter or take a sample.")
     families = calls.order_by().values_list("family", flat=True).distinct()
     columns = bind_columns(project, variants, families)
     default_name = f"{selection.family or 'all families'}: {' · '.join(variants)}"
     if budget is not None:
         default_name += f" at {budget:,} tokens"
-    with transaction.atomic():
+    with spool_ids(selection.stream_ids(project)) as spool, transaction.atomic():
         comparison = Comparison.objects.create(
             project=project,
             name=column_text(name.strip() or default_name, NAME_CHARACTERS),
@@ -243,15 +241,35 @@ def start_comparison(
             budget=budget,
             is_chosen=bool(selection.chosen),
             created_by=user,
-            call_count=len(ids),
+            call_count=spool.tell() // ID_BYTES,
         )
         ComparisonColumn.objects.bulk_create(column_rows(comparison, columns))
-        portions = [ids[start : start + batch_size] for start in range(0, len(ids), batch_size)]
-        ComparisonBatch.objects.bulk_create(
-            ComparisonBatch(comparison=comparison, number=number, calls=pack_ids(portion), size=len(portion))
-            for number, portion in enumerate(portions)
-        )
+        _insert_batches(comparison, spool, batch_size)
     return comparison
+
+
+@contextmanager
+def spool_ids(ids: Iterator[UUID]) -> Iterator[IO[bytes]]:
+    """A temporary file with the packed ids, open at its end.
+
+    A filter over ten million calls takes a minute to read and must not hold the lock of the database meanwhile; their
+    ids would take a gigabyte of memory.
+    """
+    with SpooledTemporaryFile(SPOOLED_IN_MEMORY) as spool:
+        while portion := pack_ids(islice(ids, SPOOLED_AT_ONCE)):
+            spool.write(portion)
+        yield spool
+
+
+def _insert_batches(comparison: Comparison, spool: IO[bytes], batch_size: int) -> None:
+    spool.seek(0)
+    portions = iter(lambda: spool.read(ID_BYTES * batch_size), b"")
+    rows = (
+        ComparisonBatch(comparison=comparison, number=number, calls=portion, size=len(portion) // ID_BYTES)
+        for number, portion in enumerate(portions)
+    )
+    while some := list(islice(rows, BATCHES_INSERTED_AT_ONCE)):
+        ComparisonBatch.objects.bulk_create(some)
 
 
 def cancel(comparison: Comparison) -> bool:
@@ -267,7 +285,7 @@ def resume(comparison: Comparison) -> bool:
         stopped = Comparison.objects.filter(pk=comparison.pk, state__in=ended)
         if not stopped.update(state=Comparison.State.QUEUED, problem=""):
             return False
-        comparison.batches.filter(finished_at=None).update(attempts=0, leased_until=None)
+        comparison.batches.filter(finished_at=None).update(attempts=0)
     return True
 
 
@@ -276,58 +294,6 @@ def pin(comparison: Comparison, *, is_pinned: bool) -> None:
     comparison.pinned_at = timezone.now() if is_pinned else None
     comparison.checked_at, comparison.last_check = None, {}
     comparison.save(update_fields=["pinned_at", "checked_at", "last_check"])
-
-
-class ChangedVariant(ValueError):
-    """A variant is no longer what it was when the comparison was made."""
-
-
-def column_rows(comparison: Comparison, columns: Iterable[VariantColumn]) -> list[ComparisonColumn]:
-    """Unsaved rows that name the compared versions: one for each column and family that it serves."""
-    rows = []
-    for column in columns:
-        shared = {"comparison": comparison, "ordinal": column.ordinal, "name": column.name}
-        if column.is_recorded:
-            rows.append(ComparisonColumn(**shared, variant=RECORDED, version=1, hash="", policy=""))
-        for owner, variant in column.variants.items():
-            variant = within_budget(variant, comparison.budget)
-            version = {"variant": variant.id, "version": variant.version, "hash": variant.hash}
-            rows.append(ComparisonColumn(**shared, family=owner, policy=variant.policy.fingerprint, **version))
-    return rows
-
-
-def load_column_rows(comparison: Comparison) -> list[ComparisonColumn]:
-    return list(comparison.columns.order_by("ordinal", "family"))
-
-
-def load_columns(rows: Iterable[ComparisonColumn]) -> list[VariantColumn]:
-    """The columns as they can be rendered today, changed or not; variants that are gone are left out.
-
-    Template versions are kept for good, so a column of a template writes the same text whatever is saved later.
-    """
-    names: dict[int, str] = {}
-    variants: dict[int, dict[str, Variant]] = {}
-    for row in rows:
-        names[row.ordinal] = row.name
-        bound = variants.setdefault(row.ordinal, {})
-        if is_template(row.variant):
-            variant = load_version(row.comparison.project_id, row.variant, row.version)
-        else:
-            variant = load_current_variant(row.comparison.project_id, row.family, row.variant)
-        if variant is not None:
-            bound[row.family] = within_budget(variant, row.comparison.budget)
-    return [VariantColumn(ordinal, names[ordinal], variants[ordinal]) for ordinal in sorted(names)]
-
-
-def load_unchanged_columns(rows: Sequence[ComparisonColumn]) -> list[VariantColumn]:
-    """Raises ChangedVariant when a variant is gone or has another hash today."""
-    columns = load_columns(rows)
-    for row in rows:
-        today = columns[row.ordinal].variants.get(row.family)
-        if row.family and (today is None or today.hash != row.hash):
-            now = "is gone" if today is None else f"is version {today.version} ({today.hash}) now"
-            raise ChangedVariant(f"{row.variant} was version {row.version} ({row.hash}) and {now}.")
-    return columns
 
 
 def load_summary(comparison: Comparison) -> Summary:
@@ -365,14 +331,6 @@ def count_done(comparison: Comparison) -> int:
     """Calls of the finished batches."""
     done = comparison.batches.filter(finished_at__isnull=False).aggregate(done=Sum("size"))["done"]
     return int(done or 0)
-
-
-def is_work_leased() -> bool:
-    """True while a process holds a batch or a summary of any comparison; between two of them none does."""
-    leased = Q(leased_until__gt=timezone.now())
-    batches = ComparisonBatch.objects.filter(leased, comparison__state__in=Comparison.OPEN_STATES, finished_at=None)
-    summaries = (model.objects.filter(leased).exists() for model in (Comparison, ComparisonBaseline))
-    return batches.exists() or any(summaries)
 
 
 def baseline_first(baseline: int, columns: int) -> tuple[int, ...]:

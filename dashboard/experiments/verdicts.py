@@ -32,7 +32,8 @@ from dashboard.experiments.significance import (
     share_interval,
     sign_test,
 )
-from dashboard.experiments.stored_comparison import CannotCompare, load_column_rows, load_columns, load_results
+from dashboard.experiments.stored_columns import load_column_rows, load_columns
+from dashboard.experiments.stored_comparison import CannotCompare, load_results
 from dashboard.experiments.tables import format_probability
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, Review, Verdict
 from dashboard.text import json_markup

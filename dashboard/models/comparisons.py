@@ -43,7 +43,7 @@ class PinnedCheck:
 
 class ComparisonQuerySet(models.QuerySet["Comparison"]):
     def open(self) -> ComparisonQuerySet:
-        """The comparisons that wait for a worker or have one."""
+        """The comparisons that are not done yet."""
         return self.filter(state__in=Comparison.OPEN_STATES)
 
     def pinned(self) -> ComparisonQuerySet:
@@ -78,8 +78,6 @@ class Comparison(models.Model):
     call_count = models.IntegerField(default=0)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    owner = models.CharField(max_length=64, default="")  # the worker that summarises it
-    leased_until = models.DateTimeField(null=True)
     summary = models.BinaryField(null=True)  # zstd, `experiments.summary.Summary`
     pinned_at = models.DateTimeField(null=True)  # check_receipts compares later renderings with it
     checked_at = models.DateTimeField(null=True)  # by check_receipts, since it was pinned
@@ -91,7 +89,7 @@ class Comparison(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["project", "-created_at"]),  # the list
-            models.Index(fields=["state", "created_at"]),  # what a worker does next
+            models.Index(fields=["state", "created_at"]),  # what is done next
         ]
 
     def __str__(self) -> str:
@@ -125,8 +123,6 @@ class ComparisonBaseline(models.Model):
     comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="baselines")
     ordinal = models.IntegerField()  # of the column, as it was stored
     summary = models.BinaryField(null=True)  # like the comparison's own, its columns with this one first
-    owner = models.CharField(max_length=64, default="")  # the worker that summarises it
-    leased_until = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["comparison", "ordinal"], name="one_baseline")]
@@ -161,9 +157,7 @@ class ComparisonBatch(models.Model):
     number = models.IntegerField()
     calls = models.BinaryField()  # 16 bytes each
     size = models.IntegerField()
-    owner = models.CharField(max_length=64, default="")
-    leased_until = models.DateTimeField(null=True)
-    attempts = models.IntegerField(default=0)
+    attempts = models.IntegerField(default=0)  # starts that did not end: its process died, or the one that led it
     results = models.BinaryField(null=True)
     finished_at = models.DateTimeField(null=True)
 
@@ -237,17 +231,12 @@ class Verdict(models.Model):
 
 class RecallReportQuerySet(models.QuerySet["RecallReport"]):
     def open(self) -> RecallReportQuerySet:
-        """The reports that wait for a worker or have one."""
-        return self.filter(state__in=Comparison.OPEN_STATES)
-
-    def free(self) -> RecallReportQuerySet:
-        """Open ones that no worker holds, the oldest first."""
-        unleased = models.Q(leased_until=None) | models.Q(leased_until__lt=timezone.now())
-        return self.open().filter(unleased).order_by("created_at", "pk")
+        """The reports that are not done yet, the oldest first."""
+        return self.filter(state__in=Comparison.OPEN_STATES).order_by("created_at", "pk")
 
 
 class RecallReport(models.Model):
-    """Used-line recall of the calls that a filter selected: one process measures it, and starts anew if it dies."""
+    """Used-line recall of the calls that a filter selected; a measurement whose process died begins anew."""
 
     id = CompactUUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="recall_reports")
@@ -263,9 +252,7 @@ class RecallReport(models.Model):
     total = models.IntegerField(default=0)  # runs, twice: each is read for its items, then for the stop list
     done = models.IntegerField(default=0)
     finished_at = models.DateTimeField(null=True)
-    owner = models.CharField(max_length=64, default="")
-    leased_until = models.DateTimeField(null=True)
-    attempts = models.IntegerField(default=0)
+    attempts = models.IntegerField(default=0)  # starts that did not end
     summary = models.BinaryField(null=True)  # zstd, `experiments.recall_report.RecallSummary`
     results = models.BinaryField(null=True)  # zstd, `experiments.recall_report.RecallResults`
 

@@ -24,7 +24,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.urls import reverse
 
-from dashboard.evidence.call_evidence import load_call_inputs
+from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.runs.run_marks import load_branches
 from dashboard.runs.timeline import NOT_COUNTED, ReceiptMark, load_compactions

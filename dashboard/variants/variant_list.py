@@ -290,8 +290,11 @@ def find_variant(offers: Iterable[OfferedVariant], key: str) -> OfferedVariant |
 
 def load_current_variant(project_id: int, owner: str, variant_id: str) -> Variant | None:
     """The variant that an id names today, of a template its latest version. None when it is gone, or `recorded`."""
-    if is_template(variant_id):
-        return load_latest_version(project_id, variant_id)
+    return load_latest_version(project_id, variant_id) if is_template(variant_id) else find_installed(owner, variant_id)
+
+
+def find_installed(owner: str, variant_id: str) -> Variant | None:
+    """The built-in variant or that of a package with this id, for the family named `owner`; None when it is gone."""
     try:
         return family_variant(family(owner), variant_id) if owner else None
     except KeyError:

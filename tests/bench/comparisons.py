@@ -32,7 +32,7 @@ def main() -> None:
 
 def _bare() -> dict[str, float]:
     """Renderings a processor second of `render` alone, with envelopes already read."""
-    from dashboard.evidence.call_evidence import load_call_inputs
+    from dashboard.evidence.call_inputs import load_call_inputs
     from dashboard.models import Call, Project
     from dashboard.variants.variant_list import bind_columns
     from envelopes.pipeline.render import render
@@ -55,11 +55,10 @@ def _comparison(wanted: int) -> dict[str, Any]:
 
     project = Project.objects.get(slug="default")
     comparison = start_comparison(project, Selection(sample=wanted), list(VARIANTS), name="benchmark")
-    command = [sys.executable, "-m", "dashboard", "work", "--until-idle"]
     start = time.perf_counter()
-    workers = [subprocess.Popen(command) for _ in range(PROCESSES)]
-    for worker in workers:
-        worker.wait()
+    subprocess.run(
+        [sys.executable, "-m", "dashboard", "work", "--until-idle", "--processes", str(PROCESSES)], check=True
+    )
     seconds = time.perf_counter() - start
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     comparison.refresh_from_db()

@@ -178,7 +178,7 @@ def compare(page: Page) -> None:
     page.get_by_role("checkbox", name="terse").check()
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#progress")).to_contain_text("of")
-    work_until_idle("browser")
+    work_until_idle()
     expect(page.get_by_role("heading", name="Totals and differences")).to_be_visible(timeout=60_000)
 
 

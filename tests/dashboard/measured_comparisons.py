@@ -55,7 +55,7 @@ def recalled(project: Project, call: Call) -> RecallReport:
 def compared(project: Project, variants: list[str], **selection: Any) -> tuple[Comparison, Summary]:
     """A finished comparison and its summary."""
     comparison = start_comparison(project, Selection(**selection), variants)
-    work_until_idle("tests", comparison)
+    work_until_idle(comparison)
     comparison.refresh_from_db()
     assert comparison.state == Comparison.State.FINISHED, comparison.problem
     return comparison, unpack_summary(bytes(comparison.summary or b""))

@@ -360,7 +360,7 @@ def test_a_trial_reads_the_files_of_artifacts(project: Project, store: Run, clie
 def test_the_log_of_a_background_process_is_masked_by_the_rules_of_every_project(project: Project, alice: Any) -> None:
     save_rule(project, RuleDraft(**PATTERN), alice)
     record = logging.LogRecord("dashboard", logging.ERROR, __file__, 1, "no %s", (NUMBER,), None)
-    for work in (lambda: work_until_idle("worker"), lambda: import_paths(project, [])):
+    for work in (lambda: work_until_idle(), lambda: import_paths(project, [])):
         COMPILED.clear()
         assert NUMBER in OneLineFormatter("%(message)s").format(record)
         work()

@@ -17,7 +17,7 @@ from dashboard.experiments.tables import FEW_CALLS
 from dashboard.management.console import terminal_text
 from dashboard.models import Comparison, Project
 from dashboard.variants.variant_list import UnusableColumns
-from dashboard.worker import build_worker_name, work_until_idle
+from dashboard.worker import work_until_idle
 
 
 class Command(RichCommand):
@@ -42,7 +42,7 @@ class Command(RichCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         comparison = _start(options)
-        work_until_idle(build_worker_name(), comparison)
+        work_until_idle(comparison)
         comparison.refresh_from_db()
         try:
             if not comparison.is_finished:

@@ -1,4 +1,4 @@
-"""`serve`: runs the production server and its workers."""
+"""`serve`: runs the production server and the background work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class Command(BaseCommand):
         parser.add_argument("--addrport", default="127.0.0.1:8000")
         parser.add_argument("--workers", type=int, default=2)
         parser.add_argument(
-            "--background", type=int, default=min(2, os.cpu_count() or 1), help="worker processes; 0 for none"
+            "--background",
+            type=int,
+            default=min(2, os.cpu_count() or 1),
+            help="processes that compute when the background work has much to do; 0 for no background work",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""`work`: runs one worker process."""
+"""`work`: does the background work."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from dashboard.worker import build_worker_name, lower_priority, parent_exited, run_forever, work_until_idle
+from dashboard.worker import lower_priority, parent_exited, run_forever, work_until_idle
 
 
 class Command(BaseCommand):
     help = (
-        "Does the background work: derives imported calls and measures comparisons. `serve` starts this by itself; "
-        "more may run at once, on any machine that shares the database."
+        "Does the background work: derives imported calls, measures comparisons and used-line recall. `serve` starts "
+        "this by itself. One process of a store leads; others, also on other machines, wait to take its place."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--until-idle", action="store_true", help="end when no work is left")
+        parser.add_argument(
+            "--processes", type=int, default=0, help="that compute when there is much to do; default: one a processor"
+        )
         parser.add_argument("--parent", type=int, help="end when this process is no longer the parent")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         lower_priority()
         if options["until_idle"]:
-            work_until_idle(build_worker_name())
+            work_until_idle(processes=options["processes"])
             return
         is_stopping = Event()
-        for number in (signal.SIGTERM, signal.SIGINT):  # the current batch is finished first
+        for number in (signal.SIGTERM, signal.SIGINT):  # the step at hand ends first
             signal.signal(number, lambda *_: is_stopping.set())
-        run_forever(build_worker_name(), is_over=lambda: is_stopping.is_set() or parent_exited(options["parent"]))
+        run_forever(
+            is_over=lambda: is_stopping.is_set() or parent_exited(options["parent"]), processes=options["processes"]
+        )

@@ -37,7 +37,7 @@ def test_chosen_calls_are_compared_and_again_chosen(operator_client: Client, cal
     assert not form.has("#query")
     fields = {"baseline": "recorded", "variant": ["receipt"], "call": [str(key) for key in chosen]}
     address = operator_client.post("/experiments/new/", fields).url
-    work_until_idle("worker", Comparison.objects.get())
+    work_until_idle(Comparison.objects.get())
     page = load(operator_client, address)
     assert page.select(".comparison-facts dd")[0].text == "2, chosen one by one"
     rows = [row for batch in load_results(Comparison.objects.get()) for row in batch]

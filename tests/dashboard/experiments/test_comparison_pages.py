@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from dashboard.experiments import stored_comparison
 from dashboard.experiments.params import ColumnOrder, calls_href
-from dashboard.experiments.stored_comparison import Selection, count_done, load_results, start_comparison
+from dashboard.experiments.stored_comparison import Selection, load_results, start_comparison
 from dashboard.ingest.importer import import_paths
+from dashboard.leadership import leadership
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
-from dashboard.worker import work_once, work_until_idle
+from dashboard.worker import Leader, work_until_idle
 from envelopes.families.registry import family
 from envelopes.variants import family_variant
 from tests.cases import each
@@ -71,17 +70,16 @@ def test_a_comparison_is_started_watched_cancelled_and_resumed(operator_client: 
     assert (comparison.name, comparison.created_by.username) == ("Tails", "olga")
     queued = load(operator_client, address).by_id("progress").text
     assert "Queued: 0 of 4 calls." in queued
-    assert "Waiting for a background process" in queued, "nobody is there"
-    comparison.batches.update(leased_until=timezone.now() + timedelta(seconds=60))
-    assert "Background processes continue" in load(operator_client, address).by_id("progress").text
-    comparison.batches.update(leased_until=None)
+    assert "Waiting for the background work" in queued, "nobody is there"
+    with leadership():
+        assert "The background work continues" in load(operator_client, address).by_id("progress").text
     operator_client.post(address, {"do": "cancel"})
     cancelled = load(operator_client, address).by_id("progress").text
     assert "Cancelled: 0 of 4 calls." in cancelled
     assert "Partial results are hidden" in cancelled
     assert "cancelled after 0 of 4" in load(operator_client, "/experiments/").text
     operator_client.post(address, {"do": "resume"})
-    work_until_idle("worker")
+    work_until_idle()
     totals = load(operator_client, address).select_one("section[aria-labelledby=totals-title]")
     assert "Over 4 calls." in totals.text
     assert "Tokens are estimates, counted in o200k_base." in totals.text
@@ -195,10 +193,12 @@ def test_the_columns_are_put_into_another_order_under_another_baseline(
     assert posted.url == f"{address}?columns=2.1&measure=lint"
     assert "Computing the results against canonical_json" in load(operator_client, posted.url).text
     later = start_comparison(project, Selection(), ["recorded", "receipt"])
-    assert work_once("worker")
-    assert count_done(later) == 0, "who looks at a page does not wait for a hundred thousand calls of others"
-    stored_comparison.cancel(later)
-    assert not work_once("worker"), "once is enough"
+    with Leader() as leader:
+        assert leader.step()
+        later.refresh_from_db()
+        assert later.state == Comparison.State.QUEUED, "a page does not wait for a hundred thousand calls of others"
+        stored_comparison.cancel(later)
+        assert not leader.step(), "once is enough"
     page = load(operator_client, posted.url)
     _, own = compared(project, ["canonical_json", "receipt"])
     summary = ColumnOrder.read(comparison, {"columns": "2.1"}).summary
@@ -226,7 +226,7 @@ def test_calls_that_were_all_deleted_leave_a_page_that_says_so(
 ) -> None:
     comparison = start_comparison(project, Selection(), ["recorded", "receipt"])
     Call.objects.all().delete()
-    work_until_idle("worker", comparison)
+    work_until_idle(comparison)
     page = load(operator_client, comparison.get_absolute_url())
     assert page.by_role("heading", "Nothing to compare")
     assert not page.all_by_role("heading", "Totals and differences")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import msgspec
 import pytest
-from django.utils import timezone
 
 from dashboard import worker
 from dashboard.evidence.call_evidence import load_evidence
-from dashboard.experiments import stored_comparison
+from dashboard.experiments import measuring, stored_comparison
 from dashboard.experiments.aggregate import bucket, format_bucket
-from dashboard.experiments.measurements import Cell, MeasuredCall
+from dashboard.experiments.measurements import Cell, MeasuredCall, measure_packed
+from dashboard.experiments.measuring import Measuring
 from dashboard.experiments.params import ColumnOrder, ComparisonParams
 from dashboard.experiments.stored_comparison import (
     CannotCompare,
@@ -26,11 +27,13 @@ from dashboard.experiments.stored_comparison import (
 )
 from dashboard.experiments.summary import summarise
 from dashboard.experiments.tables import build_grid, build_notes
+from dashboard.leadership import has_leader, leadership
 from dashboard.models import Call, CanonicalProjection, Comparison, Project
 from dashboard.models.comparisons import ComparisonColumn
+from dashboard.pool import Computing
 from dashboard.variants.render_call import render_call
 from dashboard.variants.variant_list import UnusableColumns
-from dashboard.worker import work_once
+from dashboard.worker import Leader
 from envelopes import variants
 from envelopes.families.registry import family
 from envelopes.schema.receipt import Segment, Variant
@@ -123,48 +126,137 @@ def test_calls_of_another_project_are_never_chosen(project: Project, calls: list
 
 @pytest.mark.postgresql
 def test_a_sample_is_the_same_for_the_same_seed_and_nobody_elses(project: Project, calls: list[Call]) -> None:
-    ids_by_seed = {seed: Selection(sample=2, seed=seed).load_ids(project) for seed in range(20)}
-    assert ids_by_seed[3] == Selection(sample=2, seed=3).load_ids(project)
+    ids_by_seed = {seed: list(Selection(sample=2, seed=seed).stream_ids(project)) for seed in range(20)}
+    assert ids_by_seed[3] == list(Selection(sample=2, seed=3).stream_ids(project))
     assert all(len(ids) == 2 and set(ids) <= {call.pk for call in calls} for ids in ids_by_seed.values())
     assert len({tuple(ids) for ids in ids_by_seed.values()}) > 1
 
 
-def test_a_worker_that_died_loses_nothing_and_its_batch_is_done_once(project: Project, calls: list[Call]) -> None:
+class ComputesElsewhere(Computing):
+    """Runs each job when `compute` is called, as a process that takes its time, or dies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: list[tuple[Future[bytes], bytes, bytes]] = []
+
+    def choose(self, *, calls: int, is_apart: bool = False) -> Executor:
+        self.has_apart = is_apart
+        return self
+
+    @property
+    def most_pending(self) -> int:
+        return 2
+
+    def submit(self, _measure: object, packed: bytes, specification: bytes) -> Future[bytes]:
+        future: Future[bytes] = Future()
+        self.jobs.append((future, packed, specification))
+        return future
+
+    def compute(self) -> None:
+        for future, packed, specification in self.jobs:
+            future.set_result(measure_packed(packed, specification))
+        self.jobs.clear()
+
+    def die(self) -> None:
+        for future, *_ in self.jobs:
+            future.set_exception(BrokenProcessPool("a process ended"))
+        self.jobs.clear()
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> ComputesElsewhere:
+    monkeypatch.setattr(measuring, "WAIT_SECONDS", 0.0)
+    return ComputesElsewhere()
+
+
+def take_steps(work: Measuring, count: int) -> None:
+    for _ in range(count):
+        assert work.step()
+
+
+@pytest.mark.postgresql
+def test_a_process_that_died_loses_nothing_and_each_batch_is_done_once(
+    project: Project, calls: list[Call], elsewhere: ComputesElsewhere
+) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
-    dead = comparison.batches.get(number=0)
-    comparison.batches.filter(pk=dead.pk).update(owner="dead", leased_until=timezone.now() + timedelta(seconds=30))
-    assert work_once("other")
-    assert work_once("other")
-    assert not work_once("other"), "a batch that is leased is somebody's"
-    comparison.batches.filter(pk=dead.pk).update(leased_until=timezone.now() - timedelta(seconds=1))
-    assert work_once("other")
-    assert count_done(comparison) == len(calls)
+    work = Measuring(elsewhere, lambda: None)
+    take_steps(work, 3)
+    assert len(elsewhere.jobs) == 2, "a few batches are computed at once"
+    elsewhere.die()
+    take_steps(work, 2)
+    assert (count_done(comparison), len(elsewhere.jobs)) == (0, 1)
+    take_steps(work, 1)
+    assert (len(elsewhere.jobs), elsewhere.has_apart) == (1, True), "what may have ended the process is alone"
+    while Comparison.objects.open().exists():
+        elsewhere.compute()
+        work.step()
+    assert [row.key for row in rows_of(comparison)] == sorted(call.pk for call in calls)
+    assert list(comparison.batches.order_by("number").values_list("attempts", flat=True)) == [2, 2, 1]
+
+
+@pytest.mark.postgresql
+def test_a_leader_that_ends_gives_back_what_is_computed(
+    project: Project, calls: list[Call], elsewhere: ComputesElsewhere
+) -> None:
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
+    work = Measuring(elsewhere, lambda: None)
+    take_steps(work, 2)
+    work.give_back()
+    assert set(comparison.batches.values_list("attempts", flat=True)) == {0}
+    worker.work_until_idle(comparison)
     assert [row.key for row in rows_of(comparison)] == sorted(call.pk for call in calls)
 
 
-def test_results_of_a_worker_that_lost_its_batch_are_not_stored(
-    project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
+def test_a_batch_of_a_cancelled_comparison_is_stored_once(
+    project: Project, calls: list[Call], elsewhere: ComputesElsewhere
 ) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
-    measure = worker.measure_calls
+    work = Measuring(elsewhere, lambda: None)
+    take_steps(work, 1)
+    assert stored_comparison.cancel(comparison)
+    elsewhere.compute()
+    take_steps(work, 1)
+    assert not work.step()
+    assert count_done(comparison) == 2
 
-    def overtaken(*args: object, **options: object) -> list[MeasuredCall]:
-        comparison.batches.filter(number=0).update(owner="somebody else")
-        return measure(*args, **options)
 
-    monkeypatch.setattr(worker, "measure_calls", overtaken)
-    assert work_once("slow")
-    assert count_done(comparison) == 0
+def test_a_large_batch_is_computed_in_portions_with_the_same_result(
+    project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = compared(project, ["recorded", "receipt"])
+    monkeypatch.setattr(measuring, "EVIDENCE_BYTES_AT_ONCE", 1)
+    apart, _ = compared(project, ["recorded", "receipt"])
+    results = [bytes(comparison.batches.get().results or b"") for comparison in (whole, apart)]
+    assert results[0] == results[1]
+
+
+def test_who_does_not_lead_waits_and_a_lead_ends_with_its_holder(project: Project, calls: list[Call]) -> None:
+    with leadership() as is_leader:
+        assert is_leader
+        assert has_leader()
+        with ThreadPoolExecutor(1) as others:
+            assert others.submit(try_to_lead).result() is False
+    assert not has_leader()
+    with ThreadPoolExecutor(1) as others:
+        assert others.submit(try_to_lead).result() is True
+
+
+def try_to_lead() -> bool:
+    with leadership() as is_leader:
+        return is_leader
 
 
 def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls: list[Call]) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
-    assert work_once("worker")
-    assert stored_comparison.cancel(comparison)
-    assert not work_once("worker")
-    assert count_done(comparison) == 2
+    with Leader() as leader:
+        while not count_done(comparison):
+            assert leader.step()
+        assert stored_comparison.cancel(comparison)
+        while leader.step():
+            pass
+    assert count_done(comparison) in (2, 4)
     assert stored_comparison.resume(comparison)
-    worker.work_until_idle("worker")
+    worker.work_until_idle()
     comparison.refresh_from_db()
     assert comparison.is_finished
     assert not stored_comparison.cancel(comparison)
@@ -172,20 +264,20 @@ def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls:
 
 
 @pytest.mark.postgresql
-def test_calls_that_end_their_worker_again_and_again_are_given_up(project: Project, calls: list[Call]) -> None:
+def test_calls_that_end_their_process_again_and_again_are_given_up(project: Project, calls: list[Call]) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
     comparison.batches.filter(number=0).update(attempts=3)
-    assert not work_once("worker")
+    worker.work_until_idle(comparison)
     comparison.refresh_from_db()
     assert comparison.state == Comparison.State.FAILED
-    assert "ended their worker 3 times" in comparison.problem
+    assert "ended their process 3 times" in comparison.problem
 
 
 @pytest.mark.postgresql
 def test_a_damaged_envelope_stops_a_comparison_that_names_its_call(project: Project, calls: list[Call]) -> None:
     CanonicalProjection.objects.filter(call=calls[1]).update(packed=b"damaged")
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
-    assert work_once("worker")
+    worker.work_until_idle(comparison)
     comparison.refresh_from_db()
     assert comparison.state == Comparison.State.FAILED
     assert f"the stored envelope of call {calls[1].pk} cannot be read" in comparison.problem
@@ -221,14 +313,14 @@ def test_a_variant_that_changed_before_its_batch_stops_the_comparison(
 
 
 def work_until_nothing(comparison: Comparison) -> int:
-    worker.work_until_idle("worker", comparison)
+    worker.work_until_idle(comparison)
     return count_done(comparison)
 
 
 def test_a_call_that_was_deleted_meanwhile_is_reported_as_deleted(project: Project, calls: list[Call]) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"])
     calls[0].delete()
-    worker.work_until_idle("worker", comparison)
+    worker.work_until_idle(comparison)
     comparison.refresh_from_db()
     summary = load_summary(comparison)
     assert (summary.calls, summary.gone) == (len(calls) - 1, 1)
@@ -239,7 +331,7 @@ def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, 
     Call.objects.filter(pk__in=unanswered).update(status=Call.Status.UNKNOWN)
     comparison = start_comparison(project, Selection(), ["recorded", "receipt"])
     calls[2].delete()
-    worker.work_until_idle("worker", comparison)
+    worker.work_until_idle(comparison)
     comparison.refresh_from_db()
     summary = load_summary(comparison)
     assert (summary.calls, summary.unanswered, summary.gone) == (len(calls) - 3, 2, 1)
@@ -248,7 +340,7 @@ def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, 
         "1 call was deleted in the meantime and left out.",
         f"2 of {len(calls)} calls have no recorded result and were left out.",
     ]
-    assert not set(Selection(sample=len(calls)).load_ids(project)) & set(unanswered)
+    assert not set(Selection(sample=len(calls)).stream_ids(project)) & set(unanswered)
 
 
 def test_nothing_is_compared_where_nothing_was_answered(project: Project, calls: list[Call]) -> None:

@@ -102,7 +102,7 @@ def test_a_budget_bounds_every_rendered_receipt_and_is_no_change_of_a_variant(
     call = import_commands(project, tmp_path, [output, "short"])[0]
     form = {"variant": ["receipt", "markdown"], "baseline": "recorded", "budget": "50"}
     address = operator_client.post("/experiments/new/", form)["Location"]
-    work_until_idle("tests")
+    work_until_idle()
     comparison = Comparison.objects.get()
     recorded, *rendered = [row.cells for rows in load_results(comparison) for row in rows if row.key == call.pk][0]
     assert recorded.characters == len(output)

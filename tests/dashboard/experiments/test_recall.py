@@ -72,7 +72,7 @@ def add_requests(run: Run, *lines: int) -> None:
 def measure(client: Client, **fields: Any) -> RecallReport:
     response = client.post("/experiments/recall/", {"variant": ["receipt"]} | fields)
     assert response.status_code == 302
-    work_until_idle("tests")
+    work_until_idle()
     report = RecallReport.objects.order_by("created_at").last()
     assert report
     assert report.get_absolute_url() == response["Location"]
@@ -236,7 +236,7 @@ def test_pages_of_what_is_missing_say_so(operator_client: Client, project: Proje
     report = RecallReport.objects.get()
     assert "Queued" in load(operator_client, report.get_absolute_url()).text
     assert "No evidence" in load(operator_client, f"{report.get_absolute_url()}calls/").text
-    work_until_idle("tests")
+    work_until_idle()
     assert "No later step quoted a line" in load(operator_client, report.get_absolute_url()).text
     assert operator_client.get(f"{report.get_absolute_url()}calls/{call.pk}/").status_code == 404
     refused = operator_client.post("/experiments/recall/", {"variant": ["receipt"], "query": "nonsense:1"})
@@ -259,26 +259,26 @@ def test_a_deleted_call_is_still_counted_and_its_lines_are_gone(
     assert not RecallReport.objects.exists()
 
 
-def test_a_cancelled_report_stops_and_a_dead_worker_is_replaced(
+def test_a_cancelled_report_stops_and_one_whose_process_died_begins_anew(
     operator_client: Client, project: Project, tmp_path: Path
 ) -> None:
     import_session(project, tmp_path, "one", [HEAD])
     operator_client.post("/experiments/recall/", {"variant": ["receipt"]})
     report = RecallReport.objects.get()
     operator_client.post(report.get_absolute_url(), {"do": "cancel"})
-    assert not measure_next_recall("tests")
+    assert not measure_next_recall()
     RecallReport.objects.update(state="queued")
-    assert measure_next_recall("tests", is_over=lambda: True)  # a server that ends gives the report back
+    assert measure_next_recall(is_over=lambda: True)  # a server that ends counts no attempt
     report.refresh_from_db()
-    assert (report.is_open, report.attempts, report.leased_until) == (True, 0, None)
-    RecallReport.objects.update(state="running", owner="dead", attempts=1, leased_until="2026-01-01T00:00:00Z")
-    assert measure_next_recall("tests")
+    assert (report.is_open, report.attempts) == (True, 0)
+    RecallReport.objects.update(state="running", attempts=1)
+    assert measure_next_recall()
     report.refresh_from_db()
     assert report.is_finished
-    RecallReport.objects.update(state="running", attempts=3, leased_until=None)
-    assert measure_next_recall("tests")
+    RecallReport.objects.update(state="running", attempts=3)
+    assert measure_next_recall()
     report.refresh_from_db()
-    assert (report.state, report.problem) == ("failed", "It ended its worker 3 times.")
+    assert (report.state, report.problem) == ("failed", "It ended its process 3 times.")
 
 
 def test_a_damaged_envelope_stops_a_report_that_names_its_call(
@@ -287,7 +287,7 @@ def test_a_damaged_envelope_stops_a_report_that_names_its_call(
     call = import_session(project, tmp_path, "one", [HEAD])
     CanonicalProjection.objects.update(packed=b"damaged")
     operator_client.post("/experiments/recall/", {"variant": ["receipt"]})
-    assert measure_next_recall("tests")
+    assert measure_next_recall()
     report = RecallReport.objects.get()
     assert report.state == "failed"
     assert f"the stored envelope of call {call.pk} cannot be read" in report.problem
@@ -392,6 +392,6 @@ def test_the_lease_is_looked_at_before_each_receipt(operator_client: Client, pro
     for names in (["receipt"], ["receipt", "markdown"]):
         operator_client.post("/experiments/recall/", {"variant": names})
         polls = iter(range(1_000))
-        assert measure_next_recall("tests", is_over=lambda polls=polls: next(polls) > 900)  # type: ignore[misc]
+        assert measure_next_recall(is_over=lambda polls=polls: next(polls) > 900)  # type: ignore[misc]
         looks.append(next(polls))
     assert looks[1] - looks[0] == 2  # one variant more, at two budgets

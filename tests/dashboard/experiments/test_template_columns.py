@@ -52,7 +52,7 @@ def test_a_version_saved_later_changes_nothing_of_an_older_comparison(
     save(project, "first {{ result.stdout_preview }}")
     comparison = start_comparison(project, Selection(), ["receipt", "terse"])
     save(project, "second")
-    work_until_idle("worker")
+    work_until_idle()
     comparison.refresh_from_db()
     assert comparison.is_finished
     pair = parse_page(operator_client.get(f"/experiments/{comparison.pk}/calls/{calls[0].pk}/"))
