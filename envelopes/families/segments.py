@@ -6,6 +6,7 @@ range of the field that it comes from. `receipt_renderer` makes a renderer of a 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -15,9 +16,11 @@ import msgspec
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.fitting import fit, slice_segment
 from envelopes.schema.budget import RenderPolicy
+from envelopes.schema.conversion import MISSING, UNKNOWN, word_members
 from envelopes.schema.receipt import Renderer, Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue, ToolError
 from envelopes.schema.settlement import envelope_situation
+from envelopes.schema.tool import ToolDefinition
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join, resolve
 from envelopes.text.preview import find_cut
@@ -36,16 +39,17 @@ def receipt_renderer(
     *,
     tail: Callable[[CanonicalResult], Iterable[Segment]] | None = None,
     details: tuple[tuple[str, str], ...] = (),
+    tools: tuple[ToolDefinition, ...] = (),
 ) -> Renderer:
     """A renderer that writes `body` for a success and the error receipt for an error, both within the policy.
 
     `tail` and the artifacts stay whole however short the body has to be. `details` are the members of
-    the error's details that this family names, each with its title.
+    the error's details that this family names, each with its title. `tools` have the examples of arguments.
     """
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error is not None:
-            return fit(error_receipt(canonical, details), policy, tail=artifact_lines(canonical, policy))
+            return fit(error_receipt(canonical, details, tools=tools), policy, tail=artifact_lines(canonical, policy))
         last = () if tail is None else tail(canonical)
         whole = fit(body(canonical), policy, tail=(*last, *artifact_lines(canonical, policy)))
         return with_ways_to_read(whole, canonical, policy)
@@ -297,6 +301,7 @@ def error_receipt(
     canonical: CanonicalResult,
     details: tuple[tuple[str, str], ...] = (),
     message: Callable[[str], Iterable[Segment]] | None = None,
+    tools: tuple[ToolDefinition, ...] = (),
 ) -> Iterable[Segment]:
     """Outcome, kind, the details that the family names, hint, what the same call would give. ValueError for a success.
 
@@ -306,11 +311,12 @@ def error_receipt(
     error = canonical.error
     if error is None:
         raise ValueError("error_receipt needs an envelope with an error")
-    yield from phrase(canonical, "{tool_name} not run: " if is_refusal(error) else "{tool_name} failed: ", "")
+    yield from phrase(canonical, f"{{tool_name}} {_how_it_ended(error)}: ", "")
     if start := _refused_arguments(canonical, error):
         yield text_value(error.message[start:], "/error/message", start, role="headline")
     elif reason := _unsaid_reason(canonical, error):
-        yield text_value(reason, "/error/details/parse_error", role="headline")
+        yield Segment(word_members(reason), "headline", SegmentSource("canonical", "/error/details/parse_error"))
+        yield from _example(canonical.tool_name, reason, error, tools)
     else:
         yield from message(error.message) if message else [text_value(error.message, "/error/message", role="headline")]
     yield from phrase(canonical, "\nKind: {kind}", "/error")
@@ -325,6 +331,28 @@ def error_receipt(
     yield line_break()
     yield label("Same call again: ")
     yield value(canonical, "/error/retryable", "may work" if error.retryable else "will fail")
+
+
+def _how_it_ended(error: ToolError) -> str:
+    if error.kind == "duplicate_tool_call":
+        return "not run again"
+    return "not run" if is_refusal(error) else "failed"
+
+
+def _example(tool: str, reason: str, error: ToolError, tools: tuple[ToolDefinition, ...]) -> Iterable[Segment]:
+    """The required members of an example after one that is missing, the known members after one that is not known.
+
+    Nothing where the hint has an example already.
+    """
+    for definition in tools:
+        if definition.name != tool:
+            continue
+        schema = definition.input_schema()
+        if reason.startswith(MISSING) and definition.examples and "{" not in (error.recovery_hint or ""):
+            required = {name: definition.examples[0].get(name) for name in schema.get("required", ())}
+            yield label(f". Example: {json.dumps(required, ensure_ascii=False)}")
+        elif reason.startswith(UNKNOWN) and schema.get("properties"):
+            yield label(f"; the fields are: {', '.join(schema['properties'])}")
 
 
 def is_refusal(error: ToolError) -> bool:

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from envelopes.codecs import outcome as outcome_codec
+from envelopes.families import FALLBACK
 from envelopes.families.base import Family
 from envelopes.families.registry import builtin
 from envelopes.pipeline.project import project
@@ -209,11 +210,16 @@ class SettledCall:
     args: dict[str, Any]
     family: Family | None = None
 
+    @property
+    def rendering_family(self) -> Family | None:
+        """The family that renders the receipt. An error needs none of its own: that of any tool has the same form."""
+        return FALLBACK[0] if self.family is None and self.complete.error is not None else self.family
+
     def canonical(self, sink: ArtifactSink) -> CanonicalResult:
         """The five-key envelope. Without a family it has the whole result."""
-        if self.family is None:
+        if (family := self.rendering_family) is None:
             return self.without_family()
-        return project(self.complete, self.family, self.family.projection, sink).canonical
+        return project(self.complete, family, family.projection, sink).canonical
 
     def without_family(self) -> CanonicalResult:
         return CanonicalResult(
@@ -235,10 +241,10 @@ class SettledCall:
         return outcome_codec.encode(self.settlement, canonical, sink)
 
     def receipt(self, sink: ArtifactSink) -> Receipt:
-        """The text that the model reads. Raises LookupError for a tool without a family, which has no renderer."""
-        if self.family is None:
+        """The text that the model reads. Raises LookupError for the result of a tool without a family."""
+        if (family := self.rendering_family) is None:
             raise LookupError(f"{self.complete.tool_name} has no family, so no receipt")
-        return render(self.canonical(sink), self.family, self.family.rendering)
+        return render(self.canonical(sink), family, family.rendering)
 
 
 def _reported_failure(definition: ToolDefinition, answer: dict[str, Any]) -> ToolFailed:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,7 +21,7 @@ import msgspec
 from envelopes.plan.turn_state import ReplayControl, TurnState
 from envelopes.schema.call import Coercion, ToolCall
 from envelopes.schema.outcome import ToolDenied
-from envelopes.schema.result import ToolError
+from envelopes.schema.result import ToolError, summarize
 from envelopes.schema.settlement import BY_NAME, Settlement
 from envelopes.schema.timestamps import format_instant
 from envelopes.schema.tool import InvalidToolInput, ToolDefinition, ToolInput
@@ -52,19 +53,21 @@ class Denied:
 Refusal: TypeAlias = ToolError | None
 Registry: TypeAlias = Callable[[str], ToolDefinition | None]
 
-# By situation: the kind of the error, its message with the tool's name, and the hint.
+NEAREST = 3  # names that are proposed for an unknown one
+MOST_NAMES = 24  # that are listed where none is near
+# By situation: the kind of the error, its message, and the hint.
 _REFUSALS = {
     "invalid_args": ("unknown_tool", "there is no tool of this name", "call one of the tools that you were given"),
     "blocked": (
         "non_retryable_tool_failure",
-        "it failed in a way that no other arguments can cure, and is blocked for the rest of this turn",
+        "blocked for the rest of this turn, because it failed in a way that no other arguments can cure",
         "go on without it, or say why it is needed",
     ),
     "expired": ("deadline_expired", "Turn deadline expired; cannot execute tool.", "ask again in the next turn"),
     "duplicate": (
         "duplicate_tool_call",
         "the same call succeeded earlier",
-        "use its result",
+        "use that result",
     ),
     "hook_refused": ("denied_by_hook", "the runtime's policy refused this call", "do without it, or ask the operator"),
     "write_refused": ("write_denied", "the operator did not approve it", "ask before you try it again"),
@@ -79,7 +82,8 @@ class Gates:
     with an error of a specific kind, `sandbox` a call by its arguments (`envelopes.plan.sandbox`), and `confirmation`
     a call that writes in a run that nobody confirmed (OD-24). `pre_hook` and `approve_write` return whether the call
     may run; the latter is called only for tools that write or run commands. `idempotent` names tools of which a
-    second call with the same arguments is a duplicate, beside those whose definition says so.
+    second call with the same arguments is a duplicate, beside those whose definition says so. `names` are those of the
+    registry, of which a refusal proposes the nearest.
     """
 
     registry: Registry
@@ -93,15 +97,16 @@ class Gates:
     confirmation: Callable[[ToolCall, Admitted], Refusal] = lambda _call, _admitted: None
     approve_write: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
     idempotent: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
 
     def admit(self, call: ToolCall) -> Admitted | Denied:
         """Checks a call. The first gate that refuses it settles it; the gates behind that one are not evaluated."""
         tool = self.registry(call.tool)
         if tool is None:
-            return self._deny(call, "invalid_args", _refusal("invalid_args", call.tool))
+            return self._deny(call, "invalid_args", _unknown_tool(call.tool, self.names))
         for situation, is_refused in self._gates_before_parsing(tool):
             if is_refused:
-                return self._deny(call, situation, _refusal(situation, tool.name))
+                return self._deny(call, situation, self._blocked(tool.name, situation))
         if error := self.policy(call, tool):
             return self._deny(call, "policy_denied", error)
         try:
@@ -112,7 +117,8 @@ class Gates:
             if isinstance(refusal_or_flag, ToolError):
                 return self._deny(call, situation, refusal_or_flag)
             if refusal_or_flag:
-                return self._deny(call, situation, _refusal(situation, tool.name))
+                earlier = self.replay.earlier_id(tool.name, admitted.args) if situation == "duplicate" else None
+                return self._deny(call, situation, _refusal(situation, earlier and f" ({earlier})"))
         return admitted
 
     def _gates_before_parsing(self, tool: ToolDefinition) -> Iterator[tuple[str, bool]]:
@@ -130,6 +136,15 @@ class Gates:
             yield "write_refused", self.confirmation(call, admitted)
             yield "write_refused", not self.approve_write(call, admitted)
         yield "expired", self._is_expired()  # hooks and people take their time
+
+    def _blocked(self, tool: str, situation: str) -> ToolError:
+        if situation != "blocked" or tool not in self.state.blocked_after:
+            return _refusal(situation)
+        call_id, error = self.state.blocked_after[tool]
+        refusal = _refusal(situation)
+        name = f"{call_id} failed" if call_id else "a failure"
+        message = f"blocked for the rest of this turn after {name}: {summarize(error)}"
+        return msgspec.structs.replace(refusal, message=message)
 
     def _is_expired(self) -> bool:
         return self.deadline_s is not None and self.clock() >= self.deadline_s
@@ -151,9 +166,21 @@ class Gates:
         return Denied(settlement, ToolDenied(call.call_id, call.tool, row.reason, error.message))
 
 
-def _refusal(situation: str, tool: str) -> ToolError:
+def _refusal(situation: str, more: str | None = None) -> ToolError:
     kind, message, hint = _REFUSALS[situation]
-    return ToolError(kind=kind, message=message.format(tool), recovery_hint=hint, retryable=False)
+    return ToolError(kind=kind, message=f"{message}{more or ''}", recovery_hint=hint, retryable=False)
+
+
+def _unknown_tool(name: str, names: tuple[str, ...]) -> ToolError:
+    """The nearest names as the hint, or all where there are few and none is near."""
+    nearest = get_close_matches(name.lower(), [known.lower() for known in names], NEAREST)
+    near = [known for known in names if known.lower() in nearest]
+    error = _refusal("invalid_args")
+    if near or 0 < len(names) <= MOST_NAMES:
+        listed = ", ".join(near or names)
+        hint = f"the nearest names: {listed}" if near else f"the tools are: {listed}"
+        return msgspec.structs.replace(error, recovery_hint=hint)
+    return error
 
 
 def parse_args(tool: ToolDefinition, args: dict[str, Any]) -> Admitted:

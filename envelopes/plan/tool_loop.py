@@ -187,6 +187,7 @@ class ToolLoop:
             pre_hook=self.pre_hook,
             confirmation=self.confirmation,
             approve_write=self.approve_write,
+            names=tuple(by_name),
         )
         self._log = EventLog(self._header.run_id, self.recorder, self.clock)
         self._dispatcher = Dispatcher(by_name, self._gates, self._log, self.recorder, self._workers, self.clock)
@@ -244,7 +245,7 @@ class ToolLoop:
             settled = next(iter(self._dispatcher.wait()), None)
         self._dispatcher.report(settled)
         answer = AnsweredRequest(settled, self.artifacts)
-        apply_outcome(answer.outcome, settled.args, state, self.replay)
+        apply_outcome(answer.outcome, settled.args, state, self.replay, call.provider_call_id)
         self.after_call(answer)
         return answer
 

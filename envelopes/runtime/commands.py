@@ -201,6 +201,7 @@ class CommandTools:
                 disposition="promoted_to_task",
                 stdout=capture("initial_output", process.log.open(), self._sink),
                 task=TaskHandle(task_id=task.task_id, kind=COMMAND_TASK),
+                waited_ms=call.yield_time_ms or 0,
             )
         result = msgspec.structs.replace(result, cmd=call.cmd, max_output_tokens=call.max_output_tokens)
         return CompleteOutput.success("ExecCommand", command_outcome(result), result)

@@ -22,6 +22,8 @@ _TYPES = {
     "object": "an object",
     "null": "null",
 }
+MISSING, UNKNOWN = "missing field ", "unknown field "  # the words of the RFC's example
+_MEMBER = re.compile(r"(?P<fault>missing|unknown) field `(?P<name>.+)`", re.DOTALL)
 _STEP = re.compile(r"(?P<name>[^.\[\]]+)|\[(?P<index>\d+|\.\.\.)\]")
 
 
@@ -53,6 +55,18 @@ def word_fault(field: str, reason: str, arguments: Any, schema: dict[str, Any]) 
         expected = " or ".join(_TYPES.get(name.strip(), name.strip()) for name in match["expected"].split("|"))
         return f"`{field}` must be {expected}, not {_TYPES.get(match['given'], match['given'])}"
     return reason
+
+
+def word_members(reason: str, place: str = "") -> str:
+    """The reason in words where it is about a member that is missing or unknown; `place` is the object that lacks it.
+
+    >>> word_members("missing field `state`", "todo_list[0]")
+    '`todo_list[0].state` is missing'
+    """
+    if (match := _MEMBER.fullmatch(reason)) is None:
+        return reason
+    name = f"{place}.{match['name']}" if place else match["name"]
+    return f"`{name}` is {match['fault']}"
 
 
 def _value_at(arguments: Any, path: str) -> Any:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Ty
 
 import msgspec
 
-from envelopes.schema.conversion import convert_json, word_fault
+from envelopes.schema.conversion import convert_json, word_fault, word_members
 from envelopes.schema.result import ToolError
 
 # The names that the built-in tools use.
@@ -257,7 +257,12 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
             is_blank = form["pattern"] in _BLANK
             detail = "must not be blank" if is_blank else "does not have the form that the schema asks for"
             reason = f"`{field}` {detail}"
-        elif (worded := word_fault(field, detail, arguments, self.input_schema())) != detail:
+        elif detail.startswith("is "):
+            reason = f"`{field}` {detail}"
+        elif (worded := word_members(detail, field)) == detail:
+            worded = word_fault(field, detail, arguments, self.input_schema())
+            reason = reason if worded == detail else worded
+        else:
             reason = worded
         return self._invalid(field, detail, reason)
 

@@ -23,7 +23,7 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 2},
+    versions={"receipt": 3},
     projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
     mappings=MAPPINGS,
     tools=TOOLS,

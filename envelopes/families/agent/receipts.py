@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.agent.tools import TOOLS
 from envelopes.families.segments import (
     headline,
     item_lines,
@@ -38,8 +39,6 @@ WAIT_LINES = (
 )
 SPAWN_LINES = (
     ("Task", "task_handle/task_id"),
-    ("Status", "task_handle/status"),
-    ("Follow up with", "child_supervision/followup_target"),
     ("Workspace", "child_supervision/workspace_mode"),
     ("Worktree", "child_supervision/worktree/path"),
     ("Delegation", "delegation_id"),
@@ -130,6 +129,9 @@ def _spawned(canonical: CanonicalResult) -> Iterable[Segment]:
     yield headline("Agent spawned: ", "/result/agent_id")
     yield value(canonical, "/result/agent_id")
     yield from member_lines(canonical, SPAWN_LINES)
+    if RecordedObject(canonical.result).member("task_handle").text("task_id"):
+        words = "\nWait: TaskOutput {task_id}; write to it: TaskInput {task_id}; end: TaskStop {task_id}"
+        yield from phrase(canonical, words, "/result/task_handle")
     yield from text_block(canonical, "/result/initial_output_preview", "Initial output")
 
 
@@ -173,4 +175,4 @@ _BODIES: dict[str, Callable[[CanonicalResult], Iterable[Segment]]] = {
     "SpawnAgent": _spawned,
 }
 
-receipt = receipt_renderer(_body, details=ERROR_DETAILS)
+receipt = receipt_renderer(_body, details=ERROR_DETAILS, tools=TOOLS)

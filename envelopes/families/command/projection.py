@@ -155,6 +155,7 @@ def _command_members(
     notes = {
         "interrupted": result.interrupted or None,
         "interpretation": result.interpretation,
+        "waited_ms": result.waited_ms,
         "image": result.is_image or None,
         "saved_output": msgspec.to_builtins(result.saved_output),
         "task_handle": to_members(result.task),

@@ -31,6 +31,7 @@ import msgspec
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.command.projection import granted_tokens
 from envelopes.families.command.results import LAID_OUT, SKIPPED, STATUSES
+from envelopes.families.command.tools import TOOLS
 from envelopes.families.fitting import fit
 from envelopes.families.segments import (
     artifact_lines,
@@ -101,7 +102,9 @@ def _receipt_renderer(show: Show, *, when_too_long: Show) -> Renderer:
 
     def render(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
         if canonical.error:
-            return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical, policy))
+            return fit(
+                error_receipt(canonical, ERROR_DETAILS, tools=TOOLS), policy, tail=artifact_lines(canonical, policy)
+            )
         body, tail = _without_leading_breaks(_outcome(canonical, show)), _artifacts(canonical, policy)
         is_long = sum(len(segment.text) for segment in [*body, *tail]) > policy.characters
         if is_long or not _keeps_budget(canonical.result, body):
@@ -125,7 +128,7 @@ def _outcome(canonical: CanonicalResult, show: Show) -> Iterator[Segment]:
 
 def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> Iterator[Segment]:
     yield from _headline(result)
-    yield from member_lines(canonical, NOTE_LINES)
+    yield from member_lines(canonical, NOTE_LINES[1:] if "waited_ms" in result else NOTE_LINES)
     yield from _next_calls(canonical, result)
     if result.get("disposition") == "already_running":
         yield from member_lines(canonical, RUNNING_LINES)
@@ -152,6 +155,9 @@ def _next_calls(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[
 def _headline(result: dict[str, Any]) -> Iterator[Segment]:
     """Nothing where the recording has no exit code: the output speaks for itself, and the line would cost tokens."""
     match result:
+        case {"disposition": "promoted_to_task", "waited_ms": int(waited), "task_handle": {"task_id": str(task_id)}}:
+            yield headline(f"Still running after {waited / 1_000:g} s, now task ", "/result/waited_ms")
+            yield text_value(task_id, "/result/task_handle/task_id", role="headline")
         case {"disposition": "promoted_to_task"}:
             yield headline("Command promoted to background task", "/result/disposition")
         case {"disposition": "already_running", "initial_output_preview": _}:

@@ -73,7 +73,8 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     """An output is its text, or what `capture` makes of bytes and files. `combined`: the source kept no streams apart.
 
     `cut_by_source`: the texts are already shortened by the agent, and say so themselves.
-    `cmd` is the command as it was given; with it comes `max_output_tokens`, which bounds the previews.
+    `waited_ms` is how long the call waited for a command that became a task. `cmd` is the command as it was given; with
+    it comes `max_output_tokens`, which bounds the previews.
     """
 
     disposition: Disposition = "completed"
@@ -89,6 +90,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     cut_by_source: bool = False
     cmd: str | None = None
     max_output_tokens: int | None = None
+    waited_ms: int | None = None
 
     @property
     def granted_tokens(self) -> int | None:

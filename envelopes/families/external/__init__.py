@@ -19,6 +19,6 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 2},
+    versions={"receipt": 3},
     examples=Path(__file__).with_name("examples.json"),
 )

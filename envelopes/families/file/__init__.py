@@ -16,7 +16,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers={"receipt": receipt},
-    versions={"receipt": 2},
+    versions={"receipt": 3},
     tools=TOOLS,
     granted=granted_characters,
     mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS),

@@ -18,6 +18,7 @@ from typing import Any
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.file.results import MARKS
+from envelopes.families.file.tools import TOOLS
 from envelopes.families.fitting import fit
 from envelopes.families.segments import (
     artifact_lines,
@@ -74,7 +75,7 @@ def _failure(canonical: CanonicalResult) -> Iterator[Segment]:
 
     Of a hunk that fits nowhere, its first lines and the nearest lines of the file follow.
     """
-    yield from error_receipt(canonical, ERROR_DETAILS, _message)
+    yield from error_receipt(canonical, ERROR_DETAILS, _message, TOOLS)
     details = RecordedObject(canonical.error.details if canonical.error else None)
     for title, name in QUOTED:
         lines = details.strings(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.memory.tools import TOOLS
 from envelopes.families.segments import (
     headline,
     indented,
@@ -73,4 +74,4 @@ def _found(canonical: CanonicalResult, result: RecordedObject) -> Iterable[Segme
         yield marker(f"[showing first {len(memories)} of {count}]")
 
 
-receipt = receipt_renderer(_body, tail=_truncation, details=(("Field", "field"), ("Source", "source_ref")))
+receipt = receipt_renderer(_body, tail=_truncation, details=(("Field", "field"), ("Source", "source_ref")), tools=TOOLS)

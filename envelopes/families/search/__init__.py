@@ -16,7 +16,7 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 2},
+    versions={"receipt": 3},
     mappings=MAPPINGS,
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -24,6 +24,7 @@ from envelopes.families.segments import (
     with_ways_to_read,
 )
 from envelopes.families.task.results import NO_ID, NO_STATUS, count_tasks, verdict
+from envelopes.families.task.tools import TOOLS
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
@@ -50,7 +51,7 @@ _FIELDS = {"task": ("task_id", NO_ID), "status": ("status", NO_STATUS)}
 
 def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error is not None:
-        return fit(error_receipt(canonical, ERROR_DETAILS), policy, tail=artifact_lines(canonical, policy))
+        return fit(error_receipt(canonical, ERROR_DETAILS, tools=TOOLS), policy, tail=artifact_lines(canonical, policy))
     body = list(_body(canonical))
     # The artifacts follow one blank line, whether or not the output ended its last line itself.
     last = list(artifact_lines(canonical, policy))

@@ -21,6 +21,7 @@ from envelopes.families.segments import (
     text_value,
     value,
 )
+from envelopes.families.web.tools import TOOLS
 from envelopes.schema.receipt import Segment
 from envelopes.schema.result import CanonicalResult, JsonValue
 
@@ -150,4 +151,4 @@ _BODIES: dict[str, Callable[[CanonicalResult, RecordedObject], Iterable[Segment]
     "": _recorded,
 }
 
-receipt = receipt_renderer(_body, tail=_closing, details=ERROR_DETAILS)
+receipt = receipt_renderer(_body, tail=_closing, details=ERROR_DETAILS, tools=TOOLS)

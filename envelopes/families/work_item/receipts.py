@@ -23,6 +23,7 @@ from envelopes.families.segments import (
     text_value,
     value,
 )
+from envelopes.families.work_item.tools import TOOLS
 from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 
@@ -236,4 +237,4 @@ _BODIES: dict[str, Callable[[CanonicalResult, RecordedObject], Iterable[Segment]
     "ListWorkItems": _listed,
 }
 
-receipt = receipt_renderer(_body, details=ERROR_DETAILS)
+receipt = receipt_renderer(_body, details=ERROR_DETAILS, tools=TOOLS)

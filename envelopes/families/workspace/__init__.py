@@ -15,7 +15,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 2},
+    versions={"receipt": 3},
     tools=TOOLS,
     examples=Path(__file__).with_name("examples.json"),
 )

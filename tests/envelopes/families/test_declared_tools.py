@@ -105,8 +105,3 @@ def test_the_published_types_reject_a_wrong_declaration(name: str, wrong: Body) 
     except ValidationError:
         return
     assert understood != body
-
-
-def test_only_a_tool_that_reads_is_hinted_to_read_only() -> None:
-    hints = {name: transport("mcp").declare(builtin(name)[1])["annotations"] for name in ("TaskList", "ApplyPatch")}
-    assert hints == {"TaskList": {"readOnlyHint": True}, "ApplyPatch": {"readOnlyHint": False}}

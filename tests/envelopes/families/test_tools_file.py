@@ -181,9 +181,9 @@ def test_an_error_message_is_bounded_in_the_receipt_and_whole_in_the_envelope() 
     [
         ({"input": "--- a\n"}, "`input` is called `patch` here"),
         ({"patch": "--- a\n", "changed_files": []}, "`changed_files` is result metadata"),
-        ({"patch": "--- a\n", "dry_run": True}, "unknown field `dry_run`"),
+        ({"patch": "--- a\n", "dry_run": True}, "`dry_run` is unknown"),
         ({"patch": 3}, "`patch` must be a text, not a whole number"),
-        ({}, "missing field `patch`"),
+        ({}, "`patch` is missing"),
     ],
 )
 def test_input_that_does_not_fit_is_refused_with_its_reason(arguments: Any, reason: str) -> None:

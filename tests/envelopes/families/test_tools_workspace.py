@@ -42,7 +42,8 @@ def test_the_receipt_confirms_with_the_names_that_the_next_call_needs() -> None:
         "Using workspace ws_ledger (isolated: yours alone, for writing)\n"
         "Cwd: /srv/worktrees/fix/api\n"
         "Root: /srv/worktrees/fix\n"
-        "Copied from: /srv/ledger"
+        "Worktree of: /srv/ledger\n"
+        "It has the files of the last commit; what was not committed is not in it."
     )
 
 

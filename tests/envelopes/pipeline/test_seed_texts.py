@@ -81,7 +81,7 @@ def test_a_command_without_its_command_is_refused_as_the_rfc_says() -> None:
     canonical = projected(failure("ExecCommand", refusal("ExecCommand", {}), example["summary_text"])).canonical
     assert json.dumps(canonical.to_json()) == json.dumps(example)
     assert receipt_of(canonical).text == (
-        "ExecCommand not run: missing field `cmd`\n"
+        'ExecCommand not run: `cmd` is missing. Example: {"cmd": "cargo test"}\n'
         "Kind: invalid_tool_input\n"
         "Hint: provide input for ExecCommand that matches the published tool schema\n"
         "Same call again: will fail"

@@ -239,7 +239,7 @@ def test_a_failure_that_other_arguments_cure_leaves_the_tool_available() -> None
         "id3",
         "T",
         "blocked",
-        "it failed in a way that no other arguments can cure, and is blocked for the rest of this turn",
+        "blocked for the rest of this turn after toolu_1 failed: failed with provider_unavailable",
     )
     loop.state = loop.loop.begin_turn()
     assert isinstance(loop.call({"value": 2}), ToolFailure)

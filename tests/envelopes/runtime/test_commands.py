@@ -237,3 +237,14 @@ def test_a_command_that_prints_two_gigabytes_goes_through(commands: CommandTools
     assert result.stdout.size == 2_000_000_000
     assert grown < 100
     assert len(receipt(commands, output, tmp_path)) < 64_000
+
+
+def test_the_receipt_of_a_promoted_command_has_its_seconds_and_the_next_calls(
+    commands: CommandTools, tmp_path: Path
+) -> None:
+    promoted = call(commands, "ExecCommand", cmd="read line", accepts_input=True, yield_time_ms=150)
+    assert receipt(commands, promoted, tmp_path) == (
+        "Still running after 0.15 s, now task task_1\n"
+        "Wait: TaskOutput task_1; end: TaskStop task_1\n\n"
+        "Initial output:\n(none captured)"
+    )

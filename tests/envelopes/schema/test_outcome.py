@@ -202,7 +202,11 @@ def test_only_a_call_that_succeeded_makes_the_next_one_a_duplicate(outcome: Tool
 )
 def test_each_outcome_is_recorded_as_what_it_was(outcome: ToolOutcome, counted: str) -> None:
     _, replay = replayed(outcome, outcome)
-    counts = {field.name: sum(getattr(replay, field.name).values()) for field in dataclasses.fields(replay)}
+    counts = {
+        field.name: sum(getattr(replay, field.name).values())
+        for field in dataclasses.fields(replay)
+        if field.name != "last_ids"
+    }
     assert counts == {"succeeded": 0, "failed": 0, "timed_out": 0, "denied": 0} | {counted: 2}
 
 
