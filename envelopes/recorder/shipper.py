@@ -99,14 +99,16 @@ class Shipper:
             if NAMED_ARTIFACT in line:
                 self._ship_artifact(line)
         status, answer = self._send("POST", "/api/v1/records", batch.body)
-        if status in REFUSED and len(batch.lines) > 1:
-            middle = len(batch.lines) // 2
-            for lines in (batch.lines[:middle], batch.lines[middle:]):
-                self._ship(Batch(batch.segment, batch.start, batch.end, lines))
-        elif status in REFUSED:
-            self._spool.reject(batch.body, answer.get("reason") or f"refused with status {status}")
-        for rejected in answer.get("rejected", ()) if status < 300 else ():
+        for rejected in answer.get("rejected", ()):
             self._spool.reject(batch.lines[rejected["line"] - 1], f"{rejected['path']}: {rejected['reason']}")
+        if status not in REFUSED or "rejected" in answer:
+            return
+        if len(batch.lines) == 1:
+            self._spool.reject(batch.body, answer.get("error") or f"refused with status {status}")
+            return
+        middle = len(batch.lines) // 2
+        for lines in (batch.lines[:middle], batch.lines[middle:]):
+            self._ship(Batch(batch.segment, batch.start, batch.end, lines))
 
     def _ship_artifact(self, line: bytes) -> None:
         """Sends the file that the line names, if the spool has it."""
@@ -115,7 +117,7 @@ class Shipper:
         if path.is_file():
             status, answer = self._send("PUT", f"/api/v1/artifacts/{path.name}", path.read_bytes())
             if status >= 300:
-                self._spool.reject(line, answer.get("reason") or f"its file was refused with status {status}")
+                self._spool.reject(line, answer.get("error") or f"its file was refused with status {status}")
             path.unlink()
 
     def _send(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:

@@ -74,7 +74,7 @@ def server() -> Iterator[IntakeServer]:
         def _answer(self, body: bytes, store: Any) -> None:
             intake.requests.append((f"{self.command} {self.path}", self.headers["Idempotency-Key"]))
             status = intake.answers.pop(0) if intake.answers else 200
-            answer = json.dumps(store(body) if status in (0, 200) else {"reason": "no"}).encode()
+            answer = json.dumps(store(body) if status in (0, 200) else {"error": "no"}).encode()
             if status == 0:
                 return
             self.send_response(status)
