@@ -8,6 +8,7 @@
     answers       `Tool`, `ToolFailed`, `SettledCall`: what a tool is, and every form of what it answered
     workers       threads and an event loop, which no tool can hold up
     dispatch      `Dispatcher`: a call from its gates to its settlement; `effects`: what it changed
+    redaction     secrets that no record of a run contains
     recorders     `FileRecorder`: the records of a run, as they happen
     executor      `Executor`: runs a plan; `confirmation`: asks before it writes; `rounds`: the calls of one step
     tool_loop     the state of a tool loop, and the loop

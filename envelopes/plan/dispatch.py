@@ -37,18 +37,18 @@ from envelopes.plan.answers import (
     result_data,
 )
 from envelopes.plan.effects import EffectsObserver, merge
-from envelopes.plan.gates import Admitted, Denied, Gates
+from envelopes.plan.gates import Admitted, Denied, Gates, Hook, allow
 from envelopes.plan.recorders import Recorder
-from envelopes.plan.sandbox import find_values
-from envelopes.plan.steps import REDACTED, NextAttempt
-from envelopes.plan.workers import CallContext, Finished, Progress, ThreadWorkers, Workers
+from envelopes.plan.redaction import mask_text, redact_call, redact_error
+from envelopes.plan.steps import NextAttempt
+from envelopes.plan.workers import CallContext, Finished, Progress, Report, ThreadWorkers, Workers
 from envelopes.schema.call import EventType, ExecutionEvent, Level, ToolCall, ToolResult
 from envelopes.schema.outcome import CANCELLED
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.schema.settlement import Effects, End, Settlement
 from envelopes.schema.timestamps import format_instant
+from envelopes.schema.tool import ToolDefinition
 from envelopes.text.canonical_json import NotCanonical, named_hash
-from envelopes.text.pointer import split
 
 DEFAULT_TIMEOUT_MS = 600_000  # of an attempt that nobody gave a timeout, so that none can hang for ever
 GRACE_MS = 2_000  # that a cancelled call has to end by itself
@@ -140,7 +140,8 @@ class _Flight:
 class Dispatcher:
     """The calls of one run or turn. Used by one thread; tools run on the workers.
 
-    `assistant_text` is what the model wrote beside the calls that are started next.
+    `assistant_text` is what the model wrote beside the calls that are started next. The hooks of the gates run on the
+    workers, too, with the deadline of their call; `is_cancelled` ends the wait for one.
     """
 
     tools: Mapping[str, Tool]
@@ -152,17 +153,23 @@ class Dispatcher:
     observer: EffectsObserver | None = None
     grace_ms: int = GRACE_MS
     assistant_text: str = ""
+    is_cancelled: Callable[[], bool] = lambda: False
     _flights: dict[str, _Flight] = field(default_factory=dict)
     _late: dict[str, _Flight] = field(default_factory=dict)
+    _settled: list[SettledCall] = field(default_factory=list)  # calls that ended while a hook was waited for
+
+    def __post_init__(self) -> None:
+        self.gates.pre_hook = self._limit(self.gates.pre_hook)
+        self.gates.approve_write = self._limit(self.gates.approve_write)
 
     @property
     def in_flight(self) -> int:
-        return len(self._flights)
+        return len(self._flights) + len(self._settled)
 
     def start(self, call: ToolCall) -> SettledCall | None:
         """Starts a call that the gates admit; one that they refuse is settled and returned."""
         tool = self.tools.get(call.tool)
-        recorded, secrets = _redact(call, tool.definition.sensitive if tool else ())
+        recorded, secrets = redact_call(call, tool.definition.sensitive if tool else ())
         message = recorded.preview or f"{call.tool} is scheduled"
         self.log.emit("step.scheduled", message, call=call, payload=_round(call))
         decision = self.gates.admit(call)
@@ -177,15 +184,48 @@ class Dispatcher:
         Without a call in flight and without `until_s` it returns at once. The list is empty for a wait that ended for
         another reason than the end of a call.
         """
+        if self._settled:
+            settled, self._settled = self._settled, []
+            return settled
+        limit = self._next_end(until_s)
+        return [] if limit is None else self._take(self.workers.wait(max(0.0, limit - self.clock.steady())))
+
+    def _next_end(self, until_s: float | None) -> float | None:
         ends = [flight.end_s for flight in self._flights.values()]
-        limit = min([*ends, *([] if until_s is None else [until_s])], default=None)
-        if limit is None:
-            return []
-        report = self.workers.wait(max(0.0, limit - self.clock.steady()))
+        return min([*ends, *([] if until_s is None else [until_s])], default=None)
+
+    def _take(self, report: Report | None) -> list[SettledCall]:
+        """The calls that ended by a report, or meanwhile by their deadlines."""
         settled = [self._finish(report)] if isinstance(report, Finished) else []
         if isinstance(report, Progress):
             self._note_progress(report)
         return [*(entry for entry in settled if entry is not None), *self._expire()]
+
+    def _limit(self, hook: Hook) -> Hook:
+        """The hook on a worker: one that does not answer before the deadline of its call refuses the call."""
+
+        def ask(call: ToolCall, admitted: Admitted) -> bool:
+            key = f"hook of {call.call_id}"
+            due_s = self.clock.steady() + self._find_timeout(call, admitted.tool) / 1_000
+            self.workers.start(key, hook, call, admitted)
+            while (now := self.clock.steady()) < due_s and not self.is_cancelled():
+                report = self.workers.wait(max(0.0, (self._next_end(due_s) or due_s) - now))
+                if isinstance(report, Finished) and report.key == key:
+                    if report.error is not None:
+                        raise report.error
+                    return bool(report.value)
+                self._settled += self._take(report)
+            return False
+
+        return hook if hook is allow else ask
+
+    def _find_timeout(self, call: ToolCall, tool: ToolDefinition) -> int:
+        """The milliseconds that an attempt may take if it begins now."""
+        timeout_ms = call.timeout_ms or tool.timeout_ms or DEFAULT_TIMEOUT_MS
+        if self.gates.deadline_s is None:
+            return timeout_ms
+        # Rounded up: an attempt that ends a moment before the run would leave room for another one.
+        return max(1, min(timeout_ms, math.ceil((self.gates.deadline_s - self.clock.now()) * 1_000)))
 
     def cancel(self) -> None:
         """Asks the calls that can be cancelled to end, within the grace period (OD-27)."""
@@ -225,10 +265,7 @@ class Dispatcher:
     def _launch(self, call: ToolCall, admitted: Admitted, secrets: frozenset[str]) -> None:
         """Records the call, then starts it. `call` has no secrets: the tool gets them with its input."""
         tool, now = self.tools[call.tool], self.clock.now()
-        timeout_ms = call.timeout_ms or tool.definition.timeout_ms or DEFAULT_TIMEOUT_MS
-        if self.gates.deadline_s is not None:
-            # Rounded up: an attempt that ends a moment before the run would leave room for another one.
-            timeout_ms = max(1, min(timeout_ms, math.ceil((self.gates.deadline_s - now) * 1_000)))
+        timeout_ms = self._find_timeout(call, tool.definition)
         deadline_at = self.clock.stamp(now + timeout_ms / 1_000)
         recorded = msgspec.structs.replace(
             call,
@@ -306,7 +343,7 @@ class Dispatcher:
             except ToolFailed as failure:
                 end, complete = "error", fail(flight.tool.name, failure.to_error())
         if flight.secrets:
-            complete, debug = _without_secrets(complete, flight.secrets), _mask_text(debug, flight.secrets)
+            complete, debug = redact_error(complete, flight.secrets), mask_text(debug, flight.secrets)
         duration_s = self.clock.steady() - flight.started_s
         settlement = Settlement(
             call_id=flight.call.call_id,
@@ -359,54 +396,3 @@ def _hash(data: dict[str, Any]) -> str | None:
         return named_hash(data)
     except NotCanonical:
         return None
-
-
-def _redact(call: ToolCall, sensitive: tuple[str, ...]) -> tuple[ToolCall, frozenset[str]]:
-    """The call as it is recorded, and the texts that its records must not contain. The hash stays the real one."""
-    values = dict(find_values(call.args, sensitive))
-    if not values:
-        return call, frozenset()
-    secrets = frozenset(value for value in values.values() if isinstance(value, str) and value)
-    args = msgspec.to_builtins(call.args)
-    for pointer in values:
-        *parents, last = split(pointer)
-        place: Any = args
-        for part in parents:
-            place = place[int(part)] if isinstance(place, list) else place[part]
-        place[int(last) if isinstance(place, list) else last] = REDACTED
-    iteration = call.iteration
-    if iteration is not None:
-        iteration = msgspec.structs.replace(iteration, item_value=mask(iteration.item_value, secrets))
-    redacted = msgspec.structs.replace(
-        call, args=args, iteration=iteration, preview=_mask_text(call.preview, secrets), redactions=tuple(values)
-    )
-    return redacted, secrets
-
-
-def mask(value: Any, secrets: frozenset[str]) -> Any:
-    """The value with each occurrence of a secret in its texts replaced."""
-    if isinstance(value, str):
-        return _mask_text(value, secrets)
-    if isinstance(value, dict):
-        return {name: mask(child, secrets) for name, child in value.items()}
-    if isinstance(value, list):
-        return [mask(child, secrets) for child in value]
-    return value
-
-
-def _mask_text(text: str | None, secrets: frozenset[str]) -> str | None:
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = None if text is None else text.replace(secret, REDACTED)
-    return text
-
-
-def _without_secrets(complete: CompleteOutput, secrets: frozenset[str]) -> CompleteOutput:
-    """An error often repeats the arguments. A result is the tool's own, and stays as it is."""
-    if complete.error is None:
-        return complete
-    error = msgspec.structs.replace(
-        complete.error,
-        message=_mask_text(complete.error.message, secrets) or REDACTED,
-        details=mask(complete.error.details, secrets),
-    )
-    return fail(complete.tool_name, error)

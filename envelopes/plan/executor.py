@@ -21,14 +21,14 @@ from envelopes.plan.checks import PlanFault, PlanRejected, check_plan, effective
 from envelopes.plan.confirmation import CHANGES, Confirm, ask, build_request, covers
 from envelopes.plan.dispatch import GRACE_MS, Dispatcher, Environment, EventLog, RunClock
 from envelopes.plan.effects import EffectsObserver, FolderSnapshot
-from envelopes.plan.gates import Admitted, Gates
+from envelopes.plan.gates import Admitted, Gates, Hook, allow
 from envelopes.plan.recorders import MemoryRecorder, Recorder, RunEnd, RunHeader
-from envelopes.plan.references import Scope, UnresolvedReference, find_references
+from envelopes.plan.redaction import redact_plan
+from envelopes.plan.references import Scope, UnresolvedReference
 from envelopes.plan.rounds import StepRounds
-from envelopes.plan.sandbox import check_sandbox, find_values
+from envelopes.plan.sandbox import check_sandbox
 from envelopes.plan.schema import ActionPlan, ContextRequest, Step, plan_document
 from envelopes.plan.steps import (
-    REDACTED,
     WITH_DATA,
     RunContext,
     StepEnd,
@@ -44,7 +44,6 @@ from envelopes.schema.call import EventType, RunPolicy, ToolCall
 from envelopes.schema.result import ToolError
 from envelopes.schema.tool import ToolDefinition
 from envelopes.text.canonical_json import NotCanonical, named_hash
-from envelopes.text.pointer import split
 
 EXECUTOR_VERSION = "1.0"
 MISSING_CONFIRMATION = "confirmation_missing"
@@ -97,8 +96,8 @@ class Executor:
     policy: RunPolicy
     confirm: Confirm | None = None
     confirm_timeout_ms: int | None = None
-    pre_hook: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
-    approve_write: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
+    pre_hook: Hook = allow
+    approve_write: Hook = allow
     allow_tool: Callable[[ToolCall, ToolDefinition], ToolError | None] = lambda _call, _tool: None
     context: ContextSource = lambda _request: None
     scan: Callable[[FolderSnapshot | None], FolderSnapshot] | None = None
@@ -173,7 +172,7 @@ class _PlanRun:
         self.executor, self.plan, self.recorder, self.workers = executor, plan, recorder, workers
         self.clock = RunClock(environment)
         self.risk = effective_risk(plan, executor.registry)
-        written, redactions = _plan_without_secrets(plan, executor.registry)
+        written, redactions = redact_plan(plan, executor.registry)
         self.header = RunHeader(
             run_id=run_id or environment.new_id(),
             title=plan.ui_hints.title or plan.goal,
@@ -225,6 +224,7 @@ class _PlanRun:
             clock=self.clock,
             observer=None if executor.scan is None else EffectsObserver(executor.scan),
             grace_ms=executor.grace_ms,
+            is_cancelled=self.cancelled.is_set,
         )
 
     # What precedes the steps
@@ -378,23 +378,3 @@ class _PlanRun:
         self.recorder.close(self.header)
         end: RunEnd = "cancelled" if is_cancelled else "finished"
         return RunResult(run_id=self.header.run_id, end=end, steps=tuple(self.states.values()), reason=self.reason)
-
-
-def _plan_without_secrets(
-    plan: ActionPlan, registry: Callable[[str], ToolDefinition | None]
-) -> tuple[Any, tuple[str, ...]]:
-    """The plan as it is recorded, and pointers to the constants in it that a tool declares as secret (OD-30)."""
-    written = plan_document(plan)
-    redactions: list[str] = []
-    for index, step in enumerate(plan.steps):
-        tool = registry(step.tool)
-        for pointer, value in find_values(step.args, tool.sensitive if tool else ()):
-            if any(find_references(value)):
-                continue
-            place: Any = written["steps"][index]["args"]
-            *parents, last = split(pointer)
-            for part in parents:
-                place = place[int(part)] if isinstance(place, list) else place[part]
-            place[int(last) if isinstance(place, list) else last] = REDACTED
-            redactions.append(f"/steps/{index}/args{pointer}")
-    return written, tuple(redactions)

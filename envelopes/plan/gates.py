@@ -51,10 +51,18 @@ class Denied:
 
 
 Refusal: TypeAlias = ToolError | None
+Hook: TypeAlias = Callable[[ToolCall, Admitted], bool]
 Registry: TypeAlias = Callable[[str], ToolDefinition | None]
 
 NEAREST = 3  # names that are proposed for an unknown one
 MOST_NAMES = 24  # that are listed where none is near
+
+
+def allow(_call: ToolCall, _admitted: Admitted) -> bool:
+    """The hook of a runtime that has none."""
+    return True
+
+
 # By situation: the kind of the error, its message, and the hint.
 _REFUSALS = {
     "invalid_args": ("unknown_tool", "there is no tool of this name", "call one of the tools that you were given"),
@@ -93,9 +101,9 @@ class Gates:
     clock: Callable[[], float] = time.time
     policy: Callable[[ToolCall, ToolDefinition], Refusal] = lambda _call, _tool: None
     sandbox: Callable[[ToolCall, Admitted], Refusal] = lambda _call, _admitted: None
-    pre_hook: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
+    pre_hook: Hook = allow
     confirmation: Callable[[ToolCall, Admitted], Refusal] = lambda _call, _admitted: None
-    approve_write: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
+    approve_write: Hook = allow
     idempotent: frozenset[str] = frozenset()
     names: tuple[str, ...] = ()
 

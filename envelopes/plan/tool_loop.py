@@ -22,7 +22,7 @@ import msgspec
 
 from envelopes.plan.answers import SettledCall, Tool
 from envelopes.plan.dispatch import Dispatcher, Environment, EventLog, RunClock
-from envelopes.plan.gates import Admitted, Gates
+from envelopes.plan.gates import Admitted, Gates, Hook, allow
 from envelopes.plan.recorders import MemoryRecorder, Recorder, RunHeader
 from envelopes.plan.sandbox import check_sandbox
 from envelopes.plan.turn_state import ReplayControl, TurnState, apply_outcome
@@ -158,9 +158,9 @@ class ToolLoop:
     run_id: str | None = None
     title: str | None = None
     allow_tool: Callable[[ToolCall, ToolDefinition], ToolError | None] = lambda _call, _tool: None
-    pre_hook: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
+    pre_hook: Hook = allow
     confirmation: Callable[[ToolCall, Admitted], ToolError | None] = lambda _call, _admitted: None
-    approve_write: Callable[[ToolCall, Admitted], bool] = lambda _call, _admitted: True
+    approve_write: Hook = allow
     after_call: Callable[[AnsweredRequest], None] = lambda _answer: None
     environment: Environment = field(default_factory=Environment)
     tool_registry_version: str = "1.0"
@@ -190,7 +190,15 @@ class ToolLoop:
             names=tuple(by_name),
         )
         self._log = EventLog(self._header.run_id, self.recorder, self.clock)
-        self._dispatcher = Dispatcher(by_name, self._gates, self._log, self.recorder, self._workers, self.clock)
+        self._dispatcher = Dispatcher(
+            tools=by_name,
+            gates=self._gates,
+            log=self._log,
+            recorder=self.recorder,
+            workers=self._workers,
+            clock=self.clock,
+            is_cancelled=self._cancelled.is_set,
+        )
         self.recorder.open(self._header)
         self._log.emit("run.started", self.title or "a tool loop begins")
 

@@ -3,6 +3,7 @@
     rebuild_run           plan, calls, results and events -> how each step ended, its output, and the contradictions
     RebuiltRun            the outcome; without problems, the records prove the run that the plan describes
     audit_confirmations   proof that no call changed something before the plan was confirmed (OD-24)
+    verify_folder         the same for the files of a run, with their hashes, events and stored outputs
 
 Nothing is dispatched. A step's arguments are resolved again from the plan and the results before it, and compared
 with those of the recorded calls (OD-14, OD-19).
@@ -10,13 +11,18 @@ with those of the recorded calls (OD-14, OD-19).
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
+from envelopes.plan.recorders import ARTIFACTS_FOLDER, RecordedRun, load_run
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
-from envelopes.plan.schema import ActionPlan, Defaults, OnError, Step
+from envelopes.plan.schema import ActionPlan, Defaults, OnError, Step, read_plan
 from envelopes.plan.steps import (
     REDACTED,
     WITH_DATA,
@@ -27,12 +33,13 @@ from envelopes.plan.steps import (
     order_steps,
     unmet_dependencies,
 )
-from envelopes.schema.call import ExecutionEvent, Iteration, Limits, ToolCall, ToolResult
+from envelopes.schema.call import ExecutionEvent, Iteration, Limits, ToolCall, ToolResult, check_events
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.canonical_json import NotCanonical, named_hash
 from envelopes.text.pointer import resolve as resolve_pointer
 
 EndAndOutput: TypeAlias = tuple[StepEnd | None, Any]
+SHA256 = re.compile(r"[0-9a-f]{64}")
 _ENDS: dict[str, StepEnd] = {"ok": "ok", "skipped": "skipped", "cancelled": "cancelled"}
 
 
@@ -255,3 +262,94 @@ def _seconds(timestamp: str) -> float:
     parsed = parse_instant(timestamp)
     assert parsed is not None  # calls, results and events are checked when they are made
     return parsed.timestamp()
+
+
+class FolderCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """`steps` are the rebuilt ones. `is_interrupted`: the run has no end, which is no problem by itself."""
+
+    run_id: str
+    steps: tuple[StepState, ...]
+    is_interrupted: bool
+    problems: tuple[str, ...]
+
+
+def verify_folder(folder: Path) -> FolderCheck:
+    """Rebuilds a run from its files alone: those of a recorder, or of an export.
+
+    Raises FileNotFoundError for a folder without run.json, and Untrusted for a file that is no record of a run, or a
+    run without a plan.
+    """
+    run = load_run(folder)
+    plan, variables = read_plan(run.header.get("plan")), run.header.get("variables")
+    rebuilt = rebuild_run(plan, run.calls, run.results, run.events, variables if isinstance(variables, dict) else None)
+    problems = [
+        *_header_problems(run),
+        *_event_problems(run),
+        *_record_problems(run),
+        *(problem for result in run.results for problem in _file_problems(folder / ARTIFACTS_FOLDER, result)),
+        *rebuilt.problems,
+    ]
+    return FolderCheck(
+        run_id=str(run.header.get("runId", "")),
+        steps=rebuilt.steps,
+        is_interrupted=run.is_interrupted,
+        problems=tuple(problems),
+    )
+
+
+def _header_problems(run: RecordedRun) -> Iterator[str]:
+    header = run.header
+    if not header.get("redactions") and header.get("planHash") not in (None, named_hash(header["plan"])):
+        yield "run.json: the plan has another hash than planHash"
+    confirmation = header.get("confirmation")
+    for event in run.events:
+        payload = event.payload or {}
+        if event.type != "run.confirmed":
+            continue
+        recorded = confirmation if isinstance(confirmation, dict) else {}
+        if payload.get("confirmationId") != recorded.get("confirmationId"):
+            yield "run.json: its confirmation is another one than that of run.confirmed"
+        for name in ("planHash", "policyHash"):
+            if not payload.get(name) == recorded.get(name) == header.get(name):
+                yield f"run.json: the confirmation is of another {name} than that of the run"
+
+
+def _event_problems(run: RecordedRun) -> Iterator[str]:
+    """The events of an interrupted run may lack their ends, and the last line of a file its own."""
+    if run.torn and not run.is_interrupted:
+        yield f"{run.torn} files end within a line"
+    problems = check_events(run.events, [call.call_id for call in run.calls])
+    numbers = [event.seq for event in run.events]
+    if not run.is_interrupted:
+        yield from (f"events.jsonl: {problem}" for problem in problems)
+    elif numbers != list(range(1, len(numbers) + 1)):
+        yield "events.jsonl: seq: the numbers have a gap, a repetition or another order"
+
+
+def _record_problems(run: RecordedRun) -> Iterator[str]:
+    known = {call.call_id for call in run.calls}
+    answered = Counter(result.call_id for result in run.results)
+    yield from (f"{name}: {count} results" for name, count in answered.items() if count > 1)
+    yield from (f"{name}: a result without a call" for name in answered if name not in known)
+    if not run.is_interrupted:
+        yield from (f"{call.call_id}: no result" for call in run.calls if call.call_id not in answered)
+    for result in run.results:
+        if result.data is not None and result.data_hash not in (None, named_hash(result.data)):
+            yield f"{result.call_id}: its data has another hash than dataHash"
+
+
+def _file_problems(folder: Path, result: ToolResult) -> Iterator[str]:
+    files = result.extra.get("files")
+    for file in files if isinstance(files, list) else ():
+        path, sha256 = str(file.get("path")), str(file.get("sha256"))
+        if not SHA256.fullmatch(sha256):
+            yield f"{result.call_id}: {path} has no SHA-256"
+            continue
+        try:
+            with (folder / sha256).open("rb") as content:
+                is_same = hashlib.file_digest(content, "sha256").hexdigest() == sha256
+        except OSError:
+            yield f"{result.call_id}: {path} is not in the folder"
+        else:
+            if not is_same:
+                yield f"{result.call_id}: {path} has another content than its hash names"

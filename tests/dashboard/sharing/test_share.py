@@ -187,7 +187,7 @@ def test_the_commands_share_and_verify(call: Call, tmp_path: Path, capsys: pytes
         target.write_bytes(target.read_bytes().replace(b"echo hello", b"echo jello"))
         with pytest.raises(CommandError, match="call-1-arguments: the text was changed"):
             call_command("verify", str(target))
-    with pytest.raises(CommandError, match="is a folder: verify checks one shared HTML file"):
+    with pytest.raises(CommandError, match="has no run.json: verify reads the folder of one run"):
         call_command("verify", str(tmp_path))
     with pytest.raises(CommandError, match="No such file"):
         call_command("verify", str(tmp_path / "none.html"))

@@ -14,8 +14,10 @@ import pytest
 
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.executor import Executor, RunResult
+from envelopes.plan.gates import Admitted
 from envelopes.plan.recorders import MemoryRecorder
 from envelopes.plan.workers import CallContext, Finished, ThreadWorkers
+from envelopes.schema.call import ToolCall
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.settlement import Created, Effects
 from tests.cases import each
@@ -255,6 +257,43 @@ def test_what_a_tool_reports_while_it_runs_is_recorded() -> None:
     assert "not_json" in (progress.payload or {})
     assert recorder.results[0].effects is not None
     assert recorder.results[0].effects.side_effects_observed == ("run-command",)
+
+
+def test_a_hook_that_hangs_refuses_its_call_at_the_deadline_and_the_calls_beside_it_end() -> None:
+    never = threading.Event()
+
+    def hook(call: ToolCall, _admitted: Admitted) -> bool:
+        return call.iteration is None or call.iteration.index != 1 or never.wait()
+
+    source = {"from": "$vars.items", "itemName": "n", "concurrency": 3}
+    plan = make_plan(
+        step("all", args={"number": "{n}"}, foreach=source, timeoutMs=300, onError="skip"), step("b", dependsOn=["all"])
+    )
+    executor = Executor([ECHO], make_policy(), pre_hook=hook)
+    result = executor.run(plan, variables={"items": [0, 1, 2, 3]})
+    assert [state.end for state in result.steps] == ["partial", "ok"]
+    assert result.outputs()["all"]["failed"] == [{"index": 1, "code": "POLICY_DENIED"}]
+    never.set()
+
+
+def test_a_cancel_ends_the_wait_for_a_hook_and_a_hook_that_raises_ends_the_run() -> None:
+    asked, never = threading.Event(), threading.Event()
+
+    def hang(_call: ToolCall, _admitted: Admitted) -> bool:
+        asked.set()
+        return never.wait()
+
+    executor = Executor([ECHO], make_policy(), pre_hook=hang)
+    threading.Thread(target=lambda: asked.wait() and executor.cancel()).start()
+    result = executor.run(make_plan(step("a"), step("b")))
+    assert (result.end, result.steps[1].end) == ("cancelled", "cancelled")
+    never.set()
+
+    def fail(_call: ToolCall, _admitted: Admitted) -> bool:
+        raise LookupError("no such policy")
+
+    with pytest.raises(LookupError, match="no such policy"):
+        Executor([ECHO], make_policy(), pre_hook=fail).run(make_plan(step("a")))
 
 
 def test_the_items_of_a_tuple_are_named_by_references() -> None:

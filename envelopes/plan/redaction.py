@@ -1,0 +1,91 @@
+"""Keeps secrets out of the records of a run: arguments that a tool declares as secret, and their repetitions (OD-30).
+
+redact_plan    the plan as run.json has it
+redact_call    the call as it is recorded, and the secrets that its other records must not contain
+redact_error   the error of such a call; `mask_text` does the same for any text
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from envelopes.plan.answers import fail
+from envelopes.plan.references import find_references
+from envelopes.plan.sandbox import find_values
+from envelopes.plan.schema import ActionPlan, plan_document
+from envelopes.plan.steps import REDACTED
+from envelopes.schema.call import ToolCall
+from envelopes.schema.result import CompleteOutput
+from envelopes.schema.tool import ToolDefinition
+from envelopes.text.pointer import split
+
+
+def redact_plan(plan: ActionPlan, registry: Callable[[str], ToolDefinition | None]) -> tuple[Any, tuple[str, ...]]:
+    """The plan as it is recorded, and pointers to the constants in it that a tool declares as secret (OD-30)."""
+    written = plan_document(plan)
+    redactions: list[str] = []
+    for index, step in enumerate(plan.steps):
+        tool = registry(step.tool)
+        for pointer, value in find_values(step.args, tool.sensitive if tool else ()):
+            if any(find_references(value)):
+                continue
+            _redact_value(written["steps"][index]["args"], pointer)
+            redactions.append(f"/steps/{index}/args{pointer}")
+    return written, tuple(redactions)
+
+
+def _redact_value(document: Any, pointer: str) -> None:
+    *parents, last = split(pointer)
+    for part in parents:
+        document = document[int(part)] if isinstance(document, list) else document[part]
+    document[int(last) if isinstance(document, list) else last] = REDACTED
+
+
+def redact_call(call: ToolCall, sensitive: tuple[str, ...]) -> tuple[ToolCall, frozenset[str]]:
+    """The call as it is recorded, and the texts that its records must not contain. The hash stays the real one."""
+    values = dict(find_values(call.args, sensitive))
+    if not values:
+        return call, frozenset()
+    secrets = frozenset(value for value in values.values() if isinstance(value, str) and value)
+    args = msgspec.to_builtins(call.args)
+    for pointer in values:
+        _redact_value(args, pointer)
+    iteration = call.iteration
+    if iteration is not None:
+        iteration = msgspec.structs.replace(iteration, item_value=mask(iteration.item_value, secrets))
+    redacted = msgspec.structs.replace(
+        call, args=args, iteration=iteration, preview=mask_text(call.preview, secrets), redactions=tuple(values)
+    )
+    return redacted, secrets
+
+
+def mask(value: Any, secrets: frozenset[str]) -> Any:
+    """The value with each occurrence of a secret in its texts replaced."""
+    if isinstance(value, str):
+        return mask_text(value, secrets)
+    if isinstance(value, dict):
+        return {name: mask(child, secrets) for name, child in value.items()}
+    if isinstance(value, list):
+        return [mask(child, secrets) for child in value]
+    return value
+
+
+def mask_text(text: str | None, secrets: frozenset[str]) -> str | None:
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = None if text is None else text.replace(secret, REDACTED)
+    return text
+
+
+def redact_error(complete: CompleteOutput, secrets: frozenset[str]) -> CompleteOutput:
+    """An error often repeats the arguments. A result is the tool's own, and stays as it is."""
+    if complete.error is None:
+        return complete
+    error = msgspec.structs.replace(
+        complete.error,
+        message=mask_text(complete.error.message, secrets) or REDACTED,
+        details=mask(complete.error.details, secrets),
+    )
+    return fail(complete.tool_name, error)
