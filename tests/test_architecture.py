@@ -139,6 +139,7 @@ def _members(package: str) -> set[str]:
         not in (
             "__init__",
             "base",
+            "documents",
             "json_lines",
             "object_fields",
             "registry",

@@ -43,6 +43,7 @@ class ImportReport:
     lines: Counter[str] = field(default_factory=lambda: Counter(accepted=0, rejected=0, blank=0))
     problems: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)  # files of folders that no reader takes, as problems
+    formats: list[dict[str, str]] = field(default_factory=list)  # of each file, and how it was recognised
     names: dict[int, str] = field(default_factory=dict)  # of the files, by source
     run_ids: list[str] = field(default_factory=list)
     stored_later: int = 0  # files that were missing, over the quota or shorter when their lines were imported
@@ -52,7 +53,9 @@ class ImportReport:
         """Adds files that were read to their end: each has the name that is reported, and its source."""
         self.files += len(files)
         sources = {source.pk: name for name, source in files if not source._state.adding}
-        for _, source in files:
+        for name, source in files:
+            format_ = find_format(source.format)
+            self.formats.append({"file": name, "format": format_.title, "recognised_by": format_.mark})
             if not source._state.adding:
                 self.seen.update(msgspec.json.decode(source.seen))
                 rejected = source.rejected + (1 if source.left_bytes else 0)
@@ -79,6 +82,7 @@ class ImportReport:
             "seen": dict(self.seen),
             "added": dict(self.added),
             "lines": dict(self.lines),
+            "formats": self.formats,
             "problems": [*self.problems, *self.skipped],
             "run_ids": self.run_ids,
             "taken_later": self.stored_later,

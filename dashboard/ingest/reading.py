@@ -26,6 +26,7 @@ from dashboard.ingest.source_files import (
     head_sha256,
     open_regular,
     prefix_sha256,
+    read_document_batch,
     read_line_batches,
 )
 from envelopes.recordings import UnknownFormat, find_format
@@ -71,7 +72,8 @@ def read_pieces(
 ) -> Iterator[Piece]:
     """The pieces from the byte `offset` on; `number` is that of the first line."""
     format_ = find_format(format_name)
-    for batch in read_line_batches(file, offset=offset, number=number):
+    read_batches = read_document_batch if format_.is_document else read_line_batches
+    for batch in read_batches(file, offset=offset, number=number):
         reader_state: dict[str, object] = msgspec.json.decode(state)
         if batch.is_too_long:
             line = batch.lines[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,8 @@ BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
 # Of an audit folder: the run comes first, the usage of requests after the receipts that it is compared with.
 IMPORT_ORDER = {"run.json": 0, "messages.jsonl": 2}
-NO_RECORDING = "no reader takes it: a recording is a .jsonl file, or the run.json of an audit folder"
+DOCUMENTS = (".json", ".traj", ".eval")  # may be recordings: their content decides
+NO_RECORDING = "no reader takes it: it is no .jsonl file, no run.json, and no document of a format that is known"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
 
@@ -67,9 +69,22 @@ def file_size(path: Path) -> int:
         return 0
 
 
-def is_recording(name: str, folder: str) -> bool:
-    """By the file's name. Outputs that a session stores beside itself are not, though they may be lines of JSON."""
-    return (name.endswith(".jsonl") or name == "run.json") and folder != RESULTS_FOLDER
+def is_recording(path: Path) -> bool:
+    """By the file's name, and for a document by its content.
+
+    Outputs that a session stores beside itself are not, though they may be lines of JSON.
+    """
+    name, folder = path.name, path.parent.name
+    if folder == RESULTS_FOLDER:
+        return False
+    if name.endswith(".jsonl") or name == "run.json":
+        return True
+    if not name.endswith(DOCUMENTS) or folder == ARTIFACTS_FOLDER:
+        return False
+    with suppress(OSError, UnknownFormat), open_regular(path) as file:
+        detect_file_format(file, file.read(HEAD_BYTES), SourcePath(path.as_posix()))
+        return True
+    return False
 
 
 def find_recordings(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
@@ -86,7 +101,7 @@ def find_recordings(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
             Path(folder) / name
             for folder, _, names in os.walk(path, onerror=errors.append, followlinks=False)
             for name in names
-            if is_recording(name, Path(folder).name)
+            if is_recording(Path(folder) / name)
         ]
         files += [Path(os.fsdecode(error.filename)) for error in errors]
         for file in sorted(files, key=lambda file: (len(file.parts), IMPORT_ORDER.get(file.name, 1), str(file))):
@@ -99,7 +114,7 @@ def find_other_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
         for folder, _, names in os.walk(path, followlinks=False):
             is_output = Path(folder).name in (RESULTS_FOLDER, ARTIFACTS_FOLDER)
             for name in () if is_output else sorted(names):
-                if not is_recording(name, Path(folder).name):
+                if not is_recording(Path(folder) / name):
                     yield Path(folder) / name, NO_RECORDING
 
 
@@ -147,6 +162,23 @@ def read_line_batches(file: BinaryIO, *, offset: int, number: int) -> Iterator[L
         yield LineBatch(lines, offset)
 
 
+def read_document_batch(file: BinaryIO, *, offset: int, number: int) -> Iterator[LineBatch]:
+    """All lines from `offset` on as one batch, for a format whose files are one document."""
+    file.seek(offset)
+    raw = file.read(MAX_LINE_BYTES + 1)
+    if len(raw) > MAX_LINE_BYTES:
+        end = os.fstat(file.fileno()).st_size
+        yield LineBatch([SourceLine(number, offset, raw[:HEAD_BYTES])], end, is_too_long=True)
+        return
+    lines: list[SourceLine] = []
+    start = offset
+    for content in io.BytesIO(raw):
+        lines.append(SourceLine(number + len(lines), start, content))
+        start += len(content)
+    if lines:
+        yield LineBatch(lines, start)
+
+
 def _skip_line(file: BinaryIO, start: bytes) -> bytes:
     """Reads on to the newline; returns only the first 64 KiB, with the newline of the line."""
     while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n"):
@@ -174,6 +206,9 @@ def _is_whole_json(raw: bytes) -> bool:
 def detect_file_format(file: BinaryIO, head: bytes, path: SourcePath) -> Format:
     """Detects it by the first lines or, when those are too long or damaged, by later ones. Raises UnknownFormat."""
     if head.startswith(COMPRESSED):  # a member that was stored as it is would be read from the middle
+        with suppress(UnknownFormat):
+            if (archive := detect_format(head, path)).is_archive:
+                return archive
         raise UnknownFormat("not a recording, it is compressed: unpack it and import what it holds")
     try:
         return detect_format(head, path)

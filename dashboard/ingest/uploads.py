@@ -26,6 +26,7 @@ MAX_DEPTH = 12  # folders
 COMPONENT_CHARACTERS = 200  # below the file system's 255 bytes
 UNSAFE = re.compile(r"[^\w.@+=,()\[\]{} -]")
 PROBLEMS_SHOWN = 100
+FORMATS_SHOWN = 100
 RUNS_SHOWN = 200
 
 
@@ -67,6 +68,7 @@ class UploadResult:
     seen: tuple[tuple[str, int], ...]
     added: tuple[tuple[str, int], ...]
     lines: tuple[tuple[str, int], ...]
+    formats: tuple[dict[str, str], ...]
     problems: tuple[dict[str, Any], ...]
     problem_count: int
     runs: tuple[Run, ...]
@@ -99,6 +101,7 @@ def import_uploads(project: Project, files: Sequence[UploadedFile[bytes]], paths
         seen=tuple(report.seen.items()),
         added=tuple(report.added.items()),
         lines=tuple(report.lines.items()),
+        formats=tuple(report.formats[:FORMATS_SHOWN]),
         problems=tuple([*report.problems, *report.skipped][:PROBLEMS_SHOWN]),
         problem_count=len(report.problems) + len(report.skipped),
         runs=tuple(runs),

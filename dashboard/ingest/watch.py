@@ -90,7 +90,7 @@ def _path_as_given(path: Path, files: Mapping[Path, Path], folders: Mapping[Path
     if path in files:
         return files[path]
     above = next((folder for folder in folders if folder in path.parents), None)
-    if above is None or not is_recording(path.name, path.parent.name):
+    if above is None or not is_recording(path):
         return None
     return folders[above] / path.relative_to(above)
 

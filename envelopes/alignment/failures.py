@@ -85,8 +85,24 @@ _CODEX = (
     _certain(r"(?:exec_command|write_stdin|shell|apply_patch|tool call) (?:failed|error)\b", "tool_execution_failed"),
     _certain(r"execution error: |failed in sandbox\b", "tool_execution_failed"),
 )
+_GEMINI_CLI = (
+    _certain(
+        r"\[Operation Cancelled\]|Tool call (?:was )?cancelled by user|User (?:did not allow|cancelled)", "write_denied"
+    ),
+    _certain(r"Tool execution (?:for \S+ )?(?:was )?(?:denied|blocked)", "write_denied"),
+    _rule(
+        r"(?:Command was )?(?:timed out|cancelled by timeout)|Command was automatically cancelled", "command_timed_out"
+    ),
+    _rule(r"File not found\b|(?:Path|Directory) (?:not found|does not exist)|ENOENT\b", "missing_file"),
+    _rule(r"Invalid (?:parameters|arguments|tool call)|params must have|[\w/]+ must be ", "invalid_tool_input"),
+    _rule(r"Failed to edit, |Tool \S+ not found", "tool_execution_failed"),
+)
 _OTHER = _rule("", "tool_execution_failed")
-_RULES: dict[str, tuple[FailureRule, ...]] = {"claude-code": _CLAUDE_CODE, "codex": _CODEX}  # by agent
+_RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
+    "claude-code": _CLAUDE_CODE,
+    "codex": _CODEX,
+    "gemini-cli": _GEMINI_CLI,
+}
 
 
 def read_failure(evidence: Evidence) -> Reading | None:

@@ -6,10 +6,16 @@ fails a test.
 
 from __future__ import annotations
 
-from envelopes.recordings import audit, claude_code, codex, native
+from envelopes.recordings import audit, claude_code, codex, gemini_cli, native
 from envelopes.recordings.base import Format, SourcePath
 
-RECORDINGS: tuple[Format, ...] = (*claude_code.FORMATS, *codex.FORMATS, *audit.FORMATS, *native.FORMATS)
+RECORDINGS: tuple[Format, ...] = (
+    *claude_code.FORMATS,
+    *codex.FORMATS,
+    *audit.FORMATS,
+    *native.FORMATS,
+    *gemini_cli.FORMATS,
+)
 # What `export_run` writes for a run that was recorded in one of the formats above.
 EXPORTS = tuple(audit.export_format(recording) for recording in RECORDINGS if recording not in audit.FORMATS)
 READABLE = (*EXPORTS, *RECORDINGS)

@@ -286,6 +286,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     Run ids are unique within `namespace`. Call ids for which `is_global_call_id` is true are unique everywhere
     and join across files (design.md section 1, Identity).
 
+    `mark` names what a file of this format contains, by which `sniff` recognises it. `is_document`: a file is one
+    document, and `read` gets all of its lines at once. `is_archive`: it begins like a compressed file.
+
     `recorded_as` is the format of the recording that an export was made of: its runs carry that name.
 
     A source may know a run only by the call that spawned it. `run_alias(run, call)` is the name that such a
@@ -302,6 +305,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     sniff: Callable[[bytes, SourcePath], bool]
     read: Callable[[Iterable[SourceLine], SourcePath, dict[str, object]], Iterator[Record | LineProblem]]
     is_global_call_id: Callable[[str], bool]
+    mark: str = ""
+    is_document: bool = False
+    is_archive: bool = False
     recorded_as: str = ""
     run_alias: Callable[[str, str], str | None] = lambda _run, _call: None
     spawning_call: Callable[[str], str | None] = lambda _run: None

@@ -315,6 +315,7 @@ FORMATS: tuple[Format, ...] = (
         title="Native records",
         agent="native",
         namespace="native",
+        mark="a first object with v, a type and a run",
         sniff=sniff,
         read=read,
         is_global_call_id=lambda _call: False,

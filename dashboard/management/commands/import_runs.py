@@ -25,6 +25,8 @@ from dashboard.models import Project
 from envelopes.recordings import READABLE
 
 PROBLEMS_PRINTED = 20
+FORMATS_PRINTED = 20
+AGENT_FOLDERS = (".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".gemini/tmp")
 
 
 class Command(RichCommand):
@@ -35,7 +37,9 @@ class Command(RichCommand):
     requires_system_checks: list[str] = []  # they look at our code, not at the user's store, and load every page for it
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders")
+        parser.add_argument("paths", nargs="*", metavar="PATH", help="files or folders")
+        places = ", ".join(f"~/{place}" for place in AGENT_FOLDERS)
+        parser.add_argument("--home", action="store_true", help=f"also the folders in which agents record: {places}")
         names = [recording.name for recording in READABLE]
         parser.add_argument("--format", choices=names, help="detected from the content unless given")
         parser.add_argument("--project", default=DEFAULT_PROJECT)
@@ -59,6 +63,10 @@ class Command(RichCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         paths = [_existing_path(name) for name in options["paths"]]
+        if options["home"]:
+            paths += [folder for place in AGENT_FOLDERS if (folder := Path.home() / place).is_dir()]
+        if not paths:
+            raise CommandError("no path was given" + (", and no agent has recorded here" if options["home"] else ""))
         roots = [_existing_path(name) for name in options["artifacts_root"]]
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", options["project"]):
             raise CommandError("a project's name has letters, digits, - and _, 64 at most")
@@ -116,6 +124,13 @@ class Command(RichCommand):
             f"{added['receipts']} receipts added; lines: {lines['accepted']} accepted, "
             f"{lines['rejected']} rejected, {lines['blank']} blank"
         )
+        for file in report.formats[:FORMATS_PRINTED]:
+            recognised = f"{file['format']}, recognised by {file['recognised_by']}"
+            self.stdout.write(terminal_text(f"{file['file']}: {recognised}"))
+        if len(report.formats) > FORMATS_PRINTED:
+            self.stdout.write(
+                f"and {len(report.formats) - FORMATS_PRINTED} more files; --json names the format of each"
+            )
         if report.stored_later:
             self.stdout.write(f"{report.stored_later} files were stored that had been missing or had grown")
         problems = [*report.problems, *report.skipped]

@@ -56,7 +56,7 @@ def _read_patch(evidence: Evidence) -> Reading:
     one = FileChange(
         path=path,
         action=action,
-        hunks=None if diff is None else tuple(_hunks(diff)),
+        hunks=None if diff is None else tuple(read_hunks(diff)),
         content=(change.text("content") or "") if action == "add" else "",
     )
     at = join("/changes", path)
@@ -71,7 +71,7 @@ def _patched_file(path: str, change: RecordedObject) -> PatchedFile:
     return PatchedFile(action=ACTIONS.get(change.text("type") or "", "modify"), path=path)
 
 
-def _hunks(diff: str) -> Iterator[Hunk]:
+def read_hunks(diff: str) -> Iterator[Hunk]:
     headers = list(HUNK.finditer(diff))
     for header, following in zip(headers, [*headers[1:], None], strict=True):
         numbers = [int(number) if number else 1 for number in header.groups()]

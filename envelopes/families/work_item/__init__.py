@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.work_item import claude_code, codex
+from envelopes.families.work_item import claude_code, codex, gemini_cli
 from envelopes.families.work_item.receipts import receipt
 from envelopes.families.work_item.results import PROJECTIONS
 from envelopes.families.work_item.tools import TOOLS
@@ -24,7 +24,7 @@ FAMILY = Family(
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
     versions={"receipt": 3},
-    mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS),
+    mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS),
     tools=TOOLS,
     lint=(must_mention("work_item_unsaid", "which work item it is", *NAMED_BY),),
     examples=Path(__file__).with_name("examples.json"),

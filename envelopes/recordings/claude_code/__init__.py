@@ -21,6 +21,7 @@ _format = partial(Format, agent="claude-code", namespace="claude-code", is_globa
 SESSION = _format(
     name="claude-code",
     title="Claude Code session",
+    mark="lines with a type and a sessionId",
     sniff=session.sniff,
     read=session.read,
     name_mark=session.name_mark,
@@ -30,6 +31,7 @@ SESSION = _format(
 STREAM = _format(
     name="claude-code-stream",
     title="Claude Code stream-json output",
+    mark="lines with a type and a session_id",
     sniff=stream_json.sniff,
     read=stream_json.read,
     run_alias=run_alias,
@@ -38,6 +40,7 @@ STREAM = _format(
 JOURNAL = _format(
     name="claude-code-journal",
     title="Claude Code workflow journal",
+    mark="a first line with a type, a key and an agentId",
     sniff=subagents.sniff_journal,
     read=subagents.read_journal,
 )

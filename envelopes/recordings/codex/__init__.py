@@ -25,6 +25,7 @@ FORMATS: tuple[Format, ...] = (
         title="Codex rollout",
         agent="codex",
         namespace="codex",
+        mark="lines of session_meta, response_item or event_msg with a payload",
         sniff=rollout.sniff,
         read=rollout.read,
         is_global_call_id=rollout.is_global_call_id,

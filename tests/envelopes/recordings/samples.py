@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 
@@ -31,7 +32,7 @@ LEAST_LINE = 4  # characters: a shorter line of a receipt occurs in a result by 
 
 def lines_of(raw: bytes) -> Iterator[SourceLine]:
     offset = 0
-    for number, line in enumerate(raw.splitlines(keepends=True), start=1):
+    for number, line in enumerate(BytesIO(raw), start=1):
         yield SourceLine(number, offset, line)
         offset += len(line)
 

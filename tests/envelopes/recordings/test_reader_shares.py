@@ -8,6 +8,7 @@ from tests.envelopes.recordings.samples import FOLDER, Shares, read_sample
 
 SAMPLES = {
     "codex": ("codex/*.jsonl",),
+    "gemini-cli": ("gemini_cli/*.json",),
 }
 LEAST_SHARE = 0.95
 

@@ -1,0 +1,115 @@
+"""Gemini CLI's read_file, write_file and replace, and where their receipts come from.
+
+The recorded result of an edit is `{fileName, filePath?, fileDiff, originalContent, newContent, diffStat}`, where a
+release keeps one; a read has none. Receipts:
+
+    the content of the file, behind a notice where lines are missing
+    Successfully created and wrote to new file: P. / Successfully overwrote file: P.
+    Successfully modified file: P (1 replacements).
+"""
+
+from __future__ import annotations
+
+import re
+
+from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.lenient_structs import RecordedObject, read_untyped, reading
+from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
+from envelopes.alignment.source_cuts import SourceCut
+from envelopes.alignment.spans import Span, match_once
+from envelopes.families.file.codex import read_hunks
+from envelopes.families.file.results import ChangeAction, FileChange, FileContent
+
+AGENT = "gemini-cli"
+PATHS = ("file_path", "absolute_path", "path")
+WRITTEN = re.compile(
+    r"Successfully (?P<verb>created and wrote to new file|overwrote file|modified file): (?P<path>.+?)"
+    r"(?:\. |\.\Z| \(\d+ replacements?\)|\n|\Z)|Created new file: (?P<new>.+?) with provided content",
+)
+TRUNCATED = re.compile(
+    r"\[File content truncated: showing lines (?P<from>\d{1,9})-(?P<to>\d{1,9}) of (?P<of>\d{1,9}) total lines[^\n]*\n"
+    r"|\s*IMPORTANT: The file content has been truncated\.\n"
+    r"Status: Showing lines (?P<first>\d{1,9})-(?P<last>\d{1,9}) of (?P<total>\d{1,9}) total lines\..*?"
+    r"--- FILE CONTENT \(truncated\) ---\n",
+    re.DOTALL,
+)
+
+
+def _path(evidence: Evidence) -> str:
+    args = RecordedObject(evidence.args)
+    return next((path for name in PATHS if (path := args.text(name))), "a file")
+
+
+def _read_file(evidence: Evidence) -> Reading:
+    """Reads the content from the receipt, which is all that is recorded of it."""
+    if failure := read_failure(evidence):
+        return failure
+    receipt = evidence.receipt_text
+    if receipt is None or evidence.result is not None:
+        return read_untyped(evidence)
+    notice = TRUNCATED.match(receipt)
+    content = receipt[notice.end() :] if notice else receipt
+    first, last, total = _shown_lines(notice)
+    result = FileContent(
+        path=_path(evidence),
+        content=content,
+        start_line=first,
+        line_count=None if first is None or last is None else last - first + 1,
+        total_lines=total,
+    )
+    cuts: tuple[SourceCut, ...] = ()
+    if total is not None and last is not None and last < total and RecordedObject(evidence.args).get("limit") is None:
+        cuts = (SourceCut(pointer="", unit="lines", count=total - last, lines=total - last, is_limit=True),)
+    summary = f"read {result.path}"
+    return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
+
+
+def _shown_lines(notice: re.Match[str] | None) -> tuple[int | None, int | None, int | None]:
+    if notice is None:
+        return None, None, None
+    numbers = [notice["from"] or notice["first"], notice["to"] or notice["last"], notice["of"] or notice["total"]]
+    return int(numbers[0]), int(numbers[1]), int(numbers[2])
+
+
+def _read_change(evidence: Evidence) -> Reading:
+    if failure := read_failure(evidence):
+        return failure
+    recorded = RecordedObject(evidence.result)
+    diff = recorded.text("fileDiff")
+    written = WRITTEN.match(evidence.receipt_text or "")
+    if diff is None and (written is None or evidence.result is not None):
+        return read_untyped(evidence)
+    is_new = bool(written and (written["new"] or written["verb"] == "created and wrote to new file"))
+    action: ChangeAction = "add" if is_new else "modify"
+    named = (written["path"] or written["new"]) if written else None
+    path = recorded.text("filePath") or named or _path(evidence)
+    summary = f"{'created' if is_new else 'updated'} {path}"
+    if diff is None:
+        change = FileChange(path=path, action=action)
+        return reading(evidence, change, summary, links={}, fidelity="parsed_from_receipt")
+    change = FileChange(path=path, action=action, hunks=tuple(read_hunks(diff)))
+    links = {"/fileDiff": "/result/diff_preview"}
+    if recorded.text("filePath"):
+        links["/filePath"] = "/result/changed_files/0/path"
+    return reading(evidence, change, summary, links=links)
+
+
+def _align_change(evidence: Evidence, text: str) -> list[Span]:
+    """Links the path: that of the result, or else the argument that the sentence repeats."""
+    recorded = RecordedObject(evidence.result)
+    if not WRITTEN.match(text):
+        return align_failure(evidence, text)
+    if (path := recorded.text("filePath")) and (span := match_once(text, path, "/filePath")):
+        return [span]
+    args = RecordedObject(evidence.args)
+    for name in PATHS:
+        value = args.text(name)
+        if value and (span := match_once(text, value, f"/{name}")):
+            return [Span(span.start, span.end, f"/{name}", 0, len(value), "args")]
+    return []
+
+
+MAPPINGS = (
+    ToolMapping(agent=AGENT, tools=("read_file",), version=1, read=_read_file, align=align_failure),
+    ToolMapping(agent=AGENT, tools=("write_file", "replace"), version=1, read=_read_change, align=_align_change),
+)

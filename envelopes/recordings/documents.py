@@ -1,0 +1,183 @@
+"""Recordings that are one JSON document, not lines of it: its values with the line on which each begins.
+
+A value on one line is a slice of that line, so a string always is; an object over several lines carries its own bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+
+import msgspec
+
+from envelopes.recordings.base import CallRecord, LineProblem, LineRecord, MessageRecord, Record, SourceLine
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, storable
+from envelopes.schema.result import JsonValue
+from envelopes.text.untrusted_json import Untrusted, array_slices, check_json, object_slices, parse_json
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
+_KEYS_READ = 64
+
+
+class JsonDocument:
+    """The bytes of a document, and where its lines begin."""
+
+    def __init__(self, lines: Iterable[SourceLine]) -> None:
+        self.lines = list(lines)
+        self.raw = b"".join(line.raw for line in self.lines)
+        self._first = self.lines[0].offset if self.lines else 0
+        self._offsets = [line.offset - self._first for line in self.lines]
+
+    def line_at(self, offset: int) -> int:
+        return self.lines[max(0, bisect_right(self._offsets, offset) - 1)].number
+
+    def parse(self) -> DocumentValue | LineProblem | None:
+        """The whole document; None for a blank file, a problem for one that cannot be read."""
+        if is_blank(self.raw):
+            return None
+        start = len(BYTE_ORDER_MARK) if self.raw.startswith(BYTE_ORDER_MARK) else 0
+        content = self.raw[start:]
+        start += len(content) - len(content.lstrip())
+        try:
+            if self._first:
+                raise Untrusted("text behind the end of a JSON document, which was read before")
+            check_json(content)
+            if content.lstrip().startswith(b"["):
+                array_slices(content)
+            else:
+                object_slices(content)
+        except Untrusted as refusal:
+            return self.refuse(refusal)
+        return DocumentValue(self, content.strip(), start)
+
+    def refuse(self, refusal: Untrusted) -> LineProblem:
+        """The problem of a file of which nothing was read."""
+        return LineProblem(
+            line=self.lines[0].number,
+            path=refusal.path,
+            reason=f"one JSON document: {refusal.reason}",
+            raw=self.lines[0].raw,
+            lines=max(1, sum(not is_blank(line.raw) for line in self.lines)),
+        )
+
+
+class DocumentValue:
+    """A value of a document: its own bytes, and the byte at which it begins."""
+
+    def __init__(self, document: JsonDocument, raw: bytes, start: int) -> None:
+        self.document = document
+        self.raw = raw
+        self.start = start
+
+    @property
+    def line(self) -> int:
+        return self.document.line_at(self.start)
+
+    @property
+    def is_object(self) -> bool:
+        return self.raw.startswith(b"{")
+
+    @property
+    def is_list(self) -> bool:
+        return self.raw.startswith(b"[")
+
+    @property
+    def is_text(self) -> bool:
+        return self.raw.startswith(b'"')
+
+    def members(self) -> dict[str, DocumentValue]:
+        """The members of an object that are not null; nothing for another value. Raises Untrusted."""
+        if not self.is_object:
+            return {}
+        slices = object_slices(self.raw)
+        nodes = self._locate(slices.values())
+        return {name: node for name, node in zip(slices, nodes, strict=True) if node.raw != b"null"}
+
+    def elements(self) -> list[DocumentValue]:
+        """The elements of a list; nothing for another value. Raises Untrusted."""
+        return self._locate(array_slices(self.raw)) if self.is_list else []
+
+    def text(self) -> str | None:
+        """A string, as a text column can store it; None for another value."""
+        value = parse_json(self.raw) if self.is_text else None
+        return storable(value) if isinstance(value, str) else None
+
+    def value(self) -> JsonValue:
+        return parse_json(self.raw)
+
+    def problem(self, path: str, reason: str) -> LineProblem:
+        """The problem of a part of the document; the rest of it is read."""
+        return LineProblem(line=self.line, path=path, reason=reason, raw=self.raw, part=True)
+
+    def _locate(self, slices: Iterable[bytes]) -> list[DocumentValue]:
+        """The slices stand in their order, so each is searched for behind the one before it."""
+        nodes, at = [], 1
+        for raw in slices:
+            found = self.raw.find(raw, at)
+            position = found if found >= 0 else max(0, self.raw.find(raw))
+            nodes.append(DocumentValue(self.document, raw, self.start + position))
+            at = position + len(raw)
+        return nodes
+
+
+def text_member(members: dict[str, DocumentValue], *names: str) -> str | None:
+    """The first of these members that is a string."""
+    for name in names:
+        if name in members and (text := members[name].text()) is not None:
+            return text
+    return None
+
+
+def integer_member(members: dict[str, DocumentValue], name: str) -> int:
+    """A number of tokens or milliseconds; 0 for another value."""
+    value = members[name].value() if name in members else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """The beginning of a document: its first bracket, its keys, and those of the first object in its list."""
+
+    bracket: str
+    keys: frozenset[str]
+    element_keys: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=4)
+def outline(head: bytes) -> Outline:
+    """Outlines the beginning of a file, as far as it goes; without a bracket when it is no JSON document."""
+    content = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    bracket = content[:1].decode("latin-1") if content[:1] in (b"{", b"[") else ""
+    keys: tuple[list[str], list[str]] = ([], [])
+    depth = 0
+    last = b""
+    for token in _TOKEN.finditer(content) if bracket else ():
+        mark = token.group()
+        if mark in (b"{", b"["):
+            depth += 1
+        elif mark in (b"}", b"]"):
+            depth -= 1
+            if depth == 0 or (depth == 1 and bracket == "["):
+                break
+        elif mark == b":" and depth in (1, 2):
+            keys[depth - 1].append(last[1:-1].decode("utf-8", "replace"))
+            if len(keys[0]) + len(keys[1]) > _KEYS_READ and bracket == "[":
+                break
+        last = mark
+    if bracket == "[":
+        return Outline(bracket, frozenset(), frozenset(keys[1]))
+    return Outline(bracket, frozenset(keys[0]))
+
+
+def place_records(records: Iterable[Record | LineProblem]) -> list[Record | LineProblem]:
+    """Gives the records their positions in the run where lines do not order them: a document may be one line."""
+    listed = list(records)
+    lines = [record.line for record in listed if isinstance(record, CallRecord | MessageRecord)]
+    if all(line < following for line, following in pairwise(lines)):
+        return listed
+    return [
+        msgspec.structs.replace(record, position=number) if isinstance(record, LineRecord) else record
+        for number, record in enumerate(listed, start=1)
+    ]

@@ -1,0 +1,209 @@
+"""Chats of the Gemini CLI: documents, and files of lines whose messages come again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from envelopes.halves import Halves, read_halves
+from envelopes.recordings.base import EventRecord, MessageRecord, ReceiptRecord, RunRecord, UsageRecord
+from tests.envelopes.recordings.samples import FOLDER, Sample, read_bytes, read_in_parts, read_sample
+from tests.envelopes.session_lines import only
+
+CHATS = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("gemini_cli/*.json"))
+DIFF = "Index: a.py\n===\n--- a.py\tCurrent\n+++ a.py\tProposed\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n"
+
+
+def chat_lines(*objects: dict[str, Any]) -> bytes:
+    header = {"sessionId": "s1", "projectHash": "p", "startTime": "2026-06-01T10:00:00Z"}
+    return b"".join(json.dumps(line).encode() + b"\n" for line in (header, *objects))
+
+
+def tool_call(call: str = "read_file-1", **fields: Any) -> dict[str, Any]:
+    answer = [{"functionResponse": {"id": call, "name": "read_file", "response": {"output": "one\ntwo"}}}]
+    return {
+        "id": call,
+        "name": "read_file",
+        "args": {"file_path": "a.py"},
+        "status": "success",
+        "result": answer,
+    } | fields
+
+
+def halves_of(tool: str, args: Any, receipt: str, *, is_error: bool = False) -> Halves:
+    return read_halves(
+        agent="gemini-cli",
+        tool=tool,
+        args=json.dumps(args).encode(),
+        result=None,
+        content=json.dumps(receipt).encode(),
+        is_error=is_error,
+    )
+
+
+@pytest.mark.parametrize("path", CHATS)
+def test_calls_results_and_receipts_are_those_of_the_document(path: str) -> None:
+    sample = read_sample(path)
+    document = json.loads((FOLDER / path).read_bytes())
+    calls = [call for message in document["messages"] for call in message.get("toolCalls", ())]
+    outputs = {call["id"]: call["result"][0]["functionResponse"]["response"]["output"] for call in calls}
+    records = {call["id"] for call in calls if isinstance(call.get("resultDisplay"), dict)}
+    assert [(call.call, call.tool, json.loads(call.args)) for call in sample.calls] == [
+        (call["id"], call["name"], call["args"]) for call in calls
+    ]
+    assert {call: json.loads(receipt.content) for call, receipt in sample.receipts.items()} == outputs
+    assert set(sample.results) == records
+    assert not sample.problems
+
+
+@pytest.mark.parametrize("path", CHATS)
+def test_receipts_are_slices_of_their_lines(path: str) -> None:
+    sample = read_sample(path)
+    lines = sample.raw.splitlines(keepends=True)
+    for receipt in only(ReceiptRecord, sample.records):
+        assert receipt.content in lines[receipt.line - 1]
+
+
+def test_a_document_on_one_line_orders_its_records_by_position() -> None:
+    path = CHATS[0]
+    spread = read_sample(path)
+    compact = read_bytes(json.dumps(json.loads(spread.raw)).encode(), "chat.json")
+    assert [call.call for call in compact.calls] == [call.call for call in spread.calls]
+    places = [record.place for record in only(MessageRecord, compact.records)]
+    assert places == sorted(set(places))
+    assert {call.line for call in compact.calls} == {1}
+
+
+def test_the_run_has_its_title_its_model_and_the_weight_of_its_requests() -> None:
+    sample = read_sample("gemini_cli/session-2026-01-16T11-01-file-ops-37b7abef.json")
+    runs = only(RunRecord, sample.records)
+    assert {run.run for run in runs} == {"37b7abef-713d-4522-85f0-8ff15a4e6d17"}
+    assert [run.title for run in runs if run.title] == ["show tools"]
+    assert any(run.model and run.model.startswith("gemini") for run in runs)
+    document = json.loads(sample.raw)
+    inputs = [message["tokens"]["input"] for message in document["messages"] if message.get("tokens")]
+    assert [usage.context_tokens for usage in only(UsageRecord, sample.records)] == inputs
+
+
+def test_a_message_that_comes_again_adds_what_is_new_of_it() -> None:
+    first = {"id": "m1", "type": "gemini", "content": "Reading.", "timestamp": "2026-06-01T10:00:01Z"}
+    raw = chat_lines(
+        {"id": "m0", "type": "user", "content": [{"text": "read a.py"}]},
+        first,
+        first | {"toolCalls": [tool_call()]},
+        {"$set": {"summary": "Reads a file"}},
+        first | {"toolCalls": [tool_call(), tool_call("read_file-2", status="error")]},
+    )
+    sample = read_bytes(raw, "session.jsonl")
+    assert sample.format.name == "gemini-cli-jsonl"
+    assert [message.content for message in only(MessageRecord, sample.records)] == [
+        b'[{"text": "read a.py"}]',
+        b'"Reading."',
+    ]
+    assert {call.call for call in sample.calls} == {"read_file-1", "read_file-2"}
+    assert [run.title for run in only(RunRecord, sample.records) if run.title] == ["read a.py", "Reads a file"]
+    assert read_in_parts(raw, "session.jsonl", 2) == list(sample.records)
+
+
+def test_a_rewind_names_the_lines_that_left_the_conversation() -> None:
+    raw = chat_lines(
+        {"id": "m0", "type": "user", "content": "one"},
+        {"id": "m1", "type": "gemini", "content": "two"},
+        {"$rewindTo": "m0"},
+        {"type": "warning", "id": "w", "content": "low disk"},
+    )
+    rewind, warning = only(EventRecord, read_bytes(raw, "session.jsonl").records)
+    assert (rewind.kind, json.loads(rewind.payload)) == ("rewind", {"left": [2, 4], "returned": None})
+    assert (warning.kind, warning.message) == ("warning", "low disk")
+
+
+def test_a_receipt_with_other_parts_is_the_whole_list() -> None:
+    image = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+    mixed = tool_call("c", result=[*tool_call()["result"], image])
+    sample = chat(mixed)
+    assert json.loads(sample.receipts["c"].content) == mixed["result"]
+
+
+def chat(*calls: dict[str, Any]) -> Sample:
+    document = {
+        "sessionId": "s",
+        "projectHash": "p",
+        "messages": [{"id": "m", "type": "gemini", "content": "", "toolCalls": list(calls)}],
+    }
+    return read_bytes(json.dumps(document, indent=1).encode(), "chat.json")
+
+
+def test_an_edit_with_a_recorded_difference_has_both_halves() -> None:
+    display = {"fileName": "a.py", "filePath": "/w/a.py", "fileDiff": DIFF, "originalContent": "one\ntwo\n"}
+    answer = [{"functionResponse": {"response": {"output": "Successfully modified file: /w/a.py (1 replacements)."}}}]
+    sample = chat(tool_call("e", name="replace", result=answer, resultDisplay=display))
+    assert json.loads(sample.results["e"].result or b"") == display
+    (halves,) = sample.halves()
+    result = halves.projection.canonical.result
+    assert isinstance(result, dict)
+    assert (result["additions"], result["deletions"], result["changed_paths"]) == (1, 1, ["/w/a.py"])
+    assert halves.receipt is not None
+    assert [segment.text for segment in halves.receipt.segments if segment.source] == ["/w/a.py"]
+
+
+def test_a_display_for_a_person_is_no_result() -> None:
+    sample = chat(tool_call("c", resultDisplay="Listed 5 item(s)."))
+    assert not sample.results
+    (halves,) = sample.halves()
+    assert halves.reading.fidelity == "parsed_from_receipt"
+
+
+def test_a_command_is_read_from_its_receipt() -> None:
+    receipt = (
+        "Command: make test\nDirectory: (root)\nOutput: a\nExit Code: 9\nb\nError: (none)\nExit Code: 2\nSignal: 0\n"
+        "Background PIDs: (none)\nProcess Group PGID: 7"
+    )
+    halves = halves_of("run_shell_command", {"command": "make test"}, receipt)
+    result = halves.projection.canonical.result
+    assert isinstance(result, dict)
+    assert (result["exit_status"], result["combined_output_preview"]) == (2, "a\nExit Code: 9\nb")
+    assert halves.receipt is not None
+    assert [segment.text for segment in halves.receipt.segments if segment.source] == ["make test"]
+
+
+def test_a_read_that_stopped_at_the_limit_of_the_tool_is_cut() -> None:
+    receipt = "[File content truncated: showing lines 1-2 of 9 total lines. Use offset and limit.]\none\ntwo"
+    halves = halves_of("read_file", {"file_path": "a.py"}, receipt)
+    result = halves.projection.canonical.result
+    assert isinstance(result, dict)
+    assert (result["content_preview"], result["start_line"], result["total_lines"]) == ("one\ntwo", 1, 9)
+    assert halves.is_cut
+    assert not halves_of("read_file", {"file_path": "a.py", "limit": 2}, receipt).is_cut
+
+
+@pytest.mark.parametrize(
+    ("receipt", "kind"),
+    [
+        ("[Operation Cancelled] Reason: User denied execution.", "write_denied"),
+        ("File not found: /w/a.py", "missing_file"),
+        ("params must have required property 'file_path'", "invalid_tool_input"),
+        ("something else went wrong", "tool_execution_failed"),
+    ],
+)
+def test_failures_are_errors_of_their_kind(receipt: str, kind: str) -> None:
+    error = halves_of("read_file", {"file_path": "a.py"}, receipt, is_error=True).projection.canonical.error
+    assert error is not None
+    assert error.kind == kind
+
+
+def test_a_damaged_part_is_named_and_the_rest_is_read() -> None:
+    document = {
+        "sessionId": "s",
+        "projectHash": "p",
+        "messages": [7, {"id": "m", "type": "gemini", "toolCalls": [{"name": "x"}, tool_call("c")]}],
+    }
+    sample = read_bytes(json.dumps(document).encode(), "chat.json")
+    assert [(problem.path, problem.part) for problem in sample.problems] == [
+        ("$.messages[0]", True),
+        ("$.messages[1].toolCalls[0]", True),
+    ]
+    assert [call.call for call in sample.calls] == ["c"]
+    (refused,) = read_bytes(json.dumps(document, indent=1).encode()[:-9], "chat.json").problems
+    assert (refused.line, refused.part, refused.lines > 1) == (1, False, True)
