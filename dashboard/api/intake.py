@@ -22,16 +22,22 @@ from dashboard.ingest.live import (
     BatchAnswer,
     LiveBatch,
     LiveLine,
+    Rejected,
     WrongContent,
     receive,
     split_lines,
     store_sent_content,
 )
 from dashboard.models import Project
+from dashboard.models.runs import derive_id
 from dashboard.text.formatting import format_size
 from dashboard.text.responses import sandboxed
 from dashboard.tokens import TokenRequest
+from envelopes.recordings import Unavailable, decode_traces, encode_protobuf_answer
+from envelopes.text.untrusted_json import Untrusted
 
+PROTOBUF = "application/x-protobuf"
+TRACE_TYPES = (PROTOBUF, "application/json")
 RECORD_TYPES = ("application/x-ndjson", "application/jsonl", "application/json")
 CONTENT_TYPES = ("application/octet-stream",)
 GZIP = 31  # zlib's number for a header of gzip
@@ -81,6 +87,32 @@ def receive_records(request: TokenRequest) -> tuple[BatchAnswer, int]:
     body = read_body(request)
     lines = split_lines(request.project, "native", body)
     return _receive(request, "native", lines, body)
+
+
+def receive_traces(request: TokenRequest) -> tuple[bytes, str]:
+    """The answer to a trace request, and its content type, which is that of the request. Raises BodyRefused.
+
+    A span of which a line was refused counts as rejected (partial success of OTLP); the others are stored.
+    """
+    body, is_json = read_body(request), request.content_type == "application/json"
+    try:
+        traced = decode_traces(body, is_json=is_json)
+    except Untrusted as refusal:
+        raise BodyRefused(400, f"{refusal.path}: {refusal.reason}") from None
+    except Unavailable as missing:
+        raise BodyRefused(415, str(missing)) from None
+    lines = [
+        LiveLine(line.raw + b"\n", derive_id("received", request.project.pk, "otlp", line.key), number, 0, line.at)
+        for number, line in enumerate(traced, start=1)
+    ]
+    rejected: list[Rejected] = []
+    if lines:
+        rejected = _receive(request, "otlp", lines, body)[0].rejected
+    sentence = "; ".join(dict.fromkeys(f"{entry.path}: {entry.reason}" for entry in rejected))[:1_000]
+    if not is_json:
+        return encode_protobuf_answer(len(rejected), sentence), PROTOBUF
+    partial = {"rejectedSpans": str(len(rejected)), "errorMessage": sentence}
+    return msgspec.json.encode({"partialSuccess": partial} if rejected else {}), "application/json"
 
 
 def _receive(request: TokenRequest, format_name: str, lines: list[LiveLine], body: bytes) -> tuple[BatchAnswer, int]:

@@ -84,6 +84,16 @@ def bulk_update_values(model: type[models.Model], rows: Sequence[dict[str, Any]]
         cursor.executemany(statement, values)
 
 
+def move_earlier(model: type[models.Model], rows: Sequence[dict[str, Any]]) -> None:
+    """Moves stored rows of records that a program sent to the line and time of `rows`, where these are earlier."""
+    earlier: dict[UUID, dict[str, Any]] = {}
+    for row in rows:
+        if row["id"] not in earlier or row["line"] < earlier[row["id"]]["line"]:
+            earlier[row["id"]] = {name: row[name] for name in ("id", "line", "at")}
+    stored = model._base_manager.filter(pk__in=list(earlier)).values_list("pk", "line") if earlier else ()
+    bulk_update_values(model, [earlier[key] for key, line in stored if earlier[key]["line"] < line])
+
+
 @cache
 def _defaults(model: type[models.Model]) -> dict[str, Any]:
     return {field.attname: field.get_default() for field in model._meta.concrete_fields}

@@ -110,7 +110,7 @@ class RecordGrouper:
                 if draft.call is None or (draft.call.origin == "progress" and record.origin == "message"):
                     draft.call = record
                 member = self.drafts.members.setdefault((record.run, draft.id), record)
-                if record.position is not None and record.place < member.place:
+                if record.is_before(member.place):
                     self.drafts.members[record.run, draft.id] = record
             case ResultRecord():
                 draft.results.append(record)

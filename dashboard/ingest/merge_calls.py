@@ -77,9 +77,10 @@ class CallRows:
         """
         member = known = self.members.get(run)
         line = record if isinstance(record, int) else record.place
+        is_earlier = member is not None and isinstance(record, CallRecord) and record.is_before(member.ordinal)
         if member is None:
             member = self.members[run] = unsaved_row(RunCall, run_id=run, call_id=self.call.pk)
-        elif claim > member.claim or (claim == member.claim and member.source_id and not _is_earlier(record, member)):
+        elif claim > member.claim or (claim == member.claim and member.source_id and not is_earlier):
             return None
         else:
             self._note_change(member)
@@ -203,8 +204,12 @@ class CallMerge:
             members = {"status": status, "effects": record.effects, "extra": record.extra}
             rest = join_object({name: raw for name, raw in members.items() if raw})
             self._observe("timing", rest, "structured", record.line, record.at, run)
-        self.call.started_at = column_time(record.started_at) or self.call.started_at
-        self.call.ended_at = column_time(record.ended_at) or _earlier(self.call.ended_at, record.at)
+        if record.position is None:
+            self.call.started_at = column_time(record.started_at) or self.call.started_at
+            self.call.ended_at = column_time(record.ended_at) or _earlier(self.call.ended_at, record.at)
+        else:  # sent in any order: the earliest times are the same in each of them
+            self.call.started_at = _earlier(self.call.started_at, record.started_at)
+            self.call.ended_at = _earlier(self.call.ended_at, record.ended_at or record.at)
         child = run_ids.get(record.child_run) if record.child_run else None
         if child is not None and (run == self.call.run_id or self.call.child_run is None):
             self.call.child_run = child
@@ -256,8 +261,9 @@ class CallMerge:
         """Puts receipts that another file reported first at their line in the run's own file, or at their position."""
         source = self.locator.source.pk
         for receipt in receipts:
-            is_earlier = record.position is not None and record.position < receipt.line
-            if is_earlier or (receipt.source_id != source and self.rows.is_home(receipt.run_id, source)):
+            if record.is_before(receipt.line) or (
+                receipt.source_id != source and self.rows.is_home(receipt.run_id, source)
+            ):
                 columns = {"line": record.place, "source_id": source, "at": column_time(record.at)}
                 self.rows.set_columns(receipt, columns)
 
@@ -402,10 +408,6 @@ def _is_before(receipt: RecordedReceipt, supersession: ReceiptSupersession) -> b
     if receipt.source_id is not None and receipt.source_id == supersession.source_id:
         return receipt.line < supersession.line
     return receipt.at is None or supersession.at is None or receipt.at <= supersession.at
-
-
-def _is_earlier(record: CallRecord | int, member: RunCall) -> bool:
-    return not isinstance(record, int) and record.position is not None and record.position < member.ordinal
 
 
 def _earlier(known: datetime | None, at: str | None) -> datetime | None:

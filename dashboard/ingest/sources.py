@@ -12,17 +12,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
+from uuid import UUID
 
 import msgspec
 from django.db.models import Q
 
 from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
 from dashboard.ingest.source_files import head_sha256, prefix_sha256
-from dashboard.models import Event, Message, Observation, Problem, Project, RequestUsage, Source, SourceFrame
+from dashboard.models import Artifact, Event, Message, Observation, Problem, Project, RequestUsage, Source, SourceFrame
+from dashboard.models.runs import derive_id
 from dashboard.models.sources import FRAME_BYTES
 from dashboard.text.formatting import column_text
 from envelopes.recordings import find_format
-from envelopes.recordings.base import LineProblem, Record, SourceLine
+from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
 from envelopes.storage.file_store import StoredContent
 
 PATH_CHARACTERS = 1_024
@@ -202,6 +204,25 @@ def _cut_frames(source: Source, lines: Sequence[SourceLine]) -> list[SourceFrame
 def _frame(source: Source, start: int, first_line: int, pieces: Sequence[bytes]) -> SourceFrame:
     data = b"".join(pieces)
     return unsaved_row(SourceFrame, source_id=source.pk, offset=start, size=len(data), first_line=first_line, data=data)
+
+
+def named_artifact(
+    source: Source, call: UUID, ordinal: int, entry: ArtifactRecord, file: StoredContent | None
+) -> Artifact:
+    """An artifact for a file that the recording names; missing unless the file was stored."""
+    return unsaved_row(
+        Artifact,
+        id=derive_id("artifact", call.bytes, "file", entry.path),
+        project_id=source.project_id,
+        call_id=call,
+        ordinal=100 + (ordinal if entry.ordinal is None else entry.ordinal),
+        role=column_text(entry.role, 64),
+        path=column_text(entry.path, 1024),
+        state=Artifact.State.PRESENT if file else Artifact.State.MISSING,
+        sha256=file.sha256 if file else entry.sent_sha256,
+        size=file.size if file else entry.size or 0,
+        lines=file.lines if file else 0,
+    )
 
 
 def trim_source(source: Source) -> None:

@@ -23,7 +23,7 @@ from django.db import connection, models, transaction
 from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS, hook_events
 from dashboard.ingest import sources
-from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, unsaved_row
+from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, move_earlier
 from dashboard.ingest.derive import RecordedCall
 from dashboard.ingest.grouping import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
@@ -62,8 +62,7 @@ from dashboard.models.runs import derive_id, run_id
 from dashboard.search.index import reset_index
 from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings import find_format
-from envelopes.recordings.base import ArtifactRecord, Format
-from envelopes.storage.file_store import StoredContent
+from envelopes.recordings.base import Format
 
 OBSERVATION_COLUMNS = ("selected", "source", "line", "start", "own_data", "observed_at")  # those that a merge changes
 COUNTED_ROWS = ("runs", "calls", "results", "receipts", "events")
@@ -306,28 +305,12 @@ class _BatchWrite:
 
     def _save_named_artifacts(self) -> None:
         artifacts = [
-            self._named_artifact(key, ordinal, entry, part.files.get(entry.path))
+            sources.named_artifact(part.source, key, ordinal, entry, part.files.get(entry.path))
             for part in self.parts
             for key, draft in part.drafts.calls.items()
             for ordinal, entry in enumerate(draft.artifacts)
         ]
         bulk_insert(Artifact, artifacts, ignore_known=True)
-
-    def _named_artifact(self, call: UUID, ordinal: int, entry: ArtifactRecord, file: StoredContent | None) -> Artifact:
-        """An artifact for a file that the recording names; missing unless the file was stored."""
-        return unsaved_row(
-            Artifact,
-            id=derive_id("artifact", call.bytes, "file", entry.path),
-            project_id=self.project,
-            call_id=call,
-            ordinal=100 + (ordinal if entry.ordinal is None else entry.ordinal),
-            role=column_text(entry.role, 64),
-            path=column_text(entry.path, 1024),
-            state=Artifact.State.PRESENT if file else Artifact.State.MISSING,
-            sha256=file.sha256 if file else entry.sent_sha256,
-            size=file.size if file else entry.size or 0,
-            lines=file.lines if file else 0,
-        )
 
     def _save_messages(self) -> None:
         rows = [
@@ -347,6 +330,8 @@ class _BatchWrite:
             for message in part.drafts.messages
         ]
         bulk_insert_values(Message, rows, ignore_known=True)
+        placed = [message.position is not None for part in self.parts for message in part.drafts.messages]
+        move_earlier(Message, [row for row, is_placed in zip(rows, placed, strict=True) if is_placed])
 
     def _save_events(self) -> None:
         rows: dict[UUID, dict[str, Any]] = {}

@@ -11,11 +11,13 @@ from django.http import HttpResponse
 from dashboard.api.intake import (
     CONTENT_TYPES,
     RECORD_TYPES,
+    TRACE_TYPES,
     BodyRefused,
     json_response,
     limits,
     receive_content,
     receive_records,
+    receive_traces,
 )
 from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed
 from dashboard.artifacts.upload_folders import UploadsFull
@@ -61,6 +63,15 @@ def records(request: TokenRequest) -> HttpResponse:
 @answers_refusals
 def artifact(request: TokenRequest, sha256: str) -> HttpResponse:
     return json_response({"sha256": sha256, "size": receive_content(request, sha256)})
+
+
+@accepts_body("INTAKE_BODY_LIMIT_BYTES", TRACE_TYPES)
+@accepts_token("ingest", ["POST"])
+@answers_refusals
+def traces(request: TokenRequest) -> HttpResponse:
+    """An OTLP trace request; the answer has its encoding."""
+    answer, content_type = receive_traces(request)
+    return HttpResponse(answer, content_type=content_type)
 
 
 @accepts_token("ingest", ["GET", "HEAD"])

@@ -6,14 +6,29 @@ fails a test.
 
 from __future__ import annotations
 
-from envelopes.recordings import audit, claude_code, codex, gemini_cli, native
+from envelopes.recordings import audit, claude_code, codex, gemini_cli, native, otlp
 from envelopes.recordings.base import Format, SourcePath
+from envelopes.recordings.otlp import decode_traces
+from envelopes.recordings.otlp.spans import Unavailable, encode_protobuf_answer
+
+__all__ = [
+    "EXPORTS",
+    "READABLE",
+    "RECORDINGS",
+    "Unavailable",
+    "UnknownFormat",
+    "decode_traces",
+    "detect_format",
+    "encode_protobuf_answer",
+    "find_format",
+]
 
 RECORDINGS: tuple[Format, ...] = (
     *claude_code.FORMATS,
     *codex.FORMATS,
     *audit.FORMATS,
     *native.FORMATS,
+    *otlp.FORMATS,
     *gemini_cli.FORMATS,
 )
 # What `export_run` writes for a run that was recorded in one of the formats above.

@@ -54,6 +54,10 @@ class LineRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def place(self) -> int:
         return self.line if self.position is None else self.position
 
+    def is_before(self, place: int) -> bool:
+        """True for a record that has a position, an earlier one: of equal records the earliest counts."""
+        return self.position is not None and self.position < place
+
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
     """`run` is unique within the format's namespace. None: not known from this line.

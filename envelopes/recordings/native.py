@@ -150,7 +150,7 @@ def _result_records(fields: ObjectFields, run: str, path: SourcePath) -> Records
     inner = envelope.get("result", b"null")
     result = complete if complete is not None else inner if inner != b"null" else None
     fidelity: ResultFidelity = "structured" if complete is not None else "bounded"
-    status = fields.text("status")
+    status, started_at = fields.text("status"), fields.time("started_at")
     yield ResultRecord(
         line=fields.line,
         run=run,
@@ -161,13 +161,21 @@ def _result_records(fields: ObjectFields, run: str, path: SourcePath) -> Records
         is_error=_is_error(fields, status, envelope),
         status=status,
         at=at,
-        started_at=fields.time("started_at"),
+        started_at=started_at,
         ended_at=ended_at,
-        duration_ms=fields.integer("duration_ms", 0),
+        duration_ms=_duration(fields.integer("duration_ms", 0), started_at, ended_at),
         child_run=fields.text("child_run"),
         error=fields.slice("error") or _present(envelope.get("error")),
         document=fields.document,
     )
+
+
+def _duration(given: int | None, started_at: str | None, ended_at: str | None) -> int | None:
+    """The tool's own time in milliseconds, without the wait before it."""
+    start, end = (parse_instant(text) if text else None for text in (started_at, ended_at))
+    if given is not None or start is None or end is None or end < start:
+        return given
+    return int((end - start).total_seconds() * 1_000)
 
 
 def _is_error(fields: ObjectFields, status: str | None, envelope: dict[str, bytes]) -> bool | None:

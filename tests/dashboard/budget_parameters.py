@@ -64,6 +64,7 @@ PARAMETERS = {
     "api-artifact": "",
     "api-limits": "",
     "api-records": "",
+    "api-traces": "",
     "token-list": "POST name=word scope=word",
     "token-revoke": "",
     "mask-change": "POST do=word",

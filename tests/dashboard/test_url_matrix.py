@@ -161,6 +161,7 @@ TABLE: Mapping[str, Row] = {
     "docs-index": Row(page()),
     "docs-page": Row(page()),
     "api-records": Row(NOT_THAT, NO_TOKEN),
+    "api-traces": Row(NOT_THAT, NO_TOKEN),
     "api-artifact": Row(NOT_THAT, put=NO_TOKEN),
     "api-limits": Row(NO_TOKEN),
 }
@@ -215,6 +216,7 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
         "old-comparison": {"rest": f"{comparison.pk}/"},
         "api-artifact": {"sha256": "0" * 64},
         "api-records": {},
+        "api-traces": {},
         "api-limits": {},
         "sign-in-link": {"token": create_link(operator)[0].split("/")[2]},
     }

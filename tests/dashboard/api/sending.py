@@ -60,7 +60,9 @@ def one_call(number: int = 1, run: str = "r1") -> list[dict[str, Any]]:
     text = "".join(f"line {line} of {number}\n" for line in range(20))
     return [
         base | {"type": "call", "tool": "Search", "args": {"q": f"word {number}"}, "step": "s1", "at": f"{at}.000Z"},
-        base | {"type": "result", "status": "ok", "complete": {"text": text}, "ended_at": f"{at}.500Z", "risk": "low"},
+        base
+        | {"type": "result", "status": "ok", "complete": {"text": text}, "started_at": f"{at}.100Z"}
+        | {"ended_at": f"{at}.500Z", "risk": "low"},
         base | {"type": "receipt", "seq": 1, "text": text[:60], "fidelity": "exact", "at": f"{at}.600Z"},
     ]
 

@@ -22,7 +22,7 @@ from tests.dashboard.api.sending import Sender, export_all, lines, one_call, one
 from tests.dashboard.factories import create_project
 from tests.dashboard.page_text import parse_page
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 
 
 @pytest.fixture
@@ -30,7 +30,6 @@ def sender(project: Project) -> Sender:
     return Sender(project)
 
 
-@pytest.mark.postgresql
 def test_a_batch_is_stored_with_both_halves_and_known_when_it_comes_again(project: Project, sender: Sender) -> None:
     records = one_run()
     assert sender.records(records) == {"accepted": len(records), "already_known": 0, "rejected": [], "status": 200}
@@ -54,7 +53,7 @@ def test_a_batch_is_stored_with_both_halves_and_known_when_it_comes_again(projec
     }
 
 
-@pytest.mark.postgresql
+@pytest.mark.extended
 def test_every_batch_three_times_in_any_order_gives_the_same_export(project: Project, tmp_path: Path) -> None:
     records = [*one_run(6), *one_run(5, "r2")]
     batches = [records[start : start + 4] for start in range(0, len(records), 4)] * 3

@@ -18,7 +18,7 @@ from dashboard.tokens import ACCOUNT, RequestRate, authorise, create_token, find
 from tests.cases import each
 from tests.dashboard.page_text import parse_page
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 
 
 def answer(token: str, scope: str = "ingest", header: str = "") -> int:
@@ -27,7 +27,6 @@ def answer(token: str, scope: str = "ingest", header: str = "") -> int:
     return 200 if refusal is None else refusal.status_code
 
 
-@pytest.mark.postgresql
 def test_a_token_opens_its_project_for_its_purpose_until_it_is_revoked(project: Project) -> None:
     token = create_token(project, "ci", "ingest", by="alice")
     row = AccessToken.objects.get()

@@ -1,0 +1,351 @@
+"""OpenTelemetry traces of agents (OTLP): live over HTTP, or in files of one request a line.
+
+A request becomes lines of our own: one for each span of a tool, a model or an agent, and one for each part of a
+message. A model span repeats the whole history of its conversation, so a part is stored once, by its content, and its
+place is the earliest span that has it. Protobuf and JSON give the same lines.
+
+1. Both halves of a call are in different spans. The span of the tool has the structured result; the receipt is the
+   response part with the same call id in the next model span. Until that arrives the receipt is absent.
+2. A run is a conversation, else a trace. A tool span without a call id is a call of its own: its result is not paired
+   with a receipt by guesses.
+3. The arguments, results and parts are JSON as the attributes have them, without line ends between tokens.
+4. Spans of other things (HTTP, databases) are left out.
+5. Counts of input tokens contain the cached ones (GenAI conventions), which are counted apart here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from envelopes.alignment.mapping import ResultFidelity
+from envelopes.recordings.base import (
+    CallRecord,
+    EventRecord,
+    Format,
+    LineProblem,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+    UsageRecord,
+)
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines, storable
+from envelopes.recordings.otlp import conventions
+from envelopes.recordings.otlp.conventions import TracePart, as_json, first_value, message_parts, span_kind
+from envelopes.recordings.otlp.spans import ERROR_STATUS, TraceSpan, decode_json, decode_protobuf
+from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, object_slices, parse_json
+
+Records: TypeAlias = Iterator[Record | LineProblem]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = 7_000_000_000_000_000  # microseconds: the year 2191
+KNOWN = frozenset(
+    (
+        *conventions.CONVERSATION,
+        *conventions.TOOL_NAME,
+        *conventions.TOOL_CALL,
+        *conventions.TOOL_ARGS,
+        *conventions.TOOL_RESULT,
+        *("gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "logfire.json_schema"),
+        *("logfire.msg", "input.mime_type", "output.mime_type", "gen_ai.agent.name", "gen_ai.agent.call.id"),
+    )
+)
+
+
+class TraceLine(msgspec.Struct, frozen=True):
+    """A line of ours. `key` identifies its content, `at` is its time in microseconds, which the key does not have."""
+
+    raw: bytes
+    key: bytes
+    at: int
+
+
+def decode_traces(body: bytes, *, is_json: bool) -> list[TraceLine]:
+    """The lines of a trace request, each once, at its earliest time. Raises Untrusted, and Unavailable (spans.py)."""
+    lines: dict[bytes, TraceLine] = {}
+    for line in span_lines(decode_json(body) if is_json else decode_protobuf(body)):
+        known = lines.get(line.key)
+        lines[line.key] = line if known is None or line.at < known.at else known
+    return list(lines.values())
+
+
+def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
+    """The lines of the spans that are of an agent. Raises nothing: what is odd in a span is refused when it is read."""
+    for span in spans:
+        kind = span_kind(span)
+        if kind == "other":
+            continue
+        run = _run_name(span)
+        parts = list(message_parts(span)) if kind == "model" else []
+        lines = [_part_line(part, run, span) for part in parts]
+        yield from lines
+        yield _span_line(span, kind, run, [line.key for line in lines])
+
+
+def _run_name(span: TraceSpan) -> str:
+    conversation = first_value(span.attributes, conventions.CONVERSATION)
+    return conversation if isinstance(conversation, str) else span.trace
+
+
+def _part_line(part: TracePart, run: str, span: TraceSpan) -> TraceLine:
+    members = {
+        "otlp": dump_json(part.kind),
+        "run": dump_json(run),
+        "role": dump_json(part.role),
+        "call": dump_json(part.call) if part.call else b"",
+        "tool": dump_json(part.tool) if part.tool else b"",
+        "content": part.content,
+    }
+    content = {name: raw for name, raw in members.items() if raw}
+    at = span.end if part.is_output else span.start
+    digest = hashlib.blake2b(join_object(content), digest_size=16).digest()
+    return TraceLine(join_object({**content, "at": dump_json(at)}), digest, at)
+
+
+def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes]) -> TraceLine:
+    attributes = {
+        name: value for name, value in sorted(span.attributes.items()) if not conventions.is_message_attribute(name)
+    }
+    members: dict[str, bytes] = {
+        "otlp": b'"span"',
+        "kind": dump_json(kind),
+        "run": dump_json(run),
+        "trace": dump_json(span.trace),
+        "span": dump_json(span.span),
+        "parent": dump_json(span.parent),
+        "name": dump_json(span.name),
+        "start": dump_json(span.start),
+        "end": dump_json(span.end),
+        "status": dump_json(span.status),
+        "status_message": dump_json(span.status_message),
+    }
+    if kind == "tool":
+        args, result = (first_value(attributes, names) for names in (conventions.TOOL_ARGS, conventions.TOOL_RESULT))
+        members |= {"args": as_json(args)} if args is not None else {}
+        members |= {"result": as_json(result)} if result is not None else {}
+        used = (*conventions.TOOL_ARGS, *conventions.TOOL_RESULT)
+        attributes = {
+            name: value for name, value in attributes.items() if name not in used or name == "tool.parameters"
+        }
+    for name in conventions.HISTORIES:  # they repeat what the parts have
+        if name in attributes:
+            attributes[name] = hashlib.blake2b(as_json(attributes[name]), digest_size=16).hexdigest()
+    members["attributes"] = dump_json(attributes)
+    members["events"] = dump_json([[event.name, event.attributes] for event in span.events])
+    members["resource"] = dump_json(span.resource)
+    members["scope"] = dump_json(span.scope)
+    members["parts"] = dump_json("".join(part.hex() for part in parts)) if parts else b'""'
+    raw = join_object(members)
+    return TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), 0)
+
+
+def sniff(head: bytes, _path: SourcePath) -> bool:
+    """A trace request in JSON, or lines that `span_lines` wrote."""
+    beginning = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    return beginning.startswith(b'{"otlp":') or (beginning.startswith(b"{") and b'"resourceSpans"' in beginning[:200])
+
+
+def read(lines: Iterable[SourceLine], _path: SourcePath, state: dict[str, object]) -> Records:
+    """Reads lines of ours, requests of one line each, and a file that is one request over many lines."""
+    content = list(lines)
+    first = next((line.raw.strip() for line in content if not is_blank(line.raw)), b"")
+    if first == b"{" and "one_document" not in state:
+        yield from _read_document(content)
+        return
+    for line in read_json_lines(content, state):
+        if isinstance(line, LineProblem):
+            yield line
+            continue
+        yield from _read_checked(line.raw, line.number, line.raw)
+
+
+def _read_document(content: list[SourceLine]) -> Records:
+    raw = b"".join(line.raw for line in content).removeprefix(BYTE_ORDER_MARK)
+    yield from _read_checked(raw, content[0].number, content[0].raw, sum(not is_blank(line.raw) for line in content))
+
+
+def _read_checked(raw: bytes, number: int, shown: bytes, lines: int = 1) -> Records:
+    try:
+        members = object_slices(raw)
+        if "otlp" in members:
+            yield from list(_read_line(members, number))
+        else:
+            yield from [record for line in span_lines(decode_json(raw)) for record in _expand(line.raw, number)]
+    except Untrusted as refusal:
+        yield LineProblem(line=number, path=refusal.path, reason=refusal.reason, raw=shown, lines=lines)
+
+
+def _expand(raw: bytes, number: int) -> Records:
+    return _read_line(object_slices(raw), number)
+
+
+def _read_line(members: dict[str, bytes], line: int) -> Records:
+    """Raises Untrusted."""
+    kind, run = _word(members, "otlp"), _word(members, "run")
+    if not run:
+        raise Untrusted("a span has a trace id, or the id of its conversation", "$.run")
+    if kind == "span":
+        readers = {"tool": _tool_records, "model": _model_records, "agent": _agent_records}
+        sort = _word(members, "kind")
+        if sort not in readers:
+            raise Untrusted("not a known kind of span", "$.kind")
+        yield from readers[sort](members, line, run)
+        return
+    at = _number(members, "at")
+    place: dict[str, Any] = {"line": line, "run": run, "position": at, "at": _time(at)}
+    content, call = members.get("content", b"null"), _word(members, "call")
+    match kind:
+        case "response" if call:
+            yield ReceiptRecord(call=call, content=content, fidelity="exact", **place)
+        case "call" if call:
+            yield CallRecord(call=call, tool=_word(members, "tool") or "unknown", args=content, **place)
+        case "text":
+            digest = hashlib.blake2s(content + members.get("role", b""), digest_size=16).hexdigest()
+            yield MessageRecord(key=digest, role=_word(members, "role") or "user", content=content, **place)
+        case _:
+            raise Untrusted("not a known kind of line, or a call without an id", "$.otlp")
+
+
+def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
+    attributes = _attributes(members)
+    start, end = _number(members, "start"), _number(members, "end")
+    call = first_value(attributes, conventions.TOOL_CALL)
+    call = storable(call) if isinstance(call, str) else f"span {_word(members, 'span')}"
+    tool = first_value(attributes, conventions.TOOL_NAME)
+    retry = attributes.get("pydantic_ai.tool.retry.attempt")
+    yield CallRecord(
+        line=line,
+        run=run,
+        position=start,
+        call=call,
+        tool=storable(str(tool or _word(members, "name") or "unknown")),
+        args=members.get("args", b"null"),
+        step=_word(members, "parent") or None,
+        attempt=retry + 1 if isinstance(retry, int) and 0 <= retry < 1_000 else 1,
+        at=_time(start),
+    )
+    result, is_error = members.get("result"), _number(members, "status") == ERROR_STATUS
+    rest = {name: value for name, value in attributes.items() if name not in KNOWN}
+    fidelity: ResultFidelity = (
+        "absent" if result is None else "structured" if result[:1] in (b"{", b"[") else "stringified"
+    )
+    yield ResultRecord(
+        line=line,
+        run=run,
+        position=start,
+        call=call,
+        result=result,
+        fidelity=fidelity,
+        is_error=is_error,
+        at=_time(end),
+        started_at=_time(start),
+        ended_at=_time(end),
+        duration_ms=max(0, end - start) // 1_000,
+        error=_error(members) if is_error else None,
+        extra=dump_json(rest) if rest else None,
+    )
+
+
+def _error(members: dict[str, bytes]) -> bytes:
+    """The exception event of a span that failed, else its status message."""
+    events = parse_json(members.get("events", b"[]"))
+    for event in events if isinstance(events, list) else ():
+        match event:
+            case ["exception", dict() as attributes]:
+                names = {"exception.type": "type", "exception.message": "message"}
+                return dump_json({new: attributes[name] for name, new in names.items() if name in attributes})
+    return dump_json({"message": _word(members, "status_message")})
+
+
+def _model_records(members: dict[str, bytes], line: int, run: str) -> Records:
+    attributes = _attributes(members)
+    yield _run_record(members, line, run)
+    total = _count(attributes, conventions.INPUT_TOKENS)
+    read, created = _count(attributes, conventions.CACHE_READ), _count(attributes, conventions.CACHE_CREATION)
+    if not total:
+        return
+    start = _number(members, "start")
+    usage = {name: value for name, value in attributes.items() if "usage" in name or "token_count" in name}
+    yield UsageRecord(
+        line=line,
+        run=run,
+        position=start,
+        at=_time(start),
+        request=_word(members, "span"),
+        input_tokens=total - read - created if read + created <= total else total,
+        cache_read_tokens=read,
+        cache_creation_tokens=created,
+        output_tokens=_count(attributes, conventions.OUTPUT_TOKENS),
+        usage=dump_json(usage),
+    )
+
+
+def _agent_records(members: dict[str, bytes], line: int, run: str) -> Records:
+    start, end = _number(members, "start"), _number(members, "end")
+    yield _run_record(members, line, run)
+    name = _word(members, "name")
+    level: Literal["info", "error"] = "error" if _number(members, "status") == ERROR_STATUS else "info"
+    yield EventRecord(line=line, run=run, position=end, kind="agent.finished", message=name, level=level, at=_time(end))
+    yield EventRecord(line=line, run=run, position=start, kind="agent.started", message=name, at=_time(start))
+
+
+def _run_record(members: dict[str, bytes], line: int, run: str) -> RunRecord:
+    attributes, resource = _attributes(members), parse_json(members.get("resource", b"{}"))
+    agent = first_value(attributes, conventions.AGENT)
+    service = resource.get("service.name") if isinstance(resource, dict) else None
+    model = first_value(attributes, conventions.MODEL)
+    return RunRecord(
+        line=line,
+        run=run,
+        title=storable(service) if isinstance(service, str) else None,
+        agent=storable(agent) if isinstance(agent, str) else None,
+        model=storable(model) if isinstance(model, str) and _word(members, "kind") == "model" else None,
+        started_at=_time(_number(members, "start")),
+        last_at=_time(_number(members, "end")),
+    )
+
+
+def _attributes(members: dict[str, bytes]) -> dict[str, Any]:
+    attributes = parse_json(members.get("attributes", b"{}"))
+    return attributes if isinstance(attributes, dict) else {}
+
+
+def _word(members: dict[str, bytes], name: str) -> str:
+    value = parse_json(members.get(name, b'""'))
+    return storable(value) if isinstance(value, str) else ""
+
+
+def _number(members: dict[str, bytes], name: str) -> int:
+    value = parse_json(members.get(name, b"0"))
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LATEST else 0
+
+
+def _count(attributes: dict[str, Any], names: tuple[str, ...]) -> int:
+    value = first_value(attributes, names)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
+
+
+def _time(at: int) -> str | None:
+    if not 0 < at < LATEST:
+        return None
+    return (EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name="otlp",
+        title="OpenTelemetry traces (OTLP)",
+        agent="otlp",
+        namespace="otlp",
+        sniff=sniff,
+        read=read,
+        is_global_call_id=lambda _call: False,
+    ),
+)

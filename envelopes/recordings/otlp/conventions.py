@@ -1,0 +1,203 @@
+"""The attribute names of several instrumentations, read into one form: tool spans, and the parts of messages.
+
+convention            span of a tool                  its result               messages of a model span
+GenAI, Pydantic AI    operation.name=execute_tool     gen_ai.tool.call.result  gen_ai.input.messages
+OpenInference         openinference.span.kind=TOOL    output.value             llm.input_messages.N.message
+Traceloop             traceloop.span.kind=tool        traceloop.entity.output  gen_ai.prompt.N
+Vercel AI SDK         ai.toolCall                     ai.toolCall.result       ai.prompt.messages
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from envelopes.recordings.otlp.spans import Attributes, TraceSpan
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
+
+CONVERSATION = (
+    *("gen_ai.conversation.id", "session.id", "traceloop.association.properties.session_id"),
+    *(
+        "traceloop.association.properties.thread_id",
+        "ai.telemetry.metadata.sessionId",
+        "ai.telemetry.metadata.threadId",
+    ),
+)
+TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
+TOOL_CALL = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
+TOOL_ARGS = (
+    *("gen_ai.tool.call.arguments", "tool_arguments", "ai.toolCall.args"),
+    *("traceloop.entity.input", "input.value", "tool.parameters"),
+)
+TOOL_RESULT = (
+    *("gen_ai.tool.call.result", "tool_response", "ai.toolCall.result"),
+    *("traceloop.entity.output", "output.value"),
+)
+AGENT = ("gen_ai.agent.name", "agent.name", "agent_name")
+MODEL = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.model.id", "model_name")
+INPUT_TOKENS = (
+    *("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens"),
+    *("ai.usage.inputTokens", "ai.usage.promptTokens"),
+)
+OUTPUT_TOKENS = (
+    *("gen_ai.usage.output_tokens", "llm.token_count.completion", "gen_ai.usage.completion_tokens"),
+    *("ai.usage.outputTokens", "ai.usage.completionTokens"),
+)
+CACHE_READ = (
+    *("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.details.cache_read_tokens"),
+    *(
+        "llm.token_count.prompt_details.cache_read",
+        "gen_ai.usage.cache_read_input_tokens",
+        "ai.usage.cachedInputTokens",
+    ),
+)
+CACHE_CREATION = (
+    *("gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.details.cache_write_tokens"),
+    *("llm.token_count.prompt_details.cache_write", "gen_ai.usage.cache_creation_input_tokens"),
+)
+INPUT_LISTS = ("gen_ai.input.messages", "ai.prompt.messages")
+OUTPUT_LISTS = ("gen_ai.output.messages",)
+HISTORIES = ("pydantic_ai.all_messages", "all_messages_events", "gen_ai.system_instructions")
+DOTTED = re.compile(r"(llm\.(?:in|out)put_messages|gen_ai\.(?:prompt|completion))\.(\d{1,5})\.(?:message\.)?(.+)")
+NESTED = re.compile(r"(tool_calls|contents)\.(\d{1,5})\.(?:tool_call\.|message_content\.)?(.+)")
+OUTPUTS = ("llm.output_messages", "gen_ai.completion")
+SpanKind: TypeAlias = Literal["tool", "model", "agent", "other"]
+
+
+class TracePart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a message: a `call` with its arguments, the `response` that the model got for one, or a `text`.
+
+    `content` is JSON. `is_output`: the model wrote it in this span.
+    """
+
+    kind: Literal["call", "response", "text"]
+    role: str
+    content: bytes
+    call: str = ""
+    tool: str = ""
+    is_output: bool = False
+
+
+def span_kind(span: TraceSpan) -> SpanKind:
+    attributes = span.attributes
+    operation = attributes.get("gen_ai.operation.name")
+    sort = str(attributes.get("openinference.span.kind") or attributes.get("traceloop.span.kind") or "").lower()
+    if operation == "execute_tool" or sort == "tool" or span.name in ("ai.toolCall", "running tool"):
+        return "tool"
+    if operation == "invoke_agent" or sort in ("agent", "workflow") or span.name.startswith("invoke_agent"):
+        return "agent"
+    is_model = operation in ("chat", "generate_content", "text_completion") or sort == "llm"
+    names = (*INPUT_LISTS, *OUTPUT_LISTS, *INPUT_TOKENS)
+    has_messages = any(name in attributes for name in names) or any(map(DOTTED.fullmatch, attributes))
+    return "model" if is_model or has_messages else "other"
+
+
+def first_value(attributes: Attributes, names: tuple[str, ...]) -> Any:
+    return next((attributes[name] for name in names if attributes.get(name) not in (None, "")), None)
+
+
+def as_json(value: Any) -> bytes:
+    """The JSON of an attribute on one line: the text itself where it is an object or a list, else a JSON value."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        raw = value.encode("utf-8", "surrogatepass").strip()
+        try:
+            parse_json(raw)
+            return raw if b"\n" not in raw else bytes(msgspec.json.format(raw, indent=-1))
+        except (Untrusted, msgspec.DecodeError):
+            return dump_json(value)
+    return dump_json(value)
+
+
+def message_parts(span: TraceSpan) -> Iterator[TracePart]:
+    """The parts of all messages of a model span in their order, in whichever convention it has them."""
+    attributes = span.attributes
+    for name in (*INPUT_LISTS, *OUTPUT_LISTS):
+        for message in _objects_of(attributes.get(name)):
+            yield from _listed_parts(message, is_output=name in OUTPUT_LISTS)
+    for call in _objects_of(attributes.get("ai.response.toolCalls")):
+        yield from _part({"type": "tool-call", **call}, "assistant", is_output=True)
+    if isinstance(text := attributes.get("ai.response.text"), str) and text:
+        yield TracePart(kind="text", role="assistant", content=dump_json(text), is_output=True)
+    yield from _dotted_parts(attributes)
+
+
+def _objects_of(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects of a list, of a list in a JSON string, or nothing."""
+    if isinstance(value, str):
+        try:
+            value = parse_json(value.encode("utf-8", "surrogatepass"))
+        except Untrusted:
+            return
+    yield from (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
+
+
+def _listed_parts(message: dict[str, Any], *, is_output: bool) -> Iterator[TracePart]:
+    role = str(message.get("role") or "")
+    parts = message.get("parts", message.get("content"))
+    if isinstance(parts, str) and parts:
+        yield TracePart(kind="text", role=role, content=dump_json(parts), is_output=is_output)
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            yield from _part(part, role, is_output=is_output)
+
+
+def _part(part: dict[str, Any], role: str, *, is_output: bool) -> Iterator[TracePart]:
+    call = part.get("id") or part.get("toolCallId")
+    match part.get("type"):
+        case "tool_call" | "tool-call" if isinstance(call, str):
+            args = next((part[name] for name in ("arguments", "input", "args") if name in part), None)
+            tool = str(part.get("name") or part.get("toolName") or "")
+            yield TracePart(kind="call", role=role, content=as_json(args), call=call, tool=tool, is_output=is_output)
+        case "tool_call_response" | "tool-result" if isinstance(call, str):
+            names = ("response", "result", "output")
+            content = next((part[name] for name in names if name in part), None)
+            yield TracePart(kind="response", role=role, content=_receipt(content), call=call)
+        case "text" if isinstance(text := part.get("content", part.get("text")), str):
+            yield TracePart(kind="text", role=role, content=dump_json(text), is_output=is_output)
+        case _:
+            yield TracePart(kind="text", role=role, content=dump_json([part]), is_output=is_output)
+
+
+def _receipt(content: Any) -> bytes:
+    """The JSON of what the model got: a text, or the list of its parts. A value is the text that it is sent as."""
+    if isinstance(content, dict) and content.get("type") in ("text", "error-text") and "value" in content:
+        content = content["value"]  # of the Vercel AI SDK
+    if isinstance(content, dict) and content.get("type") in ("json", "error-json", "content") and "value" in content:
+        content = content["value"]
+    if isinstance(content, list) and all(isinstance(item, dict) and "type" in item for item in content):
+        return dump_json(content)
+    return dump_json(content if isinstance(content, str) else dump_json(content).decode())
+
+
+def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
+    """The messages that are spread over attributes: `llm.input_messages.0.message.role` and the like."""
+    messages: dict[tuple[bool, int], dict[str, Any]] = defaultdict(dict)
+    for name, value in attributes.items():
+        if found := DOTTED.fullmatch(name):
+            messages[found[1] in OUTPUTS, int(found[2])][found[3]] = value
+    for (is_output, _), fields in sorted(messages.items(), key=lambda entry: entry[0]):
+        role, content = str(fields.get("role") or ""), fields.get("content")
+        call = fields.get("tool_call_id")
+        nested: dict[tuple[str, int], dict[str, Any]] = defaultdict(dict)
+        for name, value in fields.items():
+            if found := NESTED.fullmatch(name):
+                nested[found[1], int(found[2])][found[3].removeprefix("function.")] = value
+        texts = [item.get("text") for (kind, _), item in sorted(nested.items()) if kind == "contents"]
+        content = content if content is not None else "".join(str(text) for text in texts if text) or None
+        if isinstance(call, str) and call:
+            yield TracePart(kind="response", role=role, content=_receipt(content), call=call)
+        elif content:
+            yield TracePart(kind="text", role=role, content=dump_json(content), is_output=is_output)
+        for (kind, _), item in sorted(nested.items()):
+            if kind == "tool_calls" and isinstance(item.get("id"), str):
+                args, tool = as_json(item.get("arguments")), str(item.get("name") or "")
+                yield TracePart(kind="call", role=role, content=args, call=item["id"], tool=tool, is_output=is_output)
+
+
+def is_message_attribute(name: str) -> bool:
+    """True for an attribute whose content is in the parts of its messages."""
+    return name in (*INPUT_LISTS, *OUTPUT_LISTS) or DOTTED.fullmatch(name) is not None

@@ -1,0 +1,198 @@
+"""Decodes OTLP trace requests, protobuf or JSON, into the same spans whichever it was.
+
+JSON is read by hand: its ids are hexadecimal, where protobuf's own JSON reader expects base64 and gives another id
+without an error; its 64-bit integers are strings.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, TypeAlias
+
+import msgspec
+
+from envelopes.text.untrusted_json import Untrusted, parse_json
+
+MOST_DEPTH = 40  # of values within values
+Attributes: TypeAlias = dict[str, Any]
+ERROR_STATUS = 2
+
+
+class SpanEvent(msgspec.Struct, frozen=True):
+    name: str
+    attributes: Attributes
+
+
+class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids are hexadecimal; `start` and `end` are microseconds since 1970; `scope` is the instrumentation's name."""
+
+    trace: str
+    span: str
+    parent: str
+    name: str
+    start: int
+    end: int
+    status: int
+    status_message: str
+    attributes: Attributes
+    events: tuple[SpanEvent, ...]
+    resource: Attributes
+    scope: str
+
+
+class Unavailable(RuntimeError):
+    """A package that reads a format is not installed; the message names the extra."""
+
+
+def decode_json(body: bytes) -> list[TraceSpan]:
+    """The spans of an ExportTraceServiceRequest in JSON. Raises Untrusted."""
+    document = parse_json(body)
+    if not isinstance(document, dict) or "resourceSpans" not in document:
+        raise Untrusted("no resourceSpans: not an OTLP trace request")
+    spans = []
+    for resource in _objects(document, "resourceSpans"):
+        owner = _json_attributes(_object(resource, "resource"))
+        for scoped in _objects(resource, "scopeSpans"):
+            scope = _text(_object(scoped, "scope"), "name")
+            spans += [_json_span(span, owner, scope) for span in _objects(scoped, "spans")]
+    return spans
+
+
+def _json_span(span: dict[str, Any], resource: Attributes, scope: str) -> TraceSpan:
+    status = _object(span, "status")
+    events = [SpanEvent(_text(event, "name"), _json_attributes(event)) for event in _objects(span, "events")]
+    return TraceSpan(
+        trace=_text(span, "traceId").lower(),
+        span=_text(span, "spanId").lower(),
+        parent=_text(span, "parentSpanId").lower(),
+        name=_text(span, "name"),
+        start=_nanoseconds(span.get("startTimeUnixNano")) // 1_000,
+        end=_nanoseconds(span.get("endTimeUnixNano")) // 1_000,
+        status=_status_code(status.get("code")),
+        status_message=_text(status, "message"),
+        attributes=_json_attributes(span),
+        events=tuple(events),
+        resource=resource,
+        scope=scope,
+    )
+
+
+def _objects(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    values = owner.get(name)
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+def _object(owner: dict[str, Any], name: str) -> dict[str, Any]:
+    value = owner.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(owner: dict[str, Any], name: str) -> str:
+    value = owner.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _nanoseconds(value: object) -> int:
+    digits = str(value) if isinstance(value, (int, str)) else ""
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 19 else 0
+
+
+def _status_code(value: object) -> int:
+    return ERROR_STATUS if value in (ERROR_STATUS, "STATUS_CODE_ERROR") else 0
+
+
+def _json_attributes(owner: dict[str, Any]) -> Attributes:
+    pairs = _objects(owner, "attributes")
+    return {_text(pair, "key"): _json_value(pair.get("value"), 0) for pair in pairs}
+
+
+def _json_value(value: object, depth: int) -> Any:
+    """A value of AnyValue; None for one that has no known kind."""
+    if not isinstance(value, dict) or depth > MOST_DEPTH:
+        return None
+    for kind, content in value.items():
+        match kind, content:
+            case ("stringValue", str()) | ("boolValue", bool()):
+                return content
+            case ("intValue", int() | str()):
+                return _integer(content)
+            case ("doubleValue", int() | float()):
+                return float(content)
+            case ("bytesValue", str()):
+                return content
+            case ("arrayValue", dict()):
+                return [_json_value(item, depth + 1) for item in _objects(content, "values")]
+            case ("kvlistValue", dict()):
+                pairs = _objects(content, "values")
+                return {_text(pair, "key"): _json_value(pair.get("value"), depth + 1) for pair in pairs}
+    return None
+
+
+def _integer(value: int | str) -> int | None:
+    digits = str(value)
+    is_number = digits.lstrip("-").isascii() and digits.lstrip("-").isdigit() and len(digits) <= 20
+    return int(digits) if is_number else None
+
+
+def decode_protobuf(body: bytes) -> list[TraceSpan]:
+    """The spans of an ExportTraceServiceRequest in protobuf. Raises Untrusted, and Unavailable without its package."""
+    try:
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError:
+        raise Unavailable("Protobuf needs the extra otlp: pip install 'counterfoil[otlp]'. JSON works.") from None
+    try:
+        request = ExportTraceServiceRequest.FromString(body)
+    except DecodeError as error:
+        raise Untrusted(f"not an OTLP trace request: {error}") from None
+    return [
+        _protobuf_span(span, _protobuf_attributes(resource.resource.attributes), scoped.scope.name)
+        for resource in request.resource_spans
+        for scoped in resource.scope_spans
+        for span in scoped.spans
+    ]
+
+
+def _protobuf_span(span: Any, resource: Attributes, scope: str) -> TraceSpan:
+    return TraceSpan(
+        trace=span.trace_id.hex(),
+        span=span.span_id.hex(),
+        parent=span.parent_span_id.hex(),
+        name=span.name,
+        start=span.start_time_unix_nano // 1_000,
+        end=span.end_time_unix_nano // 1_000,
+        status=ERROR_STATUS if span.status.code == ERROR_STATUS else 0,
+        status_message=span.status.message,
+        attributes=_protobuf_attributes(span.attributes),
+        events=tuple(SpanEvent(event.name, _protobuf_attributes(event.attributes)) for event in span.events),
+        resource=resource,
+        scope=scope,
+    )
+
+
+def _protobuf_attributes(pairs: Any) -> Attributes:
+    return {pair.key: _protobuf_value(pair.value, 0) for pair in pairs}
+
+
+def _protobuf_value(value: Any, depth: int) -> Any:
+    kind = value.WhichOneof("value")
+    if kind is None or depth > MOST_DEPTH:
+        return None
+    if kind == "array_value":
+        return [_protobuf_value(item, depth + 1) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return {pair.key: _protobuf_value(pair.value, depth + 1) for pair in value.kvlist_value.values}
+    if kind == "bytes_value":
+        return base64.b64encode(value.bytes_value).decode()
+    return getattr(value, kind)
+
+
+def encode_protobuf_answer(rejected: int, sentence: str) -> bytes:
+    """An ExportTraceServiceResponse; empty where nothing was rejected."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+    answer = ExportTraceServiceResponse()
+    if rejected:
+        answer.partial_success.rejected_spans = rejected
+        answer.partial_success.error_message = sentence
+    return bytes(answer.SerializeToString())
