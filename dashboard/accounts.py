@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -22,10 +23,28 @@ from django.urls import reverse
 from django.utils import timezone
 from django_htmx.middleware import HtmxDetails
 
-from dashboard.models import Membership, Project, SignInFailure, SignInLink
+from dashboard.models import (
+    Artifact,
+    Call,
+    Comparison,
+    Membership,
+    Project,
+    RecallReport,
+    Run,
+    SignInFailure,
+    SignInLink,
+)
 from dashboard.models.notes import READER
 from dashboard.models.projects import LINK_LIFETIME
 
+NAMED_IN_ADDRESSES: dict[str, type[Any]] = {  # by the noun of an address's name
+    "run": Run,
+    "step": Run,
+    "call": Call,
+    "artifact": Artifact,
+    "comparison": Comparison,
+    "recall": RecallReport,
+}
 DEFAULT_PROJECT = "default"
 DEMO_PROJECT = "demo"  # has the bundled recordings alone
 OPERATOR = "operator"  # whom `demo` and `counterfoil PATH` sign in
@@ -91,6 +110,18 @@ def _pick_membership(request: HttpRequest, memberships: list[Membership]) -> Mem
     if slug and membership is not None and request.session.get("project") != slug:
         request.session["project"] = slug
     return membership
+
+
+def find_other_project(request: HttpRequest) -> Project | None:
+    """Another project of the person that has what the address names: a link may come from someone in that one."""
+    match = getattr(request, "resolver_match", None)
+    key = match.kwargs.get("pk") if match else None
+    projects = [project for project in getattr(request, "projects", ()) if project != request.project]  # type: ignore[attr-defined]
+    noun = (match.url_name or "").partition("-")[0] if match else ""
+    if not projects or noun not in NAMED_IN_ADDRESSES or not isinstance(key, UUID):
+        return None
+    rows = NAMED_IN_ADDRESSES[noun]._default_manager.filter(pk=key).values_list("project", flat=True)
+    return next((project for project in projects if project.pk in rows), None)
 
 
 def require_operator(request: OperatorRequest, refusal: str) -> None:

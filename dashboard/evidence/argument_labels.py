@@ -27,7 +27,7 @@ STORED_CHARACTERS = 500
 RECEIPT_CHARACTERS = 2_000  # in which the first line of a receipt is looked for
 LEAST_REPEATED = 4  # characters; `x` is in every sentence
 # Argument names that agents give to what identifies a request. Without one of them the first text is the label.
-NAMES = ("command", "file_path", "notebook_path", "path", "pattern", "query", "url", "description")
+NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "url", "description")
 # A member of JSON with a text, which may end where the head does.
 _TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
 _TAG = re.compile(r"<[\w-]+>")
@@ -71,7 +71,8 @@ def _read_labels(calls: Sequence[UUID]) -> dict[UUID, str]:
 
 def shorten_paths(text: str, cwd: str) -> str:
     """Paths below the working folder without it: what distinguishes two files is the end of their paths."""
-    return text.replace(f"{cwd.rstrip('/')}/", "") if cwd.strip("/") else text
+    folder = cwd.rstrip("/")
+    return text.removesuffix(f" in {folder}").replace(f"{folder}/", "") if folder else text
 
 
 def unless_repeated(label: str, summary: str) -> str:
@@ -129,7 +130,19 @@ def _find_label(raw: bytes) -> tuple[str, str]:
     except json.JSONDecodeError:
         return name, ""
     line = " ".join(label.split())
-    return name, f"{line}…" if text.endswith(escaped) else line
+    place = _find_place(text, name)
+    return name, f"{line}…" if text.endswith(escaped) else f"{line} in {place}" if place else line
+
+
+def _find_place(text: str, name: str) -> str:
+    """The path that a search looked in, where all of it is in the head."""
+    path = dict(_TEXT.findall(text)).get("path", "") if name == "pattern" else ""
+    if not path or text.endswith(path):
+        return ""
+    try:
+        return " ".join(str(_DECODE(f'"{path}"')).split())
+    except json.JSONDecodeError:
+        return ""
 
 
 def _choose_text(text: str) -> tuple[str, str]:

@@ -134,6 +134,11 @@ class Query:
             return ""
         return str(replace_terms(self.tree, lambda term: Term(ANY, term.value) if term.kind == TEXT else term))
 
+    @property
+    def is_readable(self) -> bool:
+        """False for a filter that was narrowed until it passes what `parse` reads."""
+        return len(str(self)) <= MAX_CHARACTERS and len(list(iterate_terms(self.tree))) <= MAX_TERMS
+
     def narrowed(self, *nodes: Node) -> Query:
         """The filter with more conditions, which hold beside all of it, an `or` included."""
         own = self.tree.nodes if isinstance(self.tree, And) else (self.tree,)

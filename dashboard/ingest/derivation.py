@@ -56,7 +56,7 @@ from envelopes.text.tokens import TokenCount, count_all, current_encoding
 from envelopes.variants import variants_for
 
 CUT_VERSION = 2  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
-COUNTS_VERSION = 3  # of the other columns
+COUNTS_VERSION = 4  # of the other columns
 CALLS_AT_ONCE = 256
 BYTES_AT_ONCE = 4_000_000  # of their evidence
 CALLS_STORED_AT_ONCE = 1_024  # by an import

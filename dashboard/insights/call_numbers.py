@@ -94,8 +94,10 @@ class InsightsParams(Params):
 
 
 def link_calls(query: Query, *, sort: str = "") -> str:
-    """The address of the Calls page under a filter."""
+    """The address of the Calls page under a filter; empty for a filter that is longer than that page reads."""
     values = {"q": str(query)} | ({"sort": sort} if sort else {})
+    if not query.is_readable:
+        return ""
     return f"{reverse('call-list')}?{urlencode(values)}"
 
 

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Count, F, Q, QuerySet, Value
 
-from dashboard.models.projects import Project
+from dashboard.models.projects import Membership, Project
 from dashboard.models.runs import Call, Run, RunCall, RunFacet
 
 # The name of the person whose request is being answered: `assigned:me` means that one. Empty in commands.
@@ -202,6 +202,17 @@ def refresh_annotation_facets(runs: Sequence[Run]) -> None:
         for run in runs
         for (kind, value), count in totals[run.pk].items()
     )
+
+
+def end_assignments(instance: Membership, **_signal: object) -> None:
+    """Ends what is assigned to a member who leaves a project, before the membership or the account is deleted."""
+    ended = Assignment.objects.filter(project=instance.project_id, to=instance.user_id)
+    calls = set(ended.exclude(call=None).values_list("call", flat=True))
+    runs = {run.pk: run for run in list_runs_with(calls)} | {
+        run.pk: run for run in Run.objects.filter(assignments__in=ended).only("project", "sort_at")
+    }
+    ended.delete()
+    refresh_annotation_facets(list(runs.values()))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from math import floor, log10
 from typing import Literal, NamedTuple, TypeAlias
@@ -97,7 +98,7 @@ class Chart:
     most: float | None = None
     note: str = ""
 
-    @property
+    @cached_property
     def top(self) -> float:
         """The value at the upper edge: a round number, of which the half is short too."""
         if self.most is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_not_required
 from django.db import Error, connection
@@ -17,7 +18,7 @@ from django.utils.cache import patch_vary_headers
 from django.utils.log import log_response
 from django.views.decorators.http import require_safe
 
-from dashboard.accounts import OperatorRequest
+from dashboard.accounts import OperatorRequest, find_other_project
 from dashboard.faults import Outage, drop_connection, find_outage
 from dashboard.middleware import PROGRAMS, answer_error
 from dashboard.text.markdown import document, documents
@@ -49,7 +50,15 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     text = "It was never in this project, or it was deleted. The address may also be incomplete."
     if request.path_info.startswith(PROGRAMS):
         return answer_error(request, 404, "Not found", text)
-    return _render(request, 404, "Not found", text)
+    other = find_other_project(request)
+    if other is None:
+        return _render(request, 404, "Not found", text)
+    context = {
+        "title": "In another project",
+        "other": other,
+        "url": f"{request.path}?{urlencode({'project': other.slug})}",
+    }
+    return render(request, "errors/other_project.html", context, status=404)
 
 
 def failed(request: HttpRequest) -> HttpResponse:

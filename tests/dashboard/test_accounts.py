@@ -20,7 +20,7 @@ from pytest_django import DjangoAssertNumQueries
 from dashboard.accounts import FAILURE_MEMORY, client_address, create_link, identify_client
 from dashboard.models import Membership, Project, SignInFailure, SignInLink
 from tests.cases import each
-from tests.dashboard.factories import create_project, create_run, create_user
+from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page
 
 pytestmark = pytest.mark.django_db
@@ -247,6 +247,21 @@ def test_a_user_without_a_project_gets_an_explanation_and_can_sign_out(client: C
     assert response.status_code == 403
     assert "not a member of any project" in parse_page(response).by_role("main").text
     assert client.post("/sign-out/").status_code == 302
+
+
+@pytest.mark.postgresql
+def test_a_link_into_another_project_of_the_person_offers_to_switch(client: Client, alice: User) -> None:
+    calls = [create_call(create_run(create_project(name), f"of {name}")) for name in ("work", "secret")]
+    create_user("alice", project=create_project("work"), role="viewer")
+    client.force_login(alice)
+    for subject in (calls[0], calls[0].run):
+        response = client.get(subject.get_absolute_url())
+        offer = parse_page(response).by_role("link", "Open it in Work")
+        assert (response.status_code, client.get(offer["href"], follow=True).status_code) == (404, 200)
+        client.get("/runs/?project=default")
+    response = client.get(calls[1].get_absolute_url())
+    assert response.status_code == 404
+    assert "secret" not in parse_page(response).text.casefold()
 
 
 def test_a_member_of_two_projects_switches_between_them(client: Client, alice: User) -> None:

@@ -37,6 +37,10 @@ SAMPLES = Path(dashboard.__file__).parent / "samples"
         ('{"command":"cut in a letter é'.encode()[:-1], "cut in a letter \ufffd…"),
         (b'{"command":"' + 300 * b"x" + b'"}', 159 * "x" + "…"),
         (b'{"todos":[]}', ""),
+        (b'{"path":"/src","pattern":"def \\\\w+","glob":"*.py"}', "def \\w+ in /src"),
+        (b'{"pattern":"**/*.py"}', "**/*.py"),
+        (b'{"pattern":"a","path":"/' + 700 * b"x" + b'"}', "a"),
+        (b'{"pattern":"' + 700 * b"x" + b'","path":"/src"}', 159 * "x" + "…"),
         (b'{"command":"first","command":"last"}', "last"),
         (b'{"command":"first","comm\\u0061nd":"last"}', "last"),
         (b'{"command":"first","x":"' + 700 * b"x" + b'","command":"last"}', "last"),
@@ -74,9 +78,15 @@ def test_paths_are_relative_to_the_working_folder_of_the_run(project: Project) -
     inside = create_call(run, args={"file_path": "/srv/app/src/a.py"})
     outside = create_call(run, args={"file_path": "/srv/other/b.py"})
     nothing = create_call(run, args={})
+    everywhere = create_call(run, args={"pattern": "x", "path": "/srv/app"})
+    below = create_call(run, args={"pattern": "x", "path": "/srv/app/src"})
     waiting = create_call(run, args={"file_path": "/srv/app/src/c.py"}, derivation="")
-    calls = [inside, outside, nothing, waiting]
-    labels = {inside.pk: "src/a.py", outside.pk: "/srv/other/b.py", waiting.pk: "src/c.py"}
+    calls = [inside, outside, nothing, waiting, everywhere, below]
+    labels = {everywhere.pk: "x", below.pk: "x in src"} | {
+        inside.pk: "src/a.py",
+        outside.pk: "/srv/other/b.py",
+        waiting.pk: "src/c.py",
+    }
     assert argument_labels([call.pk for call in calls]) == labels
     listed = list(Call.objects.in_run_with_ordinals(run))
     assert label_calls(listed, run.cwd) == labels | {nothing.pk: ""}

@@ -215,3 +215,14 @@ def test_weeks_begin_on_monday_and_months_have_their_own_length() -> None:
     assert start_of("2026-03-01", "week") == datetime(2026, 2, 23)
     assert next_start(start_of("2026-02-15", "month"), "month") == start_of("2026-03-09", "month")
     assert next_start(start_of("2026-02-15 23", "hour"), "hour") == start_of("2026-02-16 00", "hour")
+
+
+@pytest.mark.usefixtures("alice", "calls")
+def test_a_number_whose_filter_the_calls_page_would_refuse_is_no_link(client: Client) -> None:
+    long = f"q=-{'x' * 1_995}"
+    page = load(client, f"?{long}")
+    assert leading_number(page.facts["Calls"]) == 24
+    assert page.select("dd a")  # the filter as it is
+    assert not page.select("#tools td a")
+    differs = load(client, f"?{long}&show=differs&where=cut:yes")
+    assert not differs.has("caption a")

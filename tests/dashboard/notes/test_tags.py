@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import User
+from django.http import QueryDict
 from django.test import Client
 
 from dashboard.filters.language import parse
 from dashboard.filters.names import complete
 from dashboard.ingest import run_stats
-from dashboard.models import AuditEntry, Call, Project, Run, SavedView, Tag
+from dashboard.models import AuditEntry, Call, Membership, Project, Run, SavedView, Tag
 from dashboard.models.notes import READER, move_annotations
 from dashboard.notes import annotations, review_queue
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
@@ -201,6 +202,20 @@ def test_a_call_that_is_skipped_behind_those_that_are_counted_leads_to_the_one_b
 
 
 @pytest.mark.postgresql
+@pytest.mark.postgresql
+@pytest.mark.usefixtures("annotated")
+def test_what_is_assigned_to_a_member_ends_with_the_membership_or_the_account(project: Project, alice: User) -> None:
+    bob = create_user("bob", project=project)
+    other = create_run(project, "d")
+    annotations.change_annotation(other, alice, QueryDict("do=assign&to=bob"))
+    assert select_runs(project, "assigned:*") == ["a", "b", "d"]
+    bob.delete()
+    assert (select_runs(project, "assigned:*"), select_runs(project, "assigned:bob")) == (["a", "b"], [])
+    Membership.objects.filter(user=alice).delete()
+    assert (select_runs(project, "assigned:*"), select(project, "assigned:alice")) == ([], [])
+    assert select_runs(project, "tag:flaky") == ["a", "b"]
+
+
 @pytest.mark.usefixtures("alice")
 def test_views_of_calls_are_saved_and_opened_apart_from_those_of_runs(client: Client, project: Project) -> None:
     create_call(create_run(project), receipt="r")

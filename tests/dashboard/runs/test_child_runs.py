@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from dashboard.models import Project, Run
+from dashboard.models import Call, Project, Run
 from dashboard.runs.run_detail import RunDetailParams, load_run_page
 from tests.dashboard.factories import START, create_call, create_run
 from tests.dashboard.page_text import Page, parse_page
@@ -40,6 +41,24 @@ def test_a_child_run_is_listed_below_the_call_that_started_it(client: Client, pr
     assert page.select_one(".child-row em").text == "7 calls, 1 failed, 0 cut"
     assert page.facts["Failed"] == "0 and 1 in child runs"
     assert load(client, child).by_role("link", "Fix the login")["href"] == f"/runs/{run.pk}/"
+
+
+@pytest.mark.usefixtures("alice")
+@pytest.mark.parametrize("address", ["", "1/halves"])
+def test_each_link_of_a_live_list_has_an_id_by_which_the_focus_returns_to_it(
+    client: Client, project: Project, address: str
+) -> None:
+    live = create_run(project, "live", last_at=timezone.now())
+    parents = [create_call(live, line=line, tool="Task") for line in (1, 2)]
+    child = create_run(project, title="Look around", parent=live, parent_call=parents[0].pk)
+    for parent in parents:  # a child run that two calls name is listed below both
+        Call.objects.filter(pk=parent.pk).update(child_run=child.pk)
+    for page in (f"/runs/{live.pk}/{address}", "/calls/", "/runs/"):
+        body = parse_page(client.get(page))
+        ids = [link.get("id") for link in body.select(".waterfall a.call-row, #rows th a, #rows td a")]
+        assert len(ids) >= 2, page
+        assert "" not in ids, page
+        assert len(set(ids)) == len(ids), page
 
 
 @pytest.mark.usefixtures("alice")
