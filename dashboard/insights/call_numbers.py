@@ -27,8 +27,13 @@ from dashboard.text.formatting import LATEST
 from dashboard.text.params import Params
 
 TimeUnit: TypeAlias = Literal["hour", "day", "week", "month", "year"]
-View: TypeAlias = Literal["numbers", "differs", "cost"]
-VIEWS = {"numbers": "Over time and by tool", "differs": "What differs", "cost": "Tokens and cost of requests"}
+View: TypeAlias = Literal["numbers", "differs", "cost", "quoted"]
+VIEWS = {
+    "numbers": "Over time and by tool",
+    "differs": "What differs",
+    "cost": "Tokens and cost of requests",
+    "quoted": "Quoted later",
+}
 UNITS: tuple[TimeUnit, ...] = ("hour", "day", "week", "month", "year")
 MOST_BUCKETS = 120  # of a chart; with more, a longer unit is taken
 LABELS = {"hour": "%d %b %H:00", "month": "%b %Y", "year": "%Y"}  # of a place, as for strftime; others have the day

@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
+from dashboard.experiments.quoted_tokens import load_quoted_tokens
 from dashboard.insights.call_numbers import InsightsParams, load_call_numbers
 from dashboard.insights.facet_differences import load_differences
 from dashboard.insights.request_costs import load_costs
@@ -26,6 +27,8 @@ def index(request: OperatorRequest) -> HttpResponse:
         context["differences"] = load_differences(request.project, query, params)
     elif params.show == "cost":
         context["costs"] = load_costs(request.project, params)
+    elif params.show == "quoted":
+        context["quoted"] = load_quoted_tokens(request.project, query, params)
     else:
         context["numbers"] = load_call_numbers(request.project, query, params)
     return render(request, "insights/index.html", context)
