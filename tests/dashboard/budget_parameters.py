@@ -107,6 +107,9 @@ PARAMETERS = {
     "step-reveal": f"{CALL} POST download=flag",
     "setup": "",
     "run-replay": f"{REPLAY} from=number position=number q=filter left=choice right=choice spaces=flag",
+    "run-plan": f"{REPLAY} position=number cancelled=flag",
+    "run-confirmation": "call=number POST decision=word reason=word plan_hash=word policy_hash=word",
+    "run-cancel": "POST",
     "run-model": "",
     "run-old-replay": "",
     "run-variants": "",
@@ -162,7 +165,7 @@ CONTENTS = {
     "artifact-reveal": ("lines", "line", "json"),
 }
 POSTED = ("artifact-reveal", "step-reveal")  # with the parameters of the page in the address
-DESTROYS = ("sign-out", "run-delete", "view-delete", "template-retire")
+DESTROYS = ("sign-out", "run-delete", "run-cancel", "view-delete", "template-retire")
 
 
 # The kind of a parameter that a reader of `Params` reads. Others may read text of any kind.

@@ -83,6 +83,7 @@ def build_store(project: Project, folder: Path) -> BudgetStore:
         "docs": {"name": "renderers"},
         "sign": {"token": "x"},
         "audit": {"form": "csv"},
+        "api": {"sha256": "0" * 64},
         "mask": {"name": "password"},
         "token": {"pk": AccessToken.objects.create(project=project, name="mine", scope="read", key="k").pk},
     }
