@@ -6,7 +6,7 @@ from django.apps import AppConfig
 from django.core.management import CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.migrations.loader import MigrationLoader
-from django.db.models.signals import pre_delete, pre_migrate
+from django.db.models.signals import pre_migrate
 
 
 class DashboardConfig(AppConfig):
@@ -14,11 +14,7 @@ class DashboardConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from dashboard.models import Membership
-        from dashboard.models.notes import end_assignments
-
         pre_migrate.connect(refuse_older_store, sender=self)
-        pre_delete.connect(end_assignments, sender=Membership)
 
 
 def refuse_older_store(using: str = DEFAULT_DB_ALIAS, **_: object) -> None:

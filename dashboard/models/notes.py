@@ -16,6 +16,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db import models
 from django.db.models import Count, F, Q, QuerySet, Value
+from django.db.models.signals import pre_delete
+from django.dispatch import receiver
 
 from dashboard.models.projects import Membership, Project
 from dashboard.models.runs import Call, Run, RunCall, RunFacet
@@ -204,6 +206,7 @@ def refresh_annotation_facets(runs: Sequence[Run]) -> None:
     )
 
 
+@receiver(pre_delete, sender=Membership)
 def end_assignments(instance: Membership, **_signal: object) -> None:
     """Ends what is assigned to a member who leaves a project, before the membership or the account is deleted."""
     ended = Assignment.objects.filter(project=instance.project_id, to=instance.user_id)
