@@ -24,6 +24,7 @@ from envelopes.schema.tool import ToolDefinition
 from envelopes.text.outline import scalar_text
 from envelopes.text.pointer import join, resolve
 from envelopes.text.preview import find_cut
+from envelopes.text.terminal import fold_terminal
 
 MISFIT = "input for {} does not match the tool schema"
 NEVER_RAN = frozenset(
@@ -160,6 +161,24 @@ def text_block(canonical: CanonicalResult, pointer: str, title: str = "") -> Ite
     if title:
         yield label(f"{title}:\n")
     yield preview(canonical, pointer)
+
+
+def output_segment(text: str, pointer: str, start: int = 0) -> tuple[Segment, str]:
+    """A program's output as a terminal shows it, and a note of what was left out.
+
+    Text that was changed points at its field without a range. One that is cut between two characters stays as it is:
+    the way to the rest counts them.
+    """
+    folded, cut = fold_terminal(text), find_cut(text)
+    if folded.text == text or (cut is not None and cut.unit == "characters"):
+        return text_value(text, pointer, start, role="preview"), ""
+    return Segment(folded.text, "preview", SegmentSource("canonical", pointer)), folded.note
+
+
+def output_block(canonical: CanonicalResult, pointer: str, title: str) -> Iterable[Segment]:
+    """A `text_block` of a program's output."""
+    segment, note = output_segment(_string(canonical, pointer), pointer)
+    yield from (segment if part.role == "preview" else part for part in text_block(canonical, pointer, title + note))
 
 
 def item_lines(

@@ -17,7 +17,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers=RENDERERS,
-    versions={"receipt": 4, "json_aware": 4, "tail_first": 4},
+    versions={"receipt": 5, "json_aware": 5, "tail_first": 5},
     tools=TOOLS,
     granted=granted_characters,
     mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS),

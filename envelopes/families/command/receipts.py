@@ -12,7 +12,8 @@ artifacts/… (whole stdout)          exit=2
 
 Three renderers show a stream in three ways:
 
-receipt     one JSON document on one line is laid out for reading, anything else is verbatim (RFC-102)
+receipt     one JSON document on one line is laid out for reading (RFC-102), anything else is shown as a terminal
+            shows it: without codes for colours, and of a line that was overwritten the last state
 json_aware  the same for JSON of any layout, and for each line that is JSON by itself
 tail_first  of a stream that was cut, the end comes before the beginning: failures are reported there
 
@@ -42,6 +43,7 @@ from envelopes.families.segments import (
     line_break,
     marker,
     member_lines,
+    output_segment,
     phrase,
     shortened_line,
     text_value,
@@ -53,6 +55,7 @@ from envelopes.schema.receipt import Renderer, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.json_layout import lay_out_json
 from envelopes.text.preview import find_cut, split_lines
+from envelopes.text.terminal import fold_terminal
 from envelopes.text.token_preview import fits_tokens
 
 TITLES = {
@@ -81,13 +84,22 @@ NO_OUTPUT = {
 
 
 class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
-    """`text` is the canonical preview at `pointer`; `is_cut` when the projection shortened it."""
+    """`text` is the canonical preview at `pointer`; `is_cut` when the projection shortened it.
+
+    `bytes` is the size of output that is no text.
+    """
 
     title: str
     text: str
     pointer: str
     is_cut: bool
     is_laid_out: bool
+    bytes: int | None = None
+
+    @property
+    def form(self) -> str:
+        """A note of what the text is not."""
+        return "" if self.bytes is None else f" ({self.bytes:,} bytes, not text; � stands for what is none)"
 
     def slice(self, start: int, end: int) -> Segment:
         return text_value(self.text[start:end], self.pointer, start, role="preview")
@@ -183,6 +195,7 @@ def _streams(result: dict[str, Any], pointer: str) -> Iterator[OutputStream]:
                 pointer=f"{pointer}/{name}_preview",
                 is_cut=result.get(f"{name}_truncated") is True,
                 is_laid_out=result.get(f"{name}_layout") == LAID_OUT,
+                bytes=result.get(f"{name}_bytes"),
             )
 
 
@@ -254,8 +267,10 @@ def _close_up(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def _verbatim(stream: OutputStream) -> Iterator[Segment]:
-    layout = JSON_LAID_OUT if stream.is_laid_out else ""
-    return _titled(f"{stream.title}{layout}:", [stream.slice(0, len(stream.text))])
+    if stream.is_laid_out:
+        return _titled(f"{stream.title}{JSON_LAID_OUT}:", [stream.slice(0, len(stream.text))])
+    segment, note = output_segment(stream.text, stream.pointer)
+    return _titled(f"{stream.title}{stream.form}{note}:", [segment])
 
 
 def _readable(stream: OutputStream) -> Iterable[Segment]:
@@ -271,11 +286,16 @@ def _tail_first(stream: OutputStream) -> Iterable[Segment]:
     cut = find_cut(stream.text) if stream.is_cut else None
     if cut is None:
         return _verbatim(stream)
+    folded = [
+        output_segment(part, stream.pointer, start)
+        for part, start in ((stream.text[cut.tail_start :], cut.tail_start), (stream.text[: cut.head_end], 0))
+    ]
+    note = fold_terminal(stream.text).note if any(note for _, note in folded) else ""
     order = f"last {cut.last} of {cut.total} {cut.unit}, then the first {cut.first}"
     break_before = "" if stream.text.endswith("\n") else "\n"
     between = f"{break_before}...\n[{stream.title}: its end is above, its first {cut.first} {cut.unit} follow]\n...\n"
-    parts = [stream.slice(cut.tail_start, len(stream.text)), marker(between), stream.slice(0, cut.head_end)]
-    return _titled(f"{stream.title}, its end first ({order}):", parts)
+    parts = [folded[0][0], marker(between), folded[1][0]]
+    return _titled(f"{stream.title}{note}, its end first ({order}):", parts)
 
 
 def _json_document(stream: OutputStream) -> list[Segment]:

@@ -29,7 +29,6 @@ one list. The items share one budget, evenly over the streams that are not empty
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import Literal, TypeAlias
 
@@ -37,6 +36,7 @@ import msgspec
 
 from envelopes.schema.result import TaskHandle
 from envelopes.text.preview import FileText
+from envelopes.text.terminal import ESCAPES
 
 Output: TypeAlias = str | FileText
 Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_running"]
@@ -59,7 +59,6 @@ STATUSES: tuple[ItemStatus, ...] = ("completed", "failed", "rejected", "skipped"
 _SEPARATORS = frozenset({"|", "||", "|&", "&", "&&", ";", "(", ")"})
 _SEARCHES = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "pgrep"})
 _ANSWERS = {"diff": "Files differ", "cmp": "Files differ", "test": "Condition is false", "[": "Condition is false"}
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
 
 
 class SavedOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +166,7 @@ def summarize_output(result: CommandResult) -> str:
     if result.is_image:
         return "an image"
     texts = (text.start if isinstance(text, FileText) else text for text in output_texts(result).values())
-    beginnings = (_ESCAPES.sub("", text[:SEARCHED_CHARACTERS]) for text in texts)
+    beginnings = (ESCAPES.sub("", text[:SEARCHED_CHARACTERS]) for text in texts)
     lines = [line.strip() for text in beginnings for line in text.splitlines()]
     with_words = (line for line in lines if any(char.isalnum() for char in line))
     return next(with_words, next(filter(None, lines), ""))

@@ -17,6 +17,7 @@ from envelopes.families.segments import (
     marked_values,
     member_line,
     member_lines,
+    output_block,
     phrase,
     text_block,
     text_value,
@@ -95,7 +96,7 @@ def _output(canonical: CanonicalResult) -> Iterable[Segment]:
     yield from _task_lines(canonical)
     yield from _failure(canonical)
     yield from text_block(canonical, "/result/task/failure", "Failure")
-    yield from text_block(canonical, "/result/task/output_preview", "Output")
+    yield from output_block(canonical, "/result/task/output_preview", "Output")
     task = RecordedObject(canonical.result).member("task")
     if not (task.text("output_preview") or "").strip() and task.text("status") in ENDED:
         yield line_break()

@@ -70,7 +70,7 @@ def test_a_variant_reads_as_its_golden(sort: str, variant: str, golden: Callable
         ("ExecCommand", "success", ["Process exited with code 0\n\nstdout:\nsrc/runtime/turn.rs\n"]),
         ("ExecCommand", "large", ["code 101\n", "running 1201 tests", "showing first ", "FAILED", "(whole stdout)"]),
         ("ExecCommand", "empty", ["Process exited with code 0\n\nOutput: (none)"]),
-        ("ExecCommand", "odd", ['  "checks": [\n', "stderr:\nwarning:"]),
+        ("ExecCommand", "odd", ['  "checks": [\n', "stderr (without terminal codes):\nwarning: token"]),
         ("ExecCommand", "promoted_silent", ["end: TaskStop task_124\n\nInitial output:\n(none captured)"]),
         (
             "ExecCommand",
