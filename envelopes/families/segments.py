@@ -221,8 +221,9 @@ def result_or_error(canonical: CanonicalResult) -> tuple[str, JsonValue]:
     return "error", {name: value for name, value in fields.items() if value is not None}
 
 
-def artifact_paths(canonical: CanonicalResult) -> Iterator[Segment]:
-    for index, artifact in enumerate(canonical.artifacts):
+def artifact_paths(canonical: CanonicalResult, policy: RenderPolicy) -> Iterator[Segment]:
+    """No path where the model has no tool that reads it (E-27)."""
+    for index, artifact in enumerate(canonical.artifacts if policy.read_tool is not None else ()):
         yield field_segment(artifact.path, f"/artifacts/{index}/path")
 
 

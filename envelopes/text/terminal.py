@@ -23,7 +23,7 @@ class Folded(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What was left out, in words; empty where nothing was."""
+        """The codes and frames that were left out, in words; empty where none were."""
         frames = {0: "", 1: "1 overwritten frame"}.get(self.frames, f"{self.frames} overwritten frames")
         left_out = " and ".join(words for words in ("terminal codes" * bool(self.codes), frames) if words)
         return f" (without {left_out})" if left_out else ""

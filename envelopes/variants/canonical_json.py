@@ -154,7 +154,11 @@ def _escape(segment: Segment, runs: re.Pattern[str]) -> Iterator[Segment]:
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    return render_json(with_sources(canonical.to_json(), ""), policy, ascii_only=False)
+    """Without paths for a model that has no tool to read them (spec/model.md E-27)."""
+    document = canonical.to_json()
+    if policy.read_tool is None:
+        document.pop("artifacts", None)
+    return render_json(with_sources(document, ""), policy, ascii_only=False)
 
 
 VARIANT = Variant(id="canonical_json", version=1, title="Envelope as JSON", render=render)

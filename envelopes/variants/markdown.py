@@ -22,7 +22,7 @@ VERBS = {"success": "succeeded", "error": "failed"}
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    return fit(_body(canonical), policy, tail=_artifacts(canonical))
+    return fit(_body(canonical), policy, tail=_artifacts(canonical, policy))
 
 
 def _body(canonical: CanonicalResult) -> Iterator[Segment]:
@@ -90,10 +90,11 @@ def _fence(text: str, pointer: str) -> Iterator[Segment]:
     yield label(fence if text.endswith("\n") else f"\n{fence}")
 
 
-def _artifacts(canonical: CanonicalResult) -> Iterator[Segment]:
-    if canonical.artifacts:
+def _artifacts(canonical: CanonicalResult, policy: RenderPolicy) -> Iterator[Segment]:
+    paths = list(artifact_paths(canonical, policy))
+    if paths:
         yield label("\n\nArtifacts:\n")
-    for path in artifact_paths(canonical):
+    for path in paths:
         yield label("\n- ")
         yield path
 

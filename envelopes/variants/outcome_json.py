@@ -30,6 +30,7 @@ from envelopes.schema.settlement import blocks_tool, envelope_situation
 from envelopes.text.pointer import text_at
 from envelopes.variants.canonical_json import JsonString, Tree, render_json, with_sources
 
+UNREADABLE = "The output is too large to show here."  # for a model without a tool that reads it
 # The fields that a member may come from: it does if it equals the field, or ends in it ("Blocked: …").
 POINTERS = {
     "status": ("/status",),
@@ -44,9 +45,12 @@ POINTERS = {
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
     outcome = build_outcome(canonical)
     if isinstance(outcome, ToolExecutionResult):
-        tree = _output_tree(canonical)
+        tree = _output_tree(canonical, policy)
     else:
-        content: dict[str, Any] = json.loads(outcome_to_model_content(outcome))
+        content: dict[str, Any] = json.loads(outcome_to_model_content(outcome, read_tool=policy.read_tool or ""))
+        if isinstance(outcome, ToolArtifactReference) and policy.read_tool is None:
+            content.pop("artifact_reference")
+            content["hint"] = UNREADABLE
         if isinstance(outcome, ToolTimeout) and canonical.error is not None:
             content["error"] = canonical.error.message
         tree = {name: _member_tree(name, value, canonical) for name, value in content.items()}
@@ -84,9 +88,9 @@ def _output(canonical: CanonicalResult) -> Any:
     return result | {"artifacts": document["artifacts"]}
 
 
-def _output_tree(canonical: CanonicalResult) -> Tree:
+def _output_tree(canonical: CanonicalResult, policy: RenderPolicy) -> Tree:
     tree = with_sources(canonical.result, "/result")
-    if isinstance(tree, dict) and canonical.artifacts:
+    if isinstance(tree, dict) and canonical.artifacts and policy.read_tool is not None:
         return tree | {"artifacts": with_sources(canonical.to_json()["artifacts"], "/artifacts")}
     return tree
 
@@ -117,4 +121,4 @@ def _member_tree(name: str, value: JsonValue, canonical: CanonicalResult) -> Tre
     return JsonString((Segment(value, "label"),))
 
 
-VARIANT = Variant(id="outcome_json", version=2, title="Outcome as JSON", render=render)
+VARIANT = Variant(id="outcome_json", version=3, title="Outcome as JSON", render=render)

@@ -25,7 +25,7 @@ OWN_TAGS = frozenset({OUTER, "summary", "member", "item"})  # all other tags are
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
     writer = _TagWriter(_free_suffix(canonical))
-    return fit(writer.body(canonical), policy, tail=writer.end(canonical))
+    return fit(writer.body(canonical), policy, tail=writer.end(canonical, policy))
 
 
 class _TagWriter:
@@ -43,10 +43,10 @@ class _TagWriter:
         name, value = result_or_error(canonical)
         yield from self._member(name, value, f"/{name}")
 
-    def end(self, canonical: CanonicalResult) -> Iterator[Segment]:
-        if canonical.artifacts:
+    def end(self, canonical: CanonicalResult, policy: RenderPolicy) -> Iterator[Segment]:
+        if paths := list(artifact_paths(canonical, policy)):
             yield label(f"\n<artifacts{self._suffix}>")
-            for path in artifact_paths(canonical):
+            for path in paths:
                 yield label(f"\n<path{self._suffix}>")
                 yield path
                 yield label(f"</path{self._suffix}>")

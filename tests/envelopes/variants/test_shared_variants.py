@@ -241,7 +241,7 @@ def test_an_output_that_is_kept_elsewhere_is_a_reference_to_its_first_artifact(r
     receipt = written("outcome_json", canonical)
     document = json.loads(receipt.text)
     assert (document["artifact_reference"], document["summary"]) == ("artifacts/1/log.txt", "looked at it")
-    assert "read_file" in document["hint"]
+    assert "ReadArtifact" in document["hint"]
     assert "/artifacts/0/path" in {segment.source.pointer for segment in receipt.segments if segment.source}
 
 
