@@ -143,6 +143,7 @@ urlpatterns = [
     path("setup/", site.setup, name="setup"),
     path("api/v1/records", intake.records, name="api-records"),
     path("api/v1/artifacts/<str:sha256>", intake.artifact, name="api-artifact"),
+    path("api/v1/hooks/claude-code", intake.claude_code_hook, name="api-hook"),
     path("v1/traces", intake.traces, name="api-traces"),
     path("api/v1/limits", intake.show_limits, name="api-limits"),
     path("docs/", site.docs_index, name="docs-index"),

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 
 from dashboard.artifacts.stores import SHA256
 from dashboard.artifacts.upload_folders import reserve_upload_folder
@@ -34,13 +35,14 @@ from dashboard.text.formatting import format_size
 from dashboard.text.responses import sandboxed
 from dashboard.tokens import TokenRequest
 from envelopes.recordings import Unavailable, decode_traces, encode_protobuf_answer
-from envelopes.text.untrusted_json import Untrusted
+from envelopes.text.untrusted_json import Untrusted, check_json, dump_json, join_object, object_slices
 
 PROTOBUF = "application/x-protobuf"
 TRACE_TYPES = (PROTOBUF, "application/json")
 RECORD_TYPES = ("application/x-ndjson", "application/jsonl", "application/json")
 CONTENT_TYPES = ("application/octet-stream",)
 GZIP = 31  # zlib's number for a header of gzip
+HOOK_TYPES = ("application/json",)
 PIECE = 1_048_576
 
 
@@ -113,6 +115,24 @@ def receive_traces(request: TokenRequest) -> tuple[bytes, str]:
         return encode_protobuf_answer(len(rejected), sentence), PROTOBUF
     partial = {"rejectedSpans": str(len(rejected)), "errorMessage": sentence}
     return msgspec.json.encode({"partialSuccess": partial} if rejected else {}), "application/json"
+
+
+def receive_hook(request: TokenRequest) -> tuple[BatchAnswer, int]:
+    """The answer to one event of a Claude Code hook. Raises BodyRefused.
+
+    The event gets the time of its arrival, because it has none; the same event sent again is known by its own bytes.
+    """
+    body = read_body(request).strip()
+    try:
+        check_json(body)
+        members = object_slices(body)
+    except Untrusted as refusal:
+        raise BodyRefused(400, f"{refusal.path}: {refusal.reason}") from None
+    now = timezone.now()
+    members["received_at"] = dump_json(now.isoformat(timespec="microseconds").replace("+00:00", "Z"))
+    raw = join_object(members).replace(b"\n", b" ") + b"\n"  # between tokens: within a text a line end is escaped
+    digest = derive_id("received", request.project.pk, "claude-code-hooks", body)
+    return _receive(request, "claude-code-hooks", [LiveLine(raw, digest, 1)], body)
 
 
 def _receive(request: TokenRequest, format_name: str, lines: list[LiveLine], body: bytes) -> tuple[BatchAnswer, int]:

@@ -10,12 +10,14 @@ from django.http import HttpResponse
 
 from dashboard.api.intake import (
     CONTENT_TYPES,
+    HOOK_TYPES,
     RECORD_TYPES,
     TRACE_TYPES,
     BodyRefused,
     json_response,
     limits,
     receive_content,
+    receive_hook,
     receive_records,
     receive_traces,
 )
@@ -72,6 +74,15 @@ def traces(request: TokenRequest) -> HttpResponse:
     """An OTLP trace request; the answer has its encoding."""
     answer, content_type = receive_traces(request)
     return HttpResponse(answer, content_type=content_type)
+
+
+@accepts_body("INTAKE_BODY_LIMIT_BYTES", HOOK_TYPES)
+@accepts_token("ingest", ["POST"])
+@answers_refusals
+def claude_code_hook(request: TokenRequest) -> HttpResponse:
+    """One event. The answer is an empty object, which lets a hook that prints it change nothing."""
+    answer, status = receive_hook(request)
+    return json_response(answer if answer.rejected else {}, status)
 
 
 @accepts_token("ingest", ["GET", "HEAD"])

@@ -62,6 +62,7 @@ PARAMETERS = {
     "import-new": "POST paths=word files=word",
     "insights-index": "q=filter from=range to=range show=choice by=choice sort=choice where=filter",
     "api-artifact": "",
+    "api-hook": "",
     "api-limits": "",
     "api-records": "",
     "api-traces": "",

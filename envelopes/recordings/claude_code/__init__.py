@@ -6,6 +6,7 @@ messages      an API message: calls, results, receipts, artifacts, and the text 
 line          one line of a session file: its run, its session, and the session it was copied from
 subagents     progress lines and sidechains, which report another run's calls; workflow journals
 session       session files, releases 2.0.64 to 2.1.42
+hooks         the input of PreToolUse and PostToolUse hooks
 stream_json   `claude -p --output-format stream-json`
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 
 from envelopes.recordings.base import Format
-from envelopes.recordings.claude_code import session, stream_json, subagents
+from envelopes.recordings.claude_code import hooks, session, stream_json, subagents
 from envelopes.recordings.claude_code.reader_state import is_global_call_id, run_alias, spawning_call
 
 _format = partial(Format, agent="claude-code", namespace="claude-code", is_global_call_id=is_global_call_id)
@@ -44,4 +45,13 @@ JOURNAL = _format(
     sniff=subagents.sniff_journal,
     read=subagents.read_journal,
 )
-FORMATS: tuple[Format, ...] = (SESSION, STREAM, JOURNAL)
+HOOKS = _format(
+    name="claude-code-hooks",
+    title="Claude Code hook events",
+    mark="lines with a hook_event_name and a session_id",
+    sniff=hooks.sniff,
+    read=hooks.read,
+    run_alias=run_alias,
+    spawning_call=spawning_call,
+)
+FORMATS: tuple[Format, ...] = (HOOKS, SESSION, STREAM, JOURNAL)

@@ -342,6 +342,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         name="otlp",
         title="OpenTelemetry traces (OTLP)",
+        mark="trace requests in JSON, with resourceSpans",
         agent="otlp",
         namespace="otlp",
         sniff=sniff,
