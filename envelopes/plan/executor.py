@@ -25,9 +25,9 @@ from envelopes.plan.gates import Admitted, Gates, Hook, allow
 from envelopes.plan.recorders import MemoryRecorder, Recorder, RunEnd, RunHeader
 from envelopes.plan.redaction import redact_plan
 from envelopes.plan.references import Scope, UnresolvedReference
-from envelopes.plan.rounds import StepRounds
 from envelopes.plan.sandbox import check_sandbox
 from envelopes.plan.schema import ActionPlan, ContextRequest, Step, plan_document
+from envelopes.plan.step_calls import StepRounds
 from envelopes.plan.steps import (
     WITH_DATA,
     RunContext,
