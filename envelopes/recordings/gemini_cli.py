@@ -50,13 +50,20 @@ _KNOWN_MESSAGES = 4_096
 _LEVELS = ("info", "warning", "error")
 
 
+class KnownMessage(msgspec.Struct, frozen=True):
+    """The line of a message, and the digest of its content when it last came."""
+
+    line: int
+    digest: str
+
+
 class ChatState(msgspec.Struct):
-    """`messages` are the lines and the digests of the contents of the messages so far, by id."""
+    """`messages` are those so far, by id."""
 
     run: str = ""
     title: bool = False
     model: bool = False
-    messages: dict[str, tuple[int, str]] = {}
+    messages: dict[str, KnownMessage] = {}
 
 
 class ChatHeader(ForeignEntry, frozen=True, gc=False, rename="camel"):
@@ -130,7 +137,8 @@ def _line_records(node: DocumentValue, state: ChatState) -> Records:
         for number, message in enumerate(changes["messages"].elements() if "messages" in changes else ()):
             yield from _checked(message, state, f"$.$set.messages[{number}]")
     elif "$rewindTo" in members:
-        line, _ = state.messages.get(text_member(members, "$rewindTo") or "", (node.line, ""))
+        known = state.messages.get(text_member(members, "$rewindTo") or "")
+        line = known.line if known else node.line
         text = f"the person went back: lines {line} to {node.line - 1} left the conversation"
         payload = msgspec.json.encode({"left": [line, node.line], "returned": None})
         yield EventRecord(line=node.line, run=state.run, kind="rewind", message=text, payload=payload)
@@ -167,13 +175,13 @@ def _message_records(node: DocumentValue, state: ChatState, path: str) -> Record
     content = members.get("content")
     digest = hashlib.sha256(content.raw).hexdigest()[:16] if content else ""
     known = state.messages.get(key)
-    state.messages[key] = (known[0] if known else node.line, digest)
+    state.messages[key] = KnownMessage(known.line if known else node.line, digest)
     if kind in _LEVELS:
         text = summarize((content.text() if content else None) or kind)
         yield EventRecord(line=node.line, run=state.run, kind=kind, message=text, payload=node.raw, at=at)
         return
     yield from _run_facts(node, members, state, kind)
-    if content and content.raw not in (b'""', b"[]") and (known is None or known[1] != digest):
+    if content and content.raw not in (b'""', b"[]") and (known is None or known.digest != digest):
         role = "assistant" if kind == "gemini" else kind
         yield MessageRecord(
             line=content.line,

@@ -237,7 +237,7 @@ def repeated_members(raw: bytes) -> list[tuple[str, bytes]]:
     that it has.
     """
     raw = raw.strip()
-    with suppress(msgspec.MsgspecError, RecursionError):
+    with suppress(ValueError, RecursionError):  # msgspec's errors, and invalid UTF-8 in a name
         members = _OBJECT.decode(raw)
         count, first = len(members), len(next(iter(members), "")) + 4
         length = len("".join(members)) + len(b"".join(members.values())) + 4 * count + 1

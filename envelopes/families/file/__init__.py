@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.file import claude_code, codex, gemini_cli
+from envelopes.families.file import claude_code, codex, gemini_cli, swe_agent
 from envelopes.families.file.receipts import receipt
 from envelopes.families.file.results import PROJECTIONS, granted_characters
 from envelopes.families.file.tools import TOOLS
@@ -19,6 +19,6 @@ FAMILY = Family(
     versions={"receipt": 3},
     tools=TOOLS,
     granted=granted_characters,
-    mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS),
+    mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS, *swe_agent.MAPPINGS),
     examples=Path(__file__).with_name("examples.json"),
 )

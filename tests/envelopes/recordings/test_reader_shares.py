@@ -9,6 +9,8 @@ from tests.envelopes.recordings.samples import FOLDER, Shares, read_sample
 SAMPLES = {
     "codex": ("codex/*.jsonl",),
     "gemini-cli": ("gemini_cli/*.json",),
+    "swe-agent": ("swe_agent/*.traj",),
+    "mini-swe-agent": ("mini_swe_agent/*.json",),
 }
 LEAST_SHARE = 0.95
 

@@ -61,3 +61,8 @@ def test_any_lines_give_records_and_problems_of_these_lines(recording: Format, l
 @given(head=st.binary(max_size=40) | LINES, path=st.sampled_from(PATHS))
 def test_any_beginning_is_recognised_or_not(recording: Format, head: bytes, path: str) -> None:
     assert recording.sniff(head, SourcePath(path)) in (True, False)
+
+
+@each_format
+def test_a_name_that_is_no_utf8_stops_no_detection(recording: Format) -> None:
+    assert recording.sniff(b'{"\xef": 1, "type": 2}\n', SourcePath("session.jsonl")) is False

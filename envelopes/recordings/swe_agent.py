@@ -1,0 +1,298 @@
+"""Trajectories of SWE-agent (`.traj`) and of mini-swe-agent (`.traj.json`), each one document.
+
+SWE-agent: `{environment, trajectory[], history[], info}`; some files have `history` alone.
+
+1. `history` is what went to the model and came from it. A message of the model with an `action` is a call: with
+   `tool_calls` the calls of a function-calling model, else the action itself, which the shell runs (`bash`).
+2. The message that follows is the receipt: the observation in a template, clipped where it is too long.
+3. `trajectory` has a step for each action in the same order; its `observation` is the raw text, and the result.
+4. Copied demonstrations (`is_demo`) are messages and no calls of the run.
+
+mini-swe-agent: `{info, messages[], trajectory_format}`, before release 2 a bare list of messages.
+
+5. `extra.actions` of a model's message are its calls; a message without them has the one command in a fenced block.
+6. `extra` of the message that follows (`raw_output`, `returncode`, `exception_info`) is the result, its content the
+   receipt. A bare list has receipts alone.
+
+There are no times and few ids: a call without one has the number of its message, a repeated id gets the number too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from envelopes.alignment.mapping import ResultFidelity
+from envelopes.recordings.base import (
+    CallRecord,
+    Format,
+    LineProblem,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+)
+from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records, text_member
+from envelopes.recordings.json_lines import storable, valid_timestamp
+from envelopes.schema.result import summarize
+from envelopes.text.untrusted_json import Untrusted, object_slices, parse_json
+
+Records = Iterator[Record | LineProblem]
+Members = dict[str, DocumentValue]
+_BLOCK = re.compile(r"```(?:mswea_bash_command|bash|sh)\s*\n(.*?)\n?```", re.DOTALL)
+_ISSUE = re.compile(r"(?:ISSUE:|Please solve this issue:)\s*(?P<title>[^\n]+)")
+_BEGINNING = 3  # messages: those of the system and of the user, and the first of the model
+_ANSWERS = frozenset({"user", "tool"})
+_MINI_MARKS = (b"mswea_bash_command", b"<returncode>")
+
+
+class _Trajectory:
+    """Collects the records of one trajectory in the order of its messages."""
+
+    def __init__(self, root: DocumentValue, messages: list[DocumentValue], path: SourcePath, agent: str) -> None:
+        """The run is named by its file and by how it began: experiments have files of the same names."""
+        beginning = hashlib.sha256(b"\n".join(message.raw for message in messages[:_BEGINNING]))
+        self.run = f"{path.stem.removesuffix('.traj')}-{beginning.hexdigest()[:12]}"
+        self.records: list[Record | LineProblem] = [RunRecord(line=root.line, run=self.run, agent=agent)]
+        self._ids: set[str] = set()
+        self._has_title = False
+
+    def message(self, number: int, content: DocumentValue, role: str) -> None:
+        if content.raw in (b'""', b"[]"):
+            return
+        if role == "user" and not self._has_title:
+            self._has_title = True
+            text = content.text() or ""
+            issue = _ISSUE.search(text)
+            title = summarize(issue["title"] if issue else text.strip())
+            self.records.append(RunRecord(line=content.line, run=self.run, title=title or None))
+        self.records.append(
+            MessageRecord(
+                line=content.line,
+                run=self.run,
+                key=f"message-{number}",
+                role=storable(role),
+                content=content.raw,
+                step=f"step-{number}",
+            )
+        )
+
+    def call(self, number: int, node: DocumentValue, call: str, tool: str, args: bytes) -> str:
+        """Adds a call of the message with this number and returns its id."""
+        name = call or f"step-{number}"
+        unique = name if name not in self._ids else f"{name}-{number}"
+        self._ids.add(unique)
+        self.records.append(
+            CallRecord(line=node.line, run=self.run, call=unique, tool=tool, args=args, step=f"step-{number}")
+        )
+        return unique
+
+    def result(self, call: str, node: DocumentValue, *, is_text: bool, at: str | None = None) -> None:
+        fidelity: ResultFidelity = "stringified" if is_text else "structured"
+        self.records.append(
+            ResultRecord(line=node.line, run=self.run, call=call, result=node.raw, fidelity=fidelity, at=at)
+        )
+
+    def receipt(self, call: str, content: DocumentValue, *, at: str | None = None) -> None:
+        self.records.append(ReceiptRecord(line=content.line, run=self.run, call=call, content=content.raw, at=at))
+
+
+def sniff_swe_agent(head: bytes, path: SourcePath) -> bool:
+    """The document has a trajectory, or a history as its first member."""
+    keys = outline(head).keys
+    if "trajectory" in keys:
+        return bool({"environment", "history", "info"} & keys)
+    return keys == {"history"} and b'"message_type"' in head
+
+
+def sniff_mini(head: bytes, path: SourcePath) -> bool:
+    """The document names its format or the version of the agent, or has messages in the agent's own form."""
+    content = outline(head)
+    if "messages" in content.keys and b"mini-swe-agent-" in head:
+        return True
+    is_mini = content.keys == {"info", "messages"} or "mini_version" in content.keys
+    is_list = {"role", "content"} <= content.element_keys
+    return (is_mini and b"mini_version" in head) or (is_list and all(mark in head for mark in _MINI_MARKS))
+
+
+def is_global_call_id(call: str) -> bool:
+    """Demonstrations and replays repeat ids."""
+    return False
+
+
+def read_swe_agent(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    root = JsonDocument(lines).parse()
+    if not isinstance(root, DocumentValue):
+        yield from () if root is None else (root,)
+        return
+    members = root.members()
+    steps = members["trajectory"].elements() if "trajectory" in members else []
+    history = members["history"].elements() if "history" in members else []
+    trajectory = _Trajectory(root, history, path, "swe-agent")
+    waiting: list[str] = []  # calls of the last action, which the next message answers
+    for number, node in enumerate(history):
+        try:
+            message = node.members()
+            role, content = text_member(message, "role") or "", message.get("content")
+            if not node.is_object or not role:
+                raise Untrusted("no message: it has no role")
+            is_demo = "is_demo" in message and message["is_demo"].raw == b"true"
+            if waiting and role in _ANSWERS and content is not None:
+                named = (
+                    [id_.text() for id_ in message["tool_call_ids"].elements()] if "tool_call_ids" in message else []
+                )
+                for call in waiting[: max(1, len(named))]:
+                    trajectory.receipt(call, content)
+                waiting = []
+                continue
+            if content is not None:
+                trajectory.message(number, content, role)
+            if role == "assistant" and not is_demo and text_member(message, "action") is not None:
+                waiting = _action_calls(trajectory, number, message)
+                _add_observation(trajectory, waiting, steps, message)
+        except Untrusted as refusal:
+            trajectory.records.append(node.problem(f"$.history[{number}]", refusal.reason))
+    yield from place_records(trajectory.records)
+
+
+def _action_calls(trajectory: _Trajectory, number: int, message: Members) -> list[str]:
+    """The calls of a function-calling model, or the action as a command of the shell."""
+    calls = message["tool_calls"].elements() if "tool_calls" in message else []
+    names = []
+    for node in calls:
+        call = node.members()
+        function = call["function"].members() if "function" in call else {}
+        tool, args = text_member(function, "name") or "unknown", function.get("arguments")
+        decoded = _decoded(args.raw) if args else b"null"
+        names.append(trajectory.call(number, node, text_member(call, "id") or "", tool, decoded))
+    if not names:
+        action = message["action"]
+        names.append(trajectory.call(number, action, "", "bash", b'{"command":' + action.raw + b"}"))
+    return names
+
+
+def _add_observation(trajectory: _Trajectory, calls: list[str], steps: list[DocumentValue], message: Members) -> None:
+    """The raw observation of the step with this action, which is the next one: others were never executed."""
+    action = text_member(message, "action")
+    while steps:
+        step = steps[0].members()
+        if text_member(step, "action") != action:
+            return
+        steps.pop(0)
+        if "observation" in step and step["observation"].is_text and len(calls) == 1:
+            trajectory.result(calls[0], step["observation"], is_text=True)
+        return
+
+
+def _decoded(arguments: bytes) -> bytes:
+    """The JSON object in a JSON string; the value itself where it is none."""
+    if not arguments.startswith(b'"'):
+        return arguments
+    text = str(parse_json(arguments)).encode("utf-8", "surrogatepass").strip()
+    try:
+        object_slices(text)
+        parse_json(text)
+    except Untrusted:
+        return arguments
+    return text
+
+
+def read_mini(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    root = JsonDocument(lines).parse()
+    if not isinstance(root, DocumentValue):
+        yield from () if root is None else (root,)
+        return
+    members = root.members()
+    messages = root.elements() or (members["messages"].elements() if "messages" in members else [])
+    trajectory = _Trajectory(root, messages, path, "mini-swe-agent")
+    trajectory.records += _mini_facts(members, trajectory.run, root.line)
+    waiting: list[tuple[str, str]] = []  # open calls: the own id, empty for none, and the id of the call
+    for number, node in enumerate(messages):
+        try:
+            message = node.members()
+            role, content, extra = text_member(message, "role") or "", message.get("content"), message.get("extra")
+            if not node.is_object or not role:
+                raise Untrusted("no message: it has no role")
+            if waiting and role in _ANSWERS:
+                call = _take_answered(waiting, text_member(message, "tool_call_id"))
+                _add_answer(trajectory, call, content, extra)
+                continue
+            if content is not None:
+                trajectory.message(number, content, role)
+            if role == "assistant":
+                waiting = _mini_calls(trajectory, number, node, message)
+        except Untrusted as refusal:
+            trajectory.records.append(node.problem(f"$.messages[{number}]", refusal.reason))
+    yield from place_records(trajectory.records)
+
+
+def _mini_facts(members: Members, run: str, line: int) -> Records:
+    info = members["info"].members() if "info" in members else {}
+    config = info["config"].members() if "config" in info else {}
+    model = config["model"].members() if "model" in config else {}
+    version, name = text_member(info, "mini_version"), text_member(model, "model_name")
+    if version or name:
+        yield RunRecord(line=line, run=run, version=version, model=name)
+
+
+def _mini_calls(trajectory: _Trajectory, number: int, node: DocumentValue, message: Members) -> list[tuple[str, str]]:
+    """The actions of a message, or the one command in its text; a message with several blocks was refused."""
+    content = message.get("content")
+    members = message["extra"].members() if "extra" in message else {}
+    calls = []
+    for action in members["actions"].elements() if "actions" in members else ():
+        own = text_member(action.members(), "tool_call_id") or ""
+        calls.append((own, trajectory.call(number, action, own, "bash", action.raw)))
+    blocks = _BLOCK.findall((content.text() if content else None) or "") if "actions" not in members else []
+    if len(blocks) == 1:
+        args = msgspec.json.encode({"command": blocks[0]})
+        calls.append(("", trajectory.call(number, content or node, "", "bash", args)))
+    return calls
+
+
+def _take_answered(waiting: list[tuple[str, str]], own: str | None) -> str:
+    """The call that a message answers: that with its id, or the first that is open."""
+    answered = next((call for call in waiting if own and call[0] == own), waiting[0])
+    waiting.remove(answered)
+    return answered[1]
+
+
+def _add_answer(trajectory: _Trajectory, call: str, content: DocumentValue | None, extra: DocumentValue | None) -> None:
+    members = extra.members() if extra else {}
+    at = valid_timestamp(text_member(members, "timestamp"))
+    if extra and ("raw_output" in members or "returncode" in members):
+        trajectory.result(call, extra, is_text=False, at=at)
+    if content is not None:
+        trajectory.receipt(call, content, at=at)
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name="swe-agent",
+        title="SWE-agent trajectory",
+        agent="swe-agent",
+        namespace="swe-agent",
+        mark="a document with a trajectory and a history",
+        is_document=True,
+        sniff=sniff_swe_agent,
+        read=read_swe_agent,
+        is_global_call_id=is_global_call_id,
+    ),
+    Format(
+        name="mini-swe-agent",
+        title="mini-swe-agent trajectory",
+        agent="mini-swe-agent",
+        namespace="mini-swe-agent",
+        mark="messages with commands in the agent's own form, or its name and version",
+        is_document=True,
+        sniff=sniff_mini,
+        read=read_mini,
+        is_global_call_id=is_global_call_id,
+    ),
+)
