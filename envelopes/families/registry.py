@@ -198,6 +198,7 @@ def _list_tool(family: str, definition: ToolDefinition) -> Inventory:
         "error_kinds": list(definition.error_kinds),
         "path_args": list(definition.path_args),
         "sensitive": list(definition.sensitive),
+        "sensitive_result": list(definition.sensitive_result),
         "idempotent": definition.idempotent,
         "parallel_safe": definition.parallel_safe,
         "timeout_ms": definition.timeout_ms,

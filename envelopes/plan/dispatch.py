@@ -39,7 +39,7 @@ from envelopes.plan.answers import (
 from envelopes.plan.effects import EffectsObserver, merge
 from envelopes.plan.gates import Admitted, Denied, Gates, Hook, allow
 from envelopes.plan.recorders import Recorder
-from envelopes.plan.redaction import mask_text, redact_call, redact_error
+from envelopes.plan.redaction import mask_text, redact_call, redact_error, redact_result
 from envelopes.plan.steps import NextAttempt
 from envelopes.plan.workers import CallContext, Finished, Progress, Report, ThreadWorkers, Workers
 from envelopes.schema.call import EventType, ExecutionEvent, Level, ToolCall, ToolResult
@@ -360,7 +360,8 @@ class Dispatcher:
             user_message=complete.summary_text,
             debug_message=debug,
         )
-        self.recorder.add(codec.to_result(flight.call, settlement))
+        recorded = codec.to_result(flight.call, settlement)
+        self.recorder.add(redact_result(recorded, flight.secrets, flight.tool.definition.sensitive_result))
         return SettledCall(flight.call, settlement, complete, flight.admitted.args, flight.tool.family)
 
     def _note_late(self, finished: Finished) -> None:

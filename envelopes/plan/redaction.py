@@ -2,11 +2,13 @@
 
 redact_plan    the plan as run.json has it
 redact_call    the call as it is recorded, and the secrets that its other records must not contain
+redact_result   the result as it is recorded
 redact_error   the error of such a call; `mask_text` does the same for any text
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +19,7 @@ from envelopes.plan.references import find_references
 from envelopes.plan.sandbox import find_values
 from envelopes.plan.schema import ActionPlan, plan_document
 from envelopes.plan.steps import REDACTED
-from envelopes.schema.call import ToolCall
+from envelopes.schema.call import ToolCall, ToolResult
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import ToolDefinition
 from envelopes.text.pointer import split
@@ -79,8 +81,25 @@ def mask_text(text: str | None, secrets: frozenset[str]) -> str | None:
     return text
 
 
+def redact_result(result: ToolResult, secrets: frozenset[str], sensitive: tuple[str, ...]) -> ToolResult:
+    """The result as it is recorded: without secrets of the arguments, and without its own at the pointers `sensitive`.
+
+    Later steps and the model get the result itself. A masked one has no hash, which could be tried against guesses.
+    """
+    data = mask(result.data, secrets) if secrets else result.data
+    values = dict(find_values(data, sensitive))
+    if values:
+        data = copy.deepcopy(data)
+        for pointer in values:
+            _redact_value(data, pointer)
+    if data == result.data:
+        return result
+    message = mask_text(result.user_message, secrets)
+    return msgspec.structs.replace(result, data=data, data_hash=None, user_message=message)
+
+
 def redact_error(complete: CompleteOutput, secrets: frozenset[str]) -> CompleteOutput:
-    """An error often repeats the arguments. A result is the tool's own, and stays as it is."""
+    """An error often repeats the arguments."""
     if complete.error is None:
         return complete
     error = msgspec.structs.replace(

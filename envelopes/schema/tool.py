@@ -132,7 +132,8 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
     with them (TOOLS-049). `conditions` are JSON Schema keywords (`if`, `then`, `else`) that publish `check`.
 
     For the executor: `path_args` and `sensitive` are pointers into the arguments, where `*` stands for each item of a
-    list: paths that the sandbox checks (OD-21), and values that no record may contain (OD-30). A second call of an
+    list: paths that the sandbox checks (OD-21), and values that no record may contain (OD-30); `sensitive_result` are
+    such values of the result. A second call of an
     `idempotent` tool with the same arguments is a duplicate. A tool that writes runs beside others only when it is
     `parallel_safe` (OD-16). `timeout_ms` is for one attempt. A call that is not `cancellable` runs to its end when
     its run is cancelled (OD-27). A timeout without `retry_on_timeout` is not tried again, and blocks the tool for the
@@ -168,6 +169,7 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
     conditions: dict[str, Any] = {}
     path_args: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
+    sensitive_result: tuple[str, ...] = ()
     idempotent: bool = False
     parallel_safe: bool = False
     timeout_ms: int | None = None
