@@ -1,11 +1,14 @@
 """Processes that compute beside the one that writes. They load Django before anything of the dashboard.
 
-open_pool(database)   for an import, or for a request
-Computing             for the background work: this process for little, a pool for much
+    open_pool(database)   for an import, or for a request
+    Computing             for the background work: this process for little, a pool or a cluster for much
+
+Only imports read the database there; what the background work submits are functions over bytes.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -18,7 +21,9 @@ from typing import ParamSpec, TypeVar
 
 from django.conf import settings
 
-PRELOAD = "dashboard.preload"
+from dashboard.cluster import PRELOAD, ClusterExecutor, ClusterRefused, OtherProgram
+
+logger = logging.getLogger(__name__)
 WORTH_A_POOL = 2_000  # calls; a process of the pool takes a second of processor time to start
 IDLE_SECONDS = 30.0  # after which the processes end: each takes 100 MB
 PENDING_A_PROCESS = 2  # jobs, so that none waits for this process, and few of them are in memory
@@ -83,6 +88,7 @@ class Computing:
     def __init__(self, processes: int = 0) -> None:
         """`processes` of the pool; 0 for one a processor."""
         self._processes = processes or os.cpu_count() or 2
+        self._computing = 0  # processes or threads of the executor
         self._here = HereExecutor()
         self._executor: Executor | None = None
         self._used = 0.0
@@ -90,14 +96,27 @@ class Computing:
     def choose(self, *, calls: int, is_apart: bool = False) -> Executor:
         """The executor for work on so many calls. `is_apart`: it may end its process, so never this one."""
         if self._executor is None and (is_apart or calls >= WORTH_A_POOL):
-            self._executor = open_pool("computes without a database", processes=self._processes, is_lasting=True)
+            self._executor = self._open()
         self._used = time.monotonic()
         return self._executor or self._here
+
+    def _open(self) -> Executor:
+        """The cluster where one is configured; a pool where that cannot be used, until the pool has been idle."""
+        if settings.DASK:
+            try:
+                cluster = ClusterExecutor(settings.DASK)
+            except ClusterRefused as refused:
+                logger.warning("%s Processes of this machine compute instead.", refused)
+            else:
+                self._computing = cluster.processes
+                return cluster
+        self._computing = self._processes
+        return open_pool("computes without a database", processes=self._processes, is_lasting=True)
 
     @property
     def most_pending(self) -> int:
         """Jobs that may be submitted and not be read."""
-        return 1 if self._executor is None else PENDING_A_PROCESS * self._processes
+        return 1 if self._executor is None else PENDING_A_PROCESS * self._computing
 
     def close_idle(self) -> None:
         """Ends the processes once they have had nothing to do for IDLE_SECONDS."""
@@ -113,4 +132,5 @@ class Computing:
 
 def is_lost(error: BaseException) -> bool:
     """True for a job of which nothing is known but that its process, or the whole executor, has ended."""
-    return isinstance(error, (BrokenExecutor, CancelledError))
+    is_of_cluster = type(error).__module__.startswith("distributed.")
+    return is_of_cluster or isinstance(error, (BrokenExecutor, CancelledError, OtherProgram))

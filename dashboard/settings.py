@@ -17,6 +17,7 @@ COUNTERFOIL_MASK       "off" shows secrets on pages, in downloads and logs, for 
 COUNTERFOIL_PRICES     a TOML or JSON file with prices of models, for the costs on Insights; default: none, no costs
 COUNTERFOIL_INTAKE_LIMIT  largest batch of records or traces that a program sends, in bytes; default: 16 MB
 COUNTERFOIL_TOKEN_RATE requests a minute that a token may send to each web process; default: 12000
+COUNTERFOIL_DASK       a Dask cluster that computes the background work, tls://HOST:PORT (extra cluster); default: none
 COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_TRUSTED_PROXIES  addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed;
                        default: this machine
@@ -76,6 +77,7 @@ ARTIFACT_QUOTAS_BYTES = env.dict("COUNTERFOIL_ARTIFACT_QUOTAS", cast={"value": i
 # Characters of each half of a call that a search looks at. More than this and PostgreSQL refuses the words of one call.
 SEARCH_CHARACTERS = min(env.int("COUNTERFOIL_SEARCH_CHARACTERS", default=65_536), 250_000)
 PRICES = env.str("COUNTERFOIL_PRICES", default="")
+DASK = env.str("COUNTERFOIL_DASK", default="")
 DEBUG = env.bool("COUNTERFOIL_DEBUG", default=False)
 MASK = env.bool("COUNTERFOIL_MASK", default=True)
 SECRET_KEY = env.str("SECRET_KEY", default="") or _secret_key(DATA)

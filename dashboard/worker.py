@@ -109,7 +109,7 @@ class Leader:
         return False
 
     def _step_ahead(self) -> bool:
-        return derive_next_waiting() or index_next_waiting() or self._measuring.step(self._first)
+        return self._derive() or self._measuring.step(self._first)
 
     def _catch_up(self) -> None:
         """Does all that comes before a report of recall."""
@@ -120,9 +120,12 @@ class Leader:
     def _keep_up(self) -> None:
         """Does what comes before comparisons, at most once in IDLE_SECONDS."""
         if time.monotonic() - self._kept_up > IDLE_SECONDS:
-            while not self._is_over() and (derive_next_waiting() or index_next_waiting()):
+            while not self._is_over() and self._derive():
                 pass
             self._kept_up = time.monotonic()
+
+    def _derive(self) -> bool:
+        return derive_next_waiting(self._computing) or index_next_waiting()
 
 
 def work_until_idle(comparison: Comparison | None = None, *, processes: int = 0) -> None:

@@ -34,7 +34,7 @@ APART = {
     "dashboard.text.share_markup": "markup is written in markup modules alone; its importer writes shared files",
     "envelopes.text.patterns": "compiles what somebody typed, for any layer; search is its first user",
     "dashboard.store_sqlite3.base": "Django imports a database backend by this name",
-    "dashboard.pool": "a process of the pool loads it before Django, so before every other module of the dashboard",
+    "dashboard.cluster": "a worker of a cluster loads it before Django, so before every other module of the dashboard",
     "envelopes.alignment.coverage": "belongs to alignment, and its importer is a page of comparisons",
 }
 MARKUP = re.compile(r"dashboard/text/\w+_markup\.py|dashboard/templatetags/markup\.py")

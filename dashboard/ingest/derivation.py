@@ -10,28 +10,28 @@ next import, the worker or `rederive` continues (design.md section 1a).
 
 from __future__ import annotations
 
-import hashlib
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, suppress
-from datetime import datetime
-from functools import cache
-from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from uuid import UUID
 
-import msgspec
 from django.conf import settings
-from django.db import connection, models
+from django.db import connection
 
 from dashboard.artifacts.stores import LockTimeout, hold_lock
-from dashboard.evidence.call_evidence import load_recorded
-from dashboard.evidence.hook_outputs import load_hook_outputs
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, bulk_update_values, unsaved_row
-from dashboard.ingest.derive import Derived, RecordedCall, derive
+from dashboard.ingest.derive import RecordedCall
+from dashboard.ingest.derived_calls import (
+    DerivedCall,
+    compute_calls,
+    compute_portion,
+    current_derivation,
+    derive_calls,
+    load_recorded_calls,
+    pack_calls,
+)
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.write import project_write_lock
 from dashboard.models import (
@@ -47,118 +47,16 @@ from dashboard.models import (
     RunCall,
     load_slices,
 )
-from dashboard.models.search import Entry, prepare_entry
-from dashboard.pool import open_pool
+from dashboard.pool import Computing, is_lost, open_pool
 from dashboard.search.index import index_entries, index_waiting
-from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
-from envelopes.families.registry import all_families
-from envelopes.text.tokens import TokenCount, count_all, current_encoding
-from envelopes.variants import variants_for
 
-CUT_VERSION = 2  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
-COUNTS_VERSION = 4  # of the other columns
 CALLS_AT_ONCE = 256
 BYTES_AT_ONCE = 4_000_000  # of their evidence
 CALLS_STORED_AT_ONCE = 1_024  # by an import
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
 STATED_COLUMNS = ("variant", "version", "policy", "canonical_sha256", "text_sha256")  # of a fingerprint
+CALLS_A_STEP = 20_000  # of the background work
 MOST_PENDING = 8  # portions that the pool works on, so that their results do not fill the memory
-
-
-class DerivedCall(NamedTuple):
-    """Everything derived of a call from the evidence of `evidence_version`; rows as dictionaries of their columns."""
-
-    key: UUID
-    evidence_version: int
-    columns: dict[str, Any]
-    projection: dict[str, Any]
-    artifacts: list[dict[str, Any]]
-    receipts: list[dict[str, Any]]  # the rows of RecordedReceipt whose columns follow
-    fingerprints: list[dict[str, Any]]  # of those receipts that state the variant that wrote them
-    remarks: list[dict[str, Any]]
-    entry: Entry  # of the index of payloads
-    note: str
-    subject: UUID | None  # the observation that the note is about
-
-
-@cache
-def current_derivation() -> str:
-    """The versions of all that derives: mappings and policies of envelopes, tokens, cuts, counts, renderers."""
-    digest = hashlib.blake2b(digest_size=6)
-    variants: set[tuple[str, int]] = set()
-    for family in all_families():
-        mappings = sorted({(mapping.agent, mapping.version) for mapping in family.mappings})
-        digest.update(f"{family.name} {family.projection.fingerprint} {mappings}\n".encode())
-        variants |= {(variant.id, variant.version) for variant in variants_for(family)}
-    renderers = hashlib.blake2b(repr(sorted(variants)).encode(), digest_size=3)
-    return f"{digest.hexdigest()}.{current_encoding()}.{CUT_VERSION}.{COUNTS_VERSION}.{renderers.hexdigest()}"
-
-
-def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
-    """Reads the evidence of these calls and derives. Writes nothing, so any process may do it."""
-    calls = Call.objects.filter(pk__in=keys).select_related("run").defer("run__plan", "run__document")
-    observations, receipts = load_recorded(keys)
-    hooks = load_hook_outputs({call.pk: call.tool for call in calls})
-    return derive_calls(
-        [
-            RecordedCall(call, observations[call.pk], receipts[call.pk], hooks.get(call.pk, ()), call.run.model)
-            for call in calls
-        ]
-    )
-
-
-def derive_calls(recorded: Sequence[RecordedCall]) -> list[DerivedCall]:
-    products = [derive(call) for call in recorded]
-    texts: dict[str, list[str]] = defaultdict(list)  # by model
-    for call, product in zip(recorded, products, strict=True):
-        texts[call.model] += product.texts
-    counts = {model: iter(count_all(model_texts, model=model)) for model, model_texts in texts.items()}
-    return [
-        _derived_call(call, product, [next(counts[call.model]) for _ in product.texts])
-        for call, product in zip(recorded, products, strict=True)
-    ]
-
-
-def _derived_call(recorded: RecordedCall, product: Derived, counts: Sequence[TokenCount]) -> DerivedCall:
-    """`counts` are of the product's texts; that of the call's own receipt is the first."""
-    call = recorded.call
-    tokens = dict(zip(product.receipts, counts, strict=False))
-    return DerivedCall(
-        key=call.pk,
-        evidence_version=call.evidence_version,
-        columns=product.columns | {"tokens": counts[0].count, "token_certainty": counts[0].certainty},
-        projection=_values(product.projection),
-        artifacts=[_values(artifact) for artifact in product.artifacts],
-        receipts=[
-            {"id": receipt.pk, "tokens": tokens[key].count} | product.receipts[key].columns
-            for receipt in recorded.receipts
-            if (key := receipt.observation_id) in product.receipts and key is not None
-        ],
-        fingerprints=list(_fingerprints(recorded, product)),
-        remarks=product.remarks,
-        entry=prepare_entry(product.searched),
-        note=product.note,
-        subject=product.subject.pk if product.subject else None,
-    )
-
-
-def _fingerprints(recorded: RecordedCall, product: Derived) -> Iterator[dict[str, Any]]:
-    """Rows of ReceiptFingerprint for receipts whose records state the variant that wrote them."""
-    deliveries = [row for row in recorded.observations if row.surface == Observation.Surface.DELIVERY]
-    records = {(row.source_id, row.line): row.data for row in deliveries}
-    for receipt in recorded.receipts if records else ():
-        sent = product.receipts.get(receipt.observation_id) if receipt.observation_id else None
-        record = records.get(sent.place) if sent and sent.place else None
-        stated = read_fingerprint(recorded.call.project_id, record, sent.text) if sent and record else None
-        if stated is not None:
-            product.projection.observation = product.subject  # whose bytes are loaded
-            is_same = envelope_sha256(product.projection.data) == stated["canonical_sha256"]
-            projected_by = product.projection.versions if is_same else ""
-            yield {"receipt_id": receipt.pk, **stated, "projected_by": projected_by, "drift": "", "checked_at": None}
-
-
-def _values(row: models.Model) -> dict[str, Any]:
-    return {name: value for name, value in vars(row).items() if name != "_state"}
 
 
 def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:
@@ -268,23 +166,26 @@ def _is_same(stored: CanonicalProjection, computed: CanonicalProjection) -> bool
     return all(getattr(stored, name) == getattr(computed, name) for name in ("mapping", "policy", "cuts", "data"))
 
 
-def derive_waiting(project: Project) -> int:
-    """Derives all calls that wait for it; returns how many."""
+def derive_waiting(project: Project, computing: Computing | None = None, most: int | None = None) -> int:
+    """Derives all calls that wait for it, or the first `most`, here or where `computing` says; returns how many."""
     waiting = Call.objects.waiting().filter(project=project).order_by("pk")
-    keys = list(waiting.values_list("pk", flat=True))
-    return sum(
-        store_derived(project, compute_calls(keys[start : start + CALLS_AT_ONCE]))
-        for start in range(0, len(keys), CALLS_AT_ONCE)
-    )
+    keys = list(waiting.values_list("pk", flat=True)[:most])
+    deriver = Deriver(project, computing.choose(calls=len(keys)) if computing else None)
+    for start in range(0, len(keys), CALLS_AT_ONCE):
+        deriver.submit({call.call.pk: call for call in load_recorded_calls(keys[start : start + CALLS_AT_ONCE])})
+    deriver.finish()
+    if computing and deriver.is_broken:
+        computing.close(is_broken=True)
+    return deriver.stored
 
 
-def derive_next_waiting() -> bool:
-    """Derives the waiting calls of one project, unless another process does; False when there was nothing to do."""
+def derive_next_waiting(computing: Computing | None = None) -> bool:
+    """Derives waiting calls of one project, unless another process does; False when there was nothing to do."""
     first = Call.objects.waiting().select_related("project").order_by("project").first()
     if first is None:
         return False
     with derivation_lock() as is_leader:
-        return is_leader and derive_waiting(first.project) > 0
+        return is_leader and derive_waiting(first.project, computing, CALLS_A_STEP) > 0
 
 
 @contextmanager
@@ -299,69 +200,21 @@ def derivation_lock() -> Iterator[bool]:
         yield is_leader
 
 
-CALL_COLUMNS = (
-    *("id", "project_id", "run_id", "namespace", "tool", "source_error", "evidence_version"),
-    *("source_id", "line", "started_at", "ended_at"),
-)
-OBSERVATION_COLUMNS = ("id", "surface", "line", "sha256", "fidelity", "selected", "source_id", "size", "data")
-RECEIPT_COLUMNS = ("id", "run_id", "seq", "observation_id", "superseded_line")
-PackedCall: TypeAlias = tuple[
-    tuple[UUID, int, UUID, str, str, bool | None, int, int | None, int, datetime | None, datetime | None],
-    list[tuple[UUID, str, int, str, str, bool, int | None, int, bytes]],
-    list[tuple[UUID, UUID, int, UUID | None, int | None]],
-    str,
-]
-_call_values: Callable[[Call], tuple[Any, ...]] = attrgetter(*CALL_COLUMNS)
-_observation_values: Callable[[Observation], tuple[Any, ...]] = attrgetter(*OBSERVATION_COLUMNS)
-_receipt_values: Callable[[RecordedReceipt], tuple[Any, ...]] = attrgetter(*RECEIPT_COLUMNS)
-_packed_calls = msgspec.msgpack.Decoder(list[PackedCall])
-
-
-def pack_calls(recorded: Iterable[RecordedCall]) -> bytes:
-    """Encodes what `derive` reads of these calls, for another process. Pickled models take six times as long."""
-    return msgspec.msgpack.encode(
-        [
-            (
-                _call_values(call.call),
-                [_observation_values(row) for row in call.observations],
-                [_receipt_values(row) for row in call.receipts],
-                call.model,
-            )
-            for call in recorded
-        ]
-    )
-
-
-def unpack_calls(packed: bytes) -> list[RecordedCall]:
-    return [
-        RecordedCall(
-            unsaved_row(Call, **dict(zip(CALL_COLUMNS, call, strict=True))),
-            [unsaved_row(Observation, **dict(zip(OBSERVATION_COLUMNS, row, strict=True))) for row in observations],
-            [unsaved_row(RecordedReceipt, **dict(zip(RECEIPT_COLUMNS, row, strict=True))) for row in receipts],
-            model=model,
-        )
-        for call, observations, receipts, model in _packed_calls.decode(packed)
-    ]
-
-
-def compute_portion(packed: bytes, keys: Sequence[UUID]) -> list[DerivedCall]:
-    """Derives calls that were packed with their evidence, and those of which it is read here."""
-    return derive_calls(unpack_calls(packed)) + (compute_calls(keys) if keys else [])
-
-
 class Deriver:
     """Derives the calls of an import: at once, or in a pool while the import reads on.
 
     Many calls are stored together, because the counts of a run are read again each time.
     """
 
-    def __init__(self, project: Project, pool: ProcessPoolExecutor | None) -> None:
+    def __init__(self, project: Project, pool: Executor | None) -> None:
         self._project = project
         self._pool = pool
         self._collected: dict[UUID, RecordedCall | None] = {}
         self._size = 0  # bytes of evidence in it
         self._pending: deque[tuple[list[UUID], Future[list[DerivedCall]]]] = deque()
         self._computed: list[DerivedCall] = []  # not stored yet
+        self.stored = 0  # calls
+        self.is_broken = False  # a process was killed, for its memory perhaps: the rest is computed here
 
     def submit(self, calls: Mapping[UUID, RecordedCall | None]) -> None:
         """Collects calls: the files of an audit folder report the same ones in turn, and each is derived once."""
@@ -382,9 +235,11 @@ class Deriver:
         recorded = [call for call in portion.values() if call is not None]
         others = [key for key, call in portion.items() if call is None]
         future: Future[list[DerivedCall]] | None = None
-        if self._pool is not None:
-            with suppress(BrokenProcessPool):
+        if self._pool is not None and not self.is_broken:
+            try:
                 future = self._pool.submit(compute_portion, pack_calls(recorded), others)
+            except Exception as error:
+                self._note_lost(error)
         if future is None:
             future = Future()
             future.set_result(derive_calls(recorded) + (compute_calls(others) if others else []))
@@ -396,12 +251,18 @@ class Deriver:
             keys, future = self._pending.popleft()
             try:
                 self._computed += future.result()
-            except BrokenProcessPool:  # a process was killed, for its memory perhaps
-                self._pool = None
+            except Exception as error:
+                self._note_lost(error)
                 self._computed += compute_calls(keys)
         if self._computed and (not most_pending or len(self._computed) >= CALLS_STORED_AT_ONCE):
             derived, self._computed = self._computed, []
-            store_derived(self._project, derived)
+            self.stored += store_derived(self._project, derived)
+
+    def _note_lost(self, error: Exception) -> None:
+        """Raises the error again, unless it states that a process was lost."""
+        if not is_lost(error):
+            raise error
+        self.is_broken = True
 
 
 @contextmanager

@@ -6,16 +6,20 @@ python -m pytest -m extended tests/faults/test_killed_work.py      (-m long: the
 from __future__ import annotations
 
 import random
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from os import kill
 from pathlib import Path
 
 import pytest
 
+from dashboard.cluster import ClusterExecutor, ClusterRefused
 from tests.conftest import CHECKOUT
 from tests.faults.imports import environment, manage, rows, started, wait_until
 
@@ -44,16 +48,26 @@ RESULTS = "SELECT number, results FROM dashboard_comparisonbatch ORDER BY number
 SUMMARY = "SELECT state, summary FROM dashboard_comparison"
 
 
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A store with a comparison that was worked on undisturbed, and a copy from before that."""
+    whole, waiting = (tmp_path_factory.mktemp("stores") / name for name in ("whole", "waiting"))
+    manage(whole, "migrate")
+    manage(whole, "import_runs", SAMPLES)
+    subprocess.run([sys.executable, "-c", START], cwd=CHECKOUT, env=environment(whole), check=True)
+    shutil.copytree(whole, waiting)
+    manage(whole, "work", "--until-idle")
+    return whole, waiting
+
+
 @pytest.fixture
-def compared(tmp_path: Path) -> list[Path]:
-    """Two stores with the same comparison; the first one was worked on undisturbed."""
-    stores = [tmp_path / name for name in ("whole", "killed")]
-    for store in stores:
-        manage(store, "migrate")
-        manage(store, "import_runs", SAMPLES)
-        subprocess.run([sys.executable, "-c", START], cwd=CHECKOUT, env=environment(store), check=True)
-    manage(stores[0], "work", "--until-idle")
-    return stores
+def whole(compared: tuple[Path, Path]) -> Path:
+    return compared[0]
+
+
+@pytest.fixture
+def killed(compared: tuple[Path, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(compared[1], tmp_path / "killed"))
 
 
 def assert_same_numbers(whole: Path, killed: Path) -> None:
@@ -64,8 +78,7 @@ def assert_same_numbers(whole: Path, killed: Path) -> None:
 
 
 @pytest.mark.long
-def test_killed_leaders_leave_the_numbers_of_an_undisturbed_one(compared: list[Path]) -> None:
-    whole, killed = compared
+def test_killed_leaders_leave_the_numbers_of_an_undisturbed_one(whole: Path, killed: Path) -> None:
     assert _kill_leaders(killed, KILLS) == KILLS
     manage(killed, "work", "--until-idle")
     assert_same_numbers(whole, killed)
@@ -87,25 +100,79 @@ def _kill_leaders(store: Path, kills: int) -> int:
     return killed
 
 
-@pytest.mark.extended
-def test_killed_processes_of_the_pool_leave_the_numbers_of_an_undisturbed_one(
-    compared: list[Path], tmp_path: Path
-) -> None:
-    whole, killed = compared
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
     program = tmp_path / "work_in_a_pool.py"
     program.write_text(WORK_IN_A_POOL)
-    path = {"PYTHONPATH": str(CHECKOUT)}
-    leader = subprocess.Popen([sys.executable, str(program)], cwd=CHECKOUT, env=environment(killed) | path)
+    return program
+
+
+def lead(program: Path, store: Path, **variables: str) -> subprocess.Popen[str]:
+    variables = {"PYTHONPATH": str(CHECKOUT)} | variables
+    command = [sys.executable, str(program)]
+    return subprocess.Popen(
+        command, cwd=CHECKOUT, env=environment(store) | variables, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for_a_batch(store: Path, leader: subprocess.Popen[str]) -> None:
+    done = _done(store)
+    assert wait_until(lambda: _done(store) > done or leader.poll() is not None)
+
+
+@pytest.mark.extended
+def test_killed_processes_of_the_pool_leave_the_numbers_of_an_undisturbed_one(
+    whole: Path, killed: Path, program: Path
+) -> None:
+    leader = lead(program, killed)
     for _ in range(POOL_KILLS):
-        done = _done(killed)
-        assert wait_until(lambda done=done: _done(killed) > done or leader.poll() is not None)
+        wait_for_a_batch(killed, leader)
         for process in _computing(leader.pid)[:1]:
             with suppress(ProcessLookupError):
                 kill(process, signal.SIGKILL)
-    assert leader.wait() == 0
+    leader.communicate()
+    assert leader.returncode == 0
     assert_same_numbers(whole, killed)
     ((attempts,),) = rows(killed, "SELECT max(attempts) FROM dashboard_comparisonbatch")
     assert attempts in (2, 3), "some batches were computed again"
+
+
+@contextmanager
+def started_cluster(store: Path, **variables: str) -> Iterator[tuple[str, int]]:
+    """The address of a cluster, and the process of one of its two workers."""
+    command = [sys.executable, "-m", "tests.faults.cluster"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=CHECKOUT, env=environment(store) | variables, **pipes) as cluster:
+        address, worker, _ = cluster.stdout.readline().split()
+        yield address, int(worker)
+
+
+@pytest.mark.extended
+def test_a_cluster_of_which_a_worker_is_killed_gives_the_same_bytes(whole: Path, killed: Path, program: Path) -> None:
+    """Calls that wait are derived there too: they are made to wait before the comparison."""
+    columns = "id, status, outcome, tokens, receipt_lines, seen_lines, is_cut, derivation"
+    derived = f"SELECT {columns} FROM dashboard_call ORDER BY id"
+    with sqlite3.connect(killed / "counterfoil.db") as connection:
+        connection.execute("UPDATE dashboard_call SET derivation = '', tokens = 0, seen_lines = 0")
+    connection.close()
+    with started_cluster(killed) as (address, worker):
+        leader = lead(program, killed, COUNTERFOIL_DASK=address)
+        wait_for_a_batch(killed, leader)
+        kill(worker, signal.SIGKILL)
+        assert not _computing(leader.pid), "no process of this machine computes"
+        _, warnings = leader.communicate()
+        assert (leader.returncode, warnings) == (0, "")
+    assert_same_numbers(whole, killed)
+    assert rows(killed, derived) == rows(whole, derived)
+
+
+@pytest.mark.extended
+def test_a_worker_with_another_program_is_refused(tmp_path: Path) -> None:
+    with (
+        started_cluster(tmp_path, COUNTERFOIL_SEARCH_CHARACTERS="100") as (address, _),
+        pytest.raises(ClusterRefused, match=r"The worker tcp://\S+ has counterfoil .*install the same on every worker"),
+    ):
+        ClusterExecutor(address)
 
 
 def _computing(leader: int) -> list[int]:

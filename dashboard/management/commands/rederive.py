@@ -9,7 +9,8 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.ingest.derivation import CALLS_AT_ONCE, compute_calls, count_changed, current_derivation, store_derived
+from dashboard.ingest.derivation import CALLS_AT_ONCE, count_changed, store_derived
+from dashboard.ingest.derived_calls import compute_calls, current_derivation
 from dashboard.management.console import terminal_text
 from dashboard.models import Call, Project, Run
 from dashboard.search.index import index_waiting, reset_index

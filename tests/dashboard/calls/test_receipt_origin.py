@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 
 from dashboard.filters.language import parse
+from dashboard.ingest.derived_calls import compute_calls, compute_portion, load_recorded_calls, pack_calls
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
 from dashboard.runs.export_run import export_run
@@ -298,3 +299,10 @@ def test_parts_of_an_mcp_result_are_listed_once(operator_client: Client, mcp: Ru
 
 def test_a_call_of_no_mcp_tool_has_no_such_parts(operator_client: Client, run: Run) -> None:
     assert not open_call(operator_client, "replaced").has("[data-audiences]")
+
+
+def test_a_process_without_a_database_derives_the_same_from_what_it_is_sent(run: Run) -> None:
+    keys = list(Call.objects.in_run(run).values_list("pk", flat=True))
+    calls = load_recorded_calls(keys)
+    assert any(call.hooks for call in calls)
+    assert compute_portion(pack_calls(calls), ()) == compute_calls(keys)

@@ -1,0 +1,188 @@
+"""Computes what is derived of calls: from the store, or from bytes in a process that has none.
+
+    compute_calls(keys)              reads the evidence of calls and derives
+    load_recorded_calls(keys)        the evidence alone, which `pack_calls` encodes for another process
+    compute_portion(packed, keys)    derives packed calls, and those of which it reads the evidence
+
+Nothing is written here: `derivation` stores the results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import cache
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
+from django.db import models
+
+from dashboard.evidence.call_evidence import load_recorded
+from dashboard.evidence.hook_outputs import HookOutput, load_hook_outputs
+from dashboard.ingest.bulk import unsaved_row
+from dashboard.ingest.derive import Derived, RecordedCall, derive
+from dashboard.models import Call, Observation, RecordedReceipt
+from dashboard.models.search import Entry, prepare_entry
+from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
+from envelopes.families.registry import all_families
+from envelopes.text.tokens import TokenCount, count_all, current_encoding
+from envelopes.variants import variants_for
+
+CUT_VERSION = 2  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
+COUNTS_VERSION = 4  # of the other columns
+
+
+class DerivedCall(NamedTuple):
+    """Everything derived of a call from the evidence of `evidence_version`; rows as dictionaries of their columns."""
+
+    key: UUID
+    evidence_version: int
+    columns: dict[str, Any]
+    projection: dict[str, Any]
+    artifacts: list[dict[str, Any]]
+    receipts: list[dict[str, Any]]  # the rows of RecordedReceipt whose columns follow
+    fingerprints: list[dict[str, Any]]  # of those receipts that state the variant that wrote them
+    remarks: list[dict[str, Any]]
+    entry: Entry  # of the index of payloads
+    note: str
+    subject: UUID | None  # the observation that the note is about
+
+
+@cache
+def current_derivation() -> str:
+    """The versions of all that derives: mappings and policies of envelopes, tokens, cuts, counts, renderers."""
+    digest = hashlib.blake2b(digest_size=6)
+    variants: set[tuple[str, int]] = set()
+    for family in all_families():
+        mappings = sorted({(mapping.agent, mapping.version) for mapping in family.mappings})
+        digest.update(f"{family.name} {family.projection.fingerprint} {mappings}\n".encode())
+        variants |= {(variant.id, variant.version) for variant in variants_for(family)}
+    renderers = hashlib.blake2b(repr(sorted(variants)).encode(), digest_size=3)
+    return f"{digest.hexdigest()}.{current_encoding()}.{CUT_VERSION}.{COUNTS_VERSION}.{renderers.hexdigest()}"
+
+
+def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
+    """Reads the evidence of these calls and derives. Writes nothing, so any process may do it."""
+    return derive_calls(load_recorded_calls(keys))
+
+
+def load_recorded_calls(keys: Sequence[UUID]) -> list[RecordedCall]:
+    """Those of the calls that exist, each with its evidence. Five queries. Raises DamagedEvidence."""
+    calls = Call.objects.filter(pk__in=keys).select_related("run").defer("run__plan", "run__document")
+    observations, receipts = load_recorded(keys)
+    hooks = load_hook_outputs({call.pk: call.tool for call in calls})
+    return [
+        RecordedCall(call, observations[call.pk], receipts[call.pk], hooks.get(call.pk, ()), call.run.model)
+        for call in calls
+    ]
+
+
+def derive_calls(recorded: Sequence[RecordedCall]) -> list[DerivedCall]:
+    products = [derive(call) for call in recorded]
+    texts: dict[str, list[str]] = defaultdict(list)  # by model
+    for call, product in zip(recorded, products, strict=True):
+        texts[call.model] += product.texts
+    counts = {model: iter(count_all(model_texts, model=model)) for model, model_texts in texts.items()}
+    return [
+        _derived_call(call, product, [next(counts[call.model]) for _ in product.texts])
+        for call, product in zip(recorded, products, strict=True)
+    ]
+
+
+def _derived_call(recorded: RecordedCall, product: Derived, counts: Sequence[TokenCount]) -> DerivedCall:
+    """`counts` are of the product's texts; that of the call's own receipt is the first."""
+    call = recorded.call
+    tokens = dict(zip(product.receipts, counts, strict=False))
+    return DerivedCall(
+        key=call.pk,
+        evidence_version=call.evidence_version,
+        columns=product.columns | {"tokens": counts[0].count, "token_certainty": counts[0].certainty},
+        projection=_values(product.projection),
+        artifacts=[_values(artifact) for artifact in product.artifacts],
+        receipts=[
+            {"id": receipt.pk, "tokens": tokens[key].count} | product.receipts[key].columns
+            for receipt in recorded.receipts
+            if (key := receipt.observation_id) in product.receipts and key is not None
+        ],
+        fingerprints=list(_fingerprints(recorded, product)),
+        remarks=product.remarks,
+        entry=prepare_entry(product.searched),
+        note=product.note,
+        subject=product.subject.pk if product.subject else None,
+    )
+
+
+def _fingerprints(recorded: RecordedCall, product: Derived) -> Iterator[dict[str, Any]]:
+    """Rows of ReceiptFingerprint for receipts whose records state the variant that wrote them."""
+    deliveries = [row for row in recorded.observations if row.surface == Observation.Surface.DELIVERY]
+    records = {(row.source_id, row.line): row.data for row in deliveries}
+    for receipt in recorded.receipts if records else ():
+        sent = product.receipts.get(receipt.observation_id) if receipt.observation_id else None
+        record = records.get(sent.place) if sent and sent.place else None
+        stated = read_fingerprint(recorded.call.project_id, record, sent.text) if sent and record else None
+        if stated is not None:
+            product.projection.observation = product.subject  # whose bytes are loaded
+            is_same = envelope_sha256(product.projection.data) == stated["canonical_sha256"]
+            projected_by = product.projection.versions if is_same else ""
+            yield {"receipt_id": receipt.pk, **stated, "projected_by": projected_by, "drift": "", "checked_at": None}
+
+
+def _values(row: models.Model) -> dict[str, Any]:
+    return {name: value for name, value in vars(row).items() if name != "_state"}
+
+
+CALL_COLUMNS = (
+    *("id", "project_id", "run_id", "namespace", "tool", "source_error", "evidence_version"),
+    *("source_id", "line", "started_at", "ended_at"),
+)
+OBSERVATION_COLUMNS = ("id", "surface", "line", "sha256", "fidelity", "selected", "source_id", "size", "data")
+RECEIPT_COLUMNS = ("id", "run_id", "seq", "observation_id", "superseded_line")
+PackedCall: TypeAlias = tuple[
+    tuple[UUID, int, UUID, str, str, bool | None, int, int | None, int, datetime | None, datetime | None],
+    list[tuple[UUID, str, int, str, str, bool, int | None, int, bytes]],
+    list[tuple[UUID, UUID, int, UUID | None, int | None]],
+    list[HookOutput],
+    str,
+]
+_call_values: Callable[[Call], tuple[Any, ...]] = attrgetter(*CALL_COLUMNS)
+_observation_values: Callable[[Observation], tuple[Any, ...]] = attrgetter(*OBSERVATION_COLUMNS)
+_receipt_values: Callable[[RecordedReceipt], tuple[Any, ...]] = attrgetter(*RECEIPT_COLUMNS)
+_packed_calls = msgspec.msgpack.Decoder(list[PackedCall])
+
+
+def pack_calls(recorded: Iterable[RecordedCall]) -> bytes:
+    """Encodes what `derive` reads of these calls, for another process. Pickled models take six times as long."""
+    return msgspec.msgpack.encode(
+        [
+            (
+                _call_values(call.call),
+                [_observation_values(row) for row in call.observations],
+                [_receipt_values(row) for row in call.receipts],
+                list(call.hooks),
+                call.model,
+            )
+            for call in recorded
+        ]
+    )
+
+
+def unpack_calls(packed: bytes) -> list[RecordedCall]:
+    return [
+        RecordedCall(
+            unsaved_row(Call, **dict(zip(CALL_COLUMNS, call, strict=True))),
+            [unsaved_row(Observation, **dict(zip(OBSERVATION_COLUMNS, row, strict=True))) for row in observations],
+            [unsaved_row(RecordedReceipt, **dict(zip(RECEIPT_COLUMNS, row, strict=True))) for row in receipts],
+            hooks,
+            model,
+        )
+        for call, observations, receipts, hooks, model in _packed_calls.decode(packed)
+    ]
+
+
+def compute_portion(packed: bytes, keys: Sequence[UUID]) -> list[DerivedCall]:
+    """Derives calls that were packed with their evidence, and those of which it is read here."""
+    return derive_calls(unpack_calls(packed)) + (compute_calls(keys) if keys else [])
