@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from dashboard.evidence.argument_labels import show_label
 from dashboard.models import Call, Event, Observation, PlanExecution, Run, load_slices
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.models.runs import step_url
@@ -49,6 +50,11 @@ class CallOfStep(NamedTuple):
     def name(self) -> str:
         place = f"call {self.position}" if self.iteration is None else f"round {self.iteration}"
         return place if self.attempt == 1 else f"{place}, attempt {self.attempt}"
+
+    @property
+    def label(self) -> str:
+        """Made for the calls that are listed alone, because it is searched for secrets."""
+        return show_label(self.asked, "")
 
     @property
     def has_ended(self) -> bool:
@@ -209,8 +215,9 @@ def _load_calls(run: Run) -> dict[str, list[CallOfStep]]:
     for position, row in enumerate(Call.objects.in_run(run).values_list(*columns), start=1):
         key, step, tool, attempt, iteration, risk, asked, outcome, exit_status = row
         url = step_url(run.pk, position)
-        call = CallOfStep(key, step, tool, position, attempt, iteration, risk, asked, outcome, exit_status, url)
-        calls[step].append(call)
+        calls[step].append(
+            CallOfStep(key, step, tool, position, attempt, iteration, risk, asked, outcome, exit_status, url)
+        )
     return calls
 
 

@@ -133,21 +133,33 @@ def read_failure(evidence: Evidence) -> Reading | None:
 
 
 def _read_coded_error(evidence: Evidence) -> Reading | None:
-    """Reads a recorded `{code, message, details?, retryable?}` (CALL-043); the kind is its code in lower case."""
+    """Reads a recorded `{code, message, details?, retryable?}` (CALL-043).
+
+    The kind is the recorded one, which several share a code with, or the code in lower case.
+    """
     recorded = evidence.result if evidence.is_error else None
     if not isinstance(recorded, dict):
         return None
     code, message, details = recorded.get("code"), recorded.get("message"), recorded.get("details")
     if not (isinstance(code, str) and code and isinstance(message, str) and message):
         return None
+    kind, hint = recorded.get("kind"), recorded.get("recoveryHint")
+    has_kind = isinstance(kind, str) and bool(kind)
     error = ToolError(
-        kind=code.lower(),
+        kind=str(kind) if has_kind else code.lower(),
         message=head_tail(message, MESSAGE_CHARACTERS).text,
         details=details if isinstance(details, dict) else None,
+        recovery_hint=hint if isinstance(hint, str) and hint else None,
         retryable=recorded.get("retryable") is True,
     )
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=summarize(message), error=error)
-    links = {"/code": "/error/kind", "/message": "/error/message", "/details": "/error/details"}
+    links = {
+        "/kind" if has_kind else "/code": "/error/kind",
+        "/message": "/error/message",
+        "/details": "/error/details",
+    }
+    if error.recovery_hint:
+        links["/recoveryHint"] = "/error/recovery_hint"
     return Reading(build=lambda: complete, fidelity="structured", links=links)
 
 

@@ -20,6 +20,7 @@ import msgspec
 from envelopes.alignment.mapping import ToolMapping
 from envelopes.families import FALLBACK, FAMILIES, is_mcp_tool, plugins
 from envelopes.families.base import Family
+from envelopes.families.executor_tools import EXECUTOR, map_executor_tool
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CompleteOutput
@@ -124,7 +125,8 @@ def _tools() -> dict[str, tuple[Family, ToolDefinition]]:
 
 @cache
 def _mappings() -> dict[tuple[str, str], tuple[Family, ToolMapping]]:
-    return {
+    own = {(EXECUTOR, name): (family, map_executor_tool(definition)) for name, (family, definition) in _tools().items()}
+    return own | {
         (mapping.agent, tool): (family, mapping)
         for family in all_families()
         for mapping in family.mappings

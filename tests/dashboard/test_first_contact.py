@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from pytest_django import Settings
 
 from dashboard.__main__ import _name_the_command
 from dashboard.models import Call, Project
@@ -26,12 +27,23 @@ def sign_in(client: Client, printed: str) -> str:
     return client.post(link)["Location"]
 
 
+def call_counts() -> dict[str, int]:
+    return {project.slug: project.calls.count() for project in Project.objects.all()}
+
+
 @pytest.mark.extended
-def test_the_demo_has_a_project_of_its_own_and_opens_with_a_call_that_was_cut(client: Client, tmp_path: Path) -> None:
+def test_the_demo_has_a_project_of_its_own_and_opens_with_a_call_that_was_cut(
+    client: Client, tmp_path: Path, settings: Settings
+) -> None:
+    settings.DATA = tmp_path / "data"
     printed = StringIO()
     call_command("demo", "--no-serve", stdout=printed)
     assert "9 runs with 210 calls are in the store." in printed.getvalue()
-    assert {project.slug: project.calls.count() for project in Project.objects.all()} == {"demo": 210, "default": 0}
+    of_plan = Call.objects.filter(run__external_id="demo-plan").count()
+    assert of_plan
+    assert call_counts() == {"demo": 210 + of_plan, "default": 0}
+    call_command("demo", "--no-serve", stdout=StringIO())  # runs no second plan
+    assert call_counts() == {"demo": 210 + of_plan, "default": 0}
 
     page = parse_page(client.get(sign_in(client, printed.getvalue())))
     assert "In this run Bash returned 4,007 lines, and the model saw 79 of them." in page.text
@@ -40,7 +52,7 @@ def test_the_demo_has_a_project_of_its_own_and_opens_with_a_call_that_was_cut(cl
     assert not parse_page(client.get("/runs/?q=tool:Bash")).has(".first-cut")
 
     call_command("import_runs", str(write(tmp_path / f"{SESSION}.jsonl", short_session())), stdout=StringIO())
-    assert {project.slug: project.calls.count() for project in Project.objects.all()} == {"demo": 210, "default": 3}
+    assert call_counts() == {"demo": 210 + of_plan, "default": 3}
     assert not parse_page(client.get("/runs/?project=default")).has(".first-cut")
 
 

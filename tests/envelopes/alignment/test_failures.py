@@ -113,6 +113,17 @@ def test_a_coded_error_is_taken_member_by_member(more: JsonValue, details: JsonV
     assert failure.links["/code"] == "/error/kind"
 
 
+def test_a_coded_error_has_the_kind_and_the_hint_that_an_executor_recorded() -> None:
+    more = {"kind": "rate_limited", "recoveryHint": "ask later"}
+    failure = read_failure(recorded({"code": "INTERNAL_ERROR", "message": "busy", **more}, "busy", is_error=True))
+    assert failure is not None
+    assert failure.complete.error == ToolError(
+        kind="rate_limited", message="busy", recovery_hint="ask later", retryable=False
+    )
+    assert (failure.links["/kind"], "/code" in failure.links) == ("/error/kind", False)
+    assert failure.links["/recoveryHint"] == "/error/recovery_hint"
+
+
 def test_a_code_without_a_message_is_no_coded_error() -> None:
     failure = read_failure(recorded({"code": "NO_FILE", "message": ""}, "gone", is_error=True))
     assert failure is not None
