@@ -67,7 +67,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `results` are the types that `project` accepts, `versions` the versions of renderers above 1: raise a renderer's
     when it writes something new. `lint` are the family's own rules; those that serve every family follow them.
     `examples` is its `examples.json`, which is read when `samples` or `gallery` is first used. `granted` gives the
-    characters of output that a result of the family has from a promised budget, 0 for none.
+    characters of output that a result of the family has from a promised budget, 0 for none. `outcomes` describe a
+    result of the family's own tools in one sentence.
 
     >>> class Answer(msgspec.Struct):
     ...     text: str
@@ -95,6 +96,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     versions: dict[str, int] = {}
     lint: tuple[Rule, ...] = ()
     granted: Callable[[JsonValue], int] = lambda _result: 0
+    outcomes: Mapping[type[msgspec.Struct], Callable[[Any], str]] = {}
 
     @cached_property
     def gallery(self) -> dict[str, CompleteOutput]:

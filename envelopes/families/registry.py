@@ -17,10 +17,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from envelopes.alignment.mapping import ToolMapping
+from envelopes.alignment.failures import read_failure
+from envelopes.alignment.lenient_structs import read_untyped, reading
+from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.families import FALLBACK, FAMILIES, is_mcp_tool, plugins
 from envelopes.families.base import Family
-from envelopes.families.executor_tools import EXECUTOR, map_executor_tool
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CompleteOutput
@@ -33,6 +34,7 @@ WITHHELD: dict[Profile, frozenset[Capability]] = {
 }
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
+EXECUTOR, EXECUTOR_VERSION = "audit", 1  # the agent of recordings of the audit layout, and how its results are read
 INVENTORY_PATH = Path(__file__).with_name("inventory.json")
 FIRST_VERSION = "1.0"
 WORDS = ("description", "title", "default")
@@ -125,13 +127,34 @@ def _tools() -> dict[str, tuple[Family, ToolDefinition]]:
 
 @cache
 def _mappings() -> dict[tuple[str, str], tuple[Family, ToolMapping]]:
-    own = {(EXECUTOR, name): (family, map_executor_tool(definition)) for name, (family, definition) in _tools().items()}
+    own = {(EXECUTOR, name): (owner, _map_own_tool(owner, tool)) for name, (owner, tool) in _tools().items()}
     return own | {
         (mapping.agent, tool): (family, mapping)
         for family in all_families()
         for mapping in family.mappings
         for tool in mapping.tools
     }
+
+
+def _map_own_tool(family: Family, definition: ToolDefinition) -> ToolMapping:
+    """Reads the results of a built-in tool as an executor of plans records them, with the members of its own struct.
+
+    A result that is none of the structs is read as that of any tool, with a note.
+    """
+
+    def read(evidence: Evidence) -> Reading:
+        if failure := read_failure(evidence):
+            return failure
+        if evidence.result is None:
+            return read_untyped(evidence)
+        result = definition.read_data(evidence.result)
+        describe = family.outcomes.get(type(result))
+        outcome = describe(result) if describe else f"{definition.name} returned a result"
+        return reading(evidence, result, outcome, links={})
+
+    return ToolMapping(
+        agent=EXECUTOR, tools=(definition.name,), version=EXECUTOR_VERSION, read=read, align=FALLBACK[1].align
+    )
 
 
 def _check_plugin(family: Family, accepted: list[Family]) -> None:

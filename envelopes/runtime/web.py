@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Hit, Link
+from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Link
+from envelopes.families.web.results import Hit as Hit  # the providers of a runtime yield these
 from envelopes.families.web.tools import MAX_RESULTS, WebFetchInput, WebSearchInput
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext

@@ -19,10 +19,9 @@ from dashboard.management.console import serve_until_stopped
 from dashboard.models import Membership, Project
 from dashboard.plans.plan_run import POLICY, PlanOrder, run_plan
 from dashboard.text.markdown import documents
-from envelopes.families.web.results import Hit
 from envelopes.plan.confirmation import Decision
 from envelopes.plan.schema import read_plan
-from envelopes.runtime.web import SearchFailed
+from envelopes.runtime.web import Hit, SearchFailed
 
 PACKAGE = Path(__file__).resolve().parents[2]
 SAMPLES, PLAN = PACKAGE / "samples", PACKAGE / "plans" / "demo.json"

@@ -8,6 +8,7 @@ from envelopes.families.base import Family, project_by_type
 from envelopes.families.command import claude_code, codex, gemini_cli, swe_agent
 from envelopes.families.command.projection import PROJECTIONS, granted_characters
 from envelopes.families.command.receipts import RENDERERS
+from envelopes.families.command.results import BatchResult, CommandResult, batch_outcome, command_outcome
 from envelopes.families.command.tools import TOOLS
 from envelopes.lint.rules import must_mention
 
@@ -20,6 +21,7 @@ FAMILY = Family(
     versions={"receipt": 5, "json_aware": 5, "tail_first": 5},
     tools=TOOLS,
     granted=granted_characters,
+    outcomes={CommandResult: command_outcome, BatchResult: batch_outcome},
     mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS, *swe_agent.MAPPINGS),
     lint=(
         must_mention("task_unsaid", "which task runs the command", "/result/task_handle/task_id"),

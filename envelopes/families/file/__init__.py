@@ -7,7 +7,16 @@ from pathlib import Path
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.file import claude_code, codex, gemini_cli, swe_agent
 from envelopes.families.file.receipts import receipt
-from envelopes.families.file.results import PROJECTIONS, granted_characters
+from envelopes.families.file.results import (
+    PROJECTIONS,
+    ArtifactMatches,
+    ArtifactSlice,
+    PatchResult,
+    granted_characters,
+    matches_outcome,
+    patch_outcome,
+    slice_outcome,
+)
 from envelopes.families.file.tools import TOOLS
 
 FAMILY = Family(
@@ -19,6 +28,7 @@ FAMILY = Family(
     versions={"receipt": 3},
     tools=TOOLS,
     granted=granted_characters,
+    outcomes={PatchResult: patch_outcome, ArtifactSlice: slice_outcome, ArtifactMatches: matches_outcome},
     mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS, *swe_agent.MAPPINGS),
     examples=Path(__file__).with_name("examples.json"),
 )

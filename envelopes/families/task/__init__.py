@@ -11,7 +11,19 @@ from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.task.claude_code import MAPPINGS
 from envelopes.families.task.receipts import receipt
-from envelopes.families.task.results import PROJECTIONS
+from envelopes.families.task.results import (
+    PROJECTIONS,
+    ActiveTasks,
+    InputOffered,
+    StopRequested,
+    TaskRead,
+    TaskState,
+    active_outcome,
+    input_outcome,
+    read_outcome,
+    state_outcome,
+    stop_outcome,
+)
 from envelopes.families.task.tools import TOOLS
 from envelopes.lint.rules import must_mention
 
@@ -24,6 +36,13 @@ FAMILY = Family(
     versions={"receipt": 4},
     mappings=MAPPINGS,
     tools=TOOLS,
+    outcomes={
+        ActiveTasks: active_outcome,
+        InputOffered: input_outcome,
+        StopRequested: stop_outcome,
+        TaskRead: read_outcome,
+        TaskState: state_outcome,
+    },
     lint=(must_mention("task_unsaid", "which task it is", "/result/task/task_id", "/result/tasks/*/id"),),
     examples=Path(__file__).with_name("examples.json"),
 )
