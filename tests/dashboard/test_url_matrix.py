@@ -165,6 +165,12 @@ TABLE: Mapping[str, Row] = {
     "api-traces": Row(NOT_THAT, NO_TOKEN),
     "api-artifact": Row(NOT_THAT, put=NO_TOKEN),
     "api-limits": Row(NO_TOKEN),
+    "api-openapi": Row(OPEN),
+    **{
+        f"api-{name}": Row(NO_TOKEN)
+        for name in ("runs", "run", "context", "calls", "halves", "unseen", "variant", "artifacts", "artifact-text")
+    },
+    "api-experiments": Row(NO_TOKEN),
 }
 API = {name for name in TABLE if name.startswith("api-")}
 WITHOUT_SIGN_IN = {"healthz", "sign-in", "sign-in-link", "sign-out"} | API
@@ -215,7 +221,14 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
         "mask-change": {"name": "password"},
         "old-renderer": {"rest": "command/"},
         "old-comparison": {"rest": f"{comparison.pk}/"},
+        "api": {},
         "api-artifact": {"sha256": "0" * 64},
+        "api-run": {"pk": call.run_id},
+        "api-context": {"pk": call.run_id, "position": 1},
+        "api-halves": {"pk": call.pk},
+        "api-unseen": {"pk": call.pk},
+        "api-variant": {"pk": call.pk, "name": "receipt"},
+        "api-artifact-text": {"pk": artifact.pk},
         "api-records": {},
         "api-hook": {},
         "api-traces": {},

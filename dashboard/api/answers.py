@@ -1,0 +1,195 @@
+"""The answers of the reading API as structs, its addresses, and its description, which is written from both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import msgspec
+
+Item = TypeVar("Item")
+
+
+class RunItem(msgspec.Struct, frozen=True, kw_only=True):
+    run: str
+    external_id: str
+    title: str
+    agent: str
+    model: str
+    parent: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    calls: int
+    failed: int
+    refused: int
+    cut: int
+    tokens: int
+    url: str
+
+
+class CallItem(msgspec.Struct, frozen=True, kw_only=True):
+    """`seen_lines` of `output_lines` reached the model, where the output was recorded."""
+
+    call: str
+    external_id: str
+    run: str
+    tool: str
+    family: str
+    outcome: str
+    exit_status: int | None
+    summary: str
+    started_at: datetime | None
+    duration_ms: int | None
+    tokens: int
+    is_cut: bool
+    output_lines: int
+    seen_lines: int
+    result_fidelity: str
+    receipt_fidelity: str
+    url: str
+
+
+class ItemPage(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
+    """`next` is the cursor of the page behind this one, None on the last. `problems` are sentences about the filter."""
+
+    items: list[Item]
+    next: str | None = None
+    problems: list[str] = []
+
+
+class TextWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """The characters [start, end) of `total`; `next` is where the window behind this one begins, None at the end."""
+
+    text: str
+    start: int
+    end: int
+    total: int
+    next: int | None = None
+
+
+class OutputGaps(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded output of which the model saw a part. `unseen` has ranges of lines, counted from 1, ends included."""
+
+    pointer: str
+    lines: int
+    seen_lines: int
+    unseen: list[tuple[int, int]]
+    omitted: int = 0
+
+
+class CallHalves(msgspec.Struct, frozen=True, kw_only=True):
+    """Both halves of a call. None for a half that was not recorded; `is_bounded`: the stored envelope is shorter."""
+
+    call: CallItem
+    args: TextWindow
+    canonical: TextWindow | None
+    is_bounded: bool
+    receipt: TextWindow | None
+    outputs: list[OutputGaps]
+
+
+class ContextItem(msgspec.Struct, frozen=True, kw_only=True):
+    kind: str
+    heading: str
+    line: int
+    tokens: int
+    notes: list[str]
+
+
+class StepContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The context of the model at a step, as far as it was recorded; `items` are the newest, `earlier` more exist."""
+
+    run: str
+    position: int
+    tokens: int
+    recorded: str
+    kinds: dict[str, int]
+    changes: list[str]
+    items: list[ContextItem]
+    earlier: int
+
+
+class ArtifactItem(msgspec.Struct, frozen=True, kw_only=True):
+    artifact: str
+    call: str
+    role: str
+    path: str
+    state: str
+    sha256: str
+    size: int
+    lines: int
+    url: str
+
+
+class ArtifactText(msgspec.Struct, frozen=True, kw_only=True):
+    """A window of bytes [start, end) as text; `next` is the byte where the next window begins."""
+
+    artifact: ArtifactItem
+    text: str
+    start: int
+    end: int
+    next: int | None
+
+
+class ExperimentItem(msgspec.Struct, frozen=True, kw_only=True):
+    experiment: str
+    name: str
+    query: str
+    family: str
+    state: str
+    calls: int
+    created_at: datetime
+    url: str
+
+
+class RenderedVariant(msgspec.Struct, frozen=True, kw_only=True):
+    """The receipt that another renderer writes of the stored envelope today. The model never saw it."""
+
+    call: str
+    variant: str
+    text: TextWindow
+
+
+# Answers of the API by their addresses, with what may be asked for; `openapi` is written from this table.
+ADDRESSES: Sequence[tuple[str, str, type | object, tuple[str, ...]]] = (
+    ("/api/v1/runs", "Runs that meet a filter", ItemPage[RunItem], ("q", "sort", "after")),
+    ("/api/v1/runs/{run}", "One run", RunItem, ()),
+    ("/api/v1/runs/{run}/context/{position}", "The model's context at a step", StepContext, ()),
+    ("/api/v1/calls", "Calls that meet a filter", ItemPage[CallItem], ("q", "sort", "after", "limit")),
+    ("/api/v1/calls/{call}/halves", "Both halves of a call", CallHalves, ("part", "offset", "limit")),
+    ("/api/v1/calls/{call}/unseen", "Output that the model did not see", TextWindow, ("pointer", "offset", "limit")),
+    ("/api/v1/calls/{call}/variants/{variant}", "A call under another renderer", RenderedVariant, ("offset", "limit")),
+    ("/api/v1/artifacts", "Artifacts", ItemPage[ArtifactItem], ("call", "after", "limit")),
+    ("/api/v1/artifacts/{artifact}", "A window of an artifact", ArtifactText, ("offset", "limit")),
+    ("/api/v1/experiments", "Comparisons", ItemPage[ExperimentItem], ("after", "limit")),
+)
+INTEGERS = ("limit", "offset", "position")
+
+
+def openapi() -> dict[str, object]:
+    """The description of the reading API, OpenAPI 3.1, from the structs of this module."""
+    types = [answer for _, _, answer, _ in ADDRESSES]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    error = {"description": "A sentence in `error`"}
+    paths = {}
+    for (address, summary, _, names), schema in zip(ADDRESSES, schemas, strict=True):
+        in_path = [part[1:-1] for part in address.split("/") if part.startswith("{")]
+        parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query") for name in names]
+        answers = {
+            "200": {"description": summary, "content": {"application/json": {"schema": schema}}},
+            **dict.fromkeys(("401", "403", "404", "422", "429", "503"), error),
+        }
+        paths[address] = {"get": {"summary": summary, "parameters": parameters, "responses": answers}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Counterfoil", "version": "1"},
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _parameter(name: str, place: str) -> dict[str, object]:
+    kind = {"type": "integer", "minimum": 0} if name in INTEGERS else {"type": "string"}
+    return {"name": name, "in": place, "required": place == "path", "schema": kind}

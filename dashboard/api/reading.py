@@ -1,0 +1,337 @@
+"""Runs, calls, halves, context, artifacts and experiments as data for programs; the same for the API and for MCP.
+
+Every answer is bounded: a list has a cursor (`next`), a text is a window with the character where the next one begins.
+Text is masked by the rules of the project before it is cut. The structs are in `answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import parse_qs
+from uuid import UUID
+
+from django.http import Http404, QueryDict
+
+from dashboard.api.answers import (
+    ArtifactItem,
+    ArtifactText,
+    CallHalves,
+    CallItem,
+    ContextItem,
+    ExperimentItem,
+    ItemPage,
+    OutputGaps,
+    RenderedVariant,
+    RunItem,
+    StepContext,
+    TextWindow,
+)
+from dashboard.artifacts.content import NoContent, open_content
+from dashboard.calls.call_table import CallTableParams, load_call_table
+from dashboard.evidence.call_evidence import CallEvidence, load_evidence
+from dashboard.models import Artifact, Call, Comparison, Project, Run
+from dashboard.runs.run_list import RunListParams, build_run_list
+from dashboard.text.masks import mask_around, mask_text
+from dashboard.text.params import Params
+from dashboard.variants.render_call import CannotRender, RenderFailed, render_call
+from dashboard.workspace.context import load_context
+from dashboard.workspace.steps import load_place
+from envelopes.text.pointer import text_at
+
+WINDOW_CHARACTERS, MOST_CHARACTERS = 20_000, 200_000
+PAGE_ITEMS, MOST_ITEMS = 50, 200
+MOST_ENTRIES = 50
+MOST_GAPS = 200
+
+
+class NotAnswered(ValueError):
+    """A question that has no answer; the sentence gives its reason."""
+
+
+def list_runs(project: Project, query: Mapping[str, str]) -> ItemPage[RunItem]:
+    """Runs that meet the filter `q`, in the order of `sort`, behind the cursor `after`."""
+    page = build_run_list(project, RunListParams.from_query({**query, "view": "", "preset": ""}))
+    keys = [UUID(row["id"]) for row in page.rows]
+    runs = Run.objects.defer("plan", "document").in_bulk(keys)
+    return ItemPage(
+        items=[_run_item(runs[key]) for key in keys if key in runs],
+        next=_cursor(page.next_url),
+        problems=[*page.problems, *page.hints],
+    )
+
+
+def list_calls(project: Project, query: Mapping[str, str]) -> ItemPage[CallItem]:
+    """Calls that meet the filter `q`, in the order of `sort`, behind the cursor `after`."""
+    values = QueryDict(mutable=True)
+    values.update({name: query[name] for name in ("q", "sort", "after") if name in query})
+    size = Params(query).integer("limit", default=PAGE_ITEMS, least=1, most=MOST_ITEMS)
+    page = load_call_table(project, CallTableParams(values), size=size)
+    keys = [UUID(row["key"]) for row in page.rows]
+    calls = Call.objects.in_bulk(keys)
+    return ItemPage(
+        items=[_call_item(calls[key]) for key in keys if key in calls],
+        next=_cursor(page.next_url),
+        problems=[*page.problems, *page.hints],
+    )
+
+
+def _cursor(url: str) -> str | None:
+    values = parse_qs(url.partition("?")[2]).get("after")
+    return values[0] if values else None
+
+
+def find_run(project: Project, key: UUID) -> RunItem:
+    """Raises Http404."""
+    return _run_item(_get_run(project, key))
+
+
+def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHalves:
+    """Windows of `limit` characters from `offset` on, of the halves or of `part` alone. Raises Http404."""
+    call = _get_call(project, key)
+    evidence = load_evidence(call, query)
+    params = Params(query)
+    offset, limit = _window_params(params)
+    part = params.choice("part", ("args", "canonical", "receipt"), default="")
+
+    def window(name: str, text: str) -> TextWindow:
+        return cut_window(text, offset if part in ("", name) else 0, limit if part in ("", name) else 0)
+
+    receipt = evidence.halves.receipt
+    return CallHalves(
+        call=_call_item(call),
+        args=window("args", _decode(evidence.args)),
+        canonical=window("canonical", _decode(evidence.complete_json)) if evidence.is_answered else None,
+        is_bounded=evidence.is_answered and evidence.is_bounded,
+        receipt=window("receipt", receipt.text) if receipt is not None else None,
+        outputs=_output_gaps(evidence),
+    )
+
+
+def _output_gaps(evidence: CallEvidence) -> list[OutputGaps]:
+    gaps = []
+    for output in evidence.halves.outputs:
+        cut, first = output.cut, output.field.first_line
+        ranges = [(start + first, end + first - 1) for start, end in cut.gaps]
+        pointer = output.field.pointer
+        shown = ranges[:MOST_GAPS]
+        omitted = len(ranges) - len(shown)
+        gaps.append(
+            OutputGaps(pointer=pointer, lines=cut.total, seen_lines=cut.shown_count, unseen=shown, omitted=omitted)
+        )
+    return gaps
+
+
+def load_unseen(project: Project, key: UUID, query: Mapping[str, str]) -> TextWindow:
+    """A window of the output that the model did not see, from its first unseen line, or from `offset`, on.
+
+    Characters are those of the recorded output at `pointer`. Raises Http404 and NotAnswered.
+    """
+    call = _get_call(project, key)
+    evidence, params = load_evidence(call, query), Params(query)
+    outputs = {output.field.pointer: output for output in evidence.halves.outputs}
+    pointer = params.text("pointer", default=next(iter(outputs), ""))
+    output = outputs.get(pointer)
+    if output is None:
+        raise NotAnswered(
+            "Of this call no output was recorded at this pointer that could be compared with its receipt."
+        )
+    if not output.cut.gaps:
+        raise NotAnswered("Of this output no line is missing from the receipt.")
+    text = text_at(evidence.halves.evidence.result, pointer) or ""
+    start = 0
+    for _ in range(output.cut.gaps[0][0]):
+        start = text.find("\n", start) + 1
+    offset, limit = params.integer("offset", default=start), _window_params(params)[1]
+    return cut_window(text, offset, limit)
+
+
+def load_step_context(project: Project, key: UUID, position: int) -> StepContext:
+    """The context at the call of that position, from 1, in the run. Raises Http404."""
+    run = _get_run(project, key)
+    place = load_place(run, position, "context", {})
+    if place is None:
+        raise Http404
+    tab = load_context(place)
+    return StepContext(
+        run=str(run.pk),
+        position=position,
+        tokens=tab.tokens,
+        recorded=tab.step.weight,
+        kinds={kind.label: kind.tokens for kind in tab.kinds},
+        changes=list(tab.changes),
+        items=[
+            ContextItem(
+                kind=entry.kind,
+                heading=mask_text(entry.heading),
+                line=entry.line,
+                tokens=entry.tokens,
+                notes=[note.text for note in entry.notes],
+            )
+            for entry in tab.entries[:MOST_ENTRIES]
+        ],
+        earlier=tab.earlier + max(0, len(tab.entries) - MOST_ENTRIES),
+    )
+
+
+def list_artifacts(project: Project, query: Mapping[str, str]) -> ItemPage[ArtifactItem]:
+    """Those of `call`, or all of the project in the order of their ids behind `after`."""
+    params = Params(query)
+    rows = project.artifacts.order_by("pk")
+    if "call" in query:
+        rows = rows.filter(call=params.uuid("call"))
+    after = params.uuid("after")
+    size = params.integer("limit", default=PAGE_ITEMS, least=1, most=MOST_ITEMS)
+    rows = rows.filter(pk__gt=after) if after else rows
+    found = list(rows[: size + 1])
+    next_key = str(found[size - 1].pk) if len(found) > size else None
+    return ItemPage(items=[_artifact_item(row) for row in found[:size]], next=next_key)
+
+
+def load_artifact(project: Project, key: UUID, query: Mapping[str, str]) -> ArtifactText:
+    """A window of the content. Raises Http404, and NotAnswered where there is none."""
+    artifact = project.artifacts.with_call().filter(pk=key).first()
+    if artifact is None:
+        raise Http404
+    offset, limit = _window_params(Params(query))
+    try:
+        with open_content(artifact) as content:
+            start = min(offset, content.size)
+            content.stream.seek(start)
+            data = content.stream.read(limit)
+            encoding = content.encoding.name or "latin-1"
+    except NoContent as absent:
+        raise NotAnswered(str(absent)) from None
+    end = start + len(data)
+    return ArtifactText(
+        artifact=_artifact_item(artifact),
+        text=data.decode(encoding, "replace"),
+        start=start,
+        end=end,
+        next=end if end < content.size else None,
+    )
+
+
+def list_experiments(project: Project, query: Mapping[str, str]) -> ItemPage[ExperimentItem]:
+    """Comparisons, the newest first, behind the cursor `after`."""
+    params = Params(query)
+    size = params.integer("limit", default=PAGE_ITEMS, least=1, most=MOST_ITEMS)
+    rows = project.comparisons.defer("summary").order_by("-created_at", "-pk")
+    after = params.uuid("after")
+    before = rows.filter(pk=after).first() if after else None
+    if before is not None:
+        rows = rows.filter(created_at__lte=before.created_at).exclude(pk=before.pk)
+    found = list(rows[: size + 1])
+    next_key = str(found[size - 1].pk) if len(found) > size else None
+    return ItemPage(items=[_experiment_item(row) for row in found[:size]], next=next_key)
+
+
+def render_variant(project: Project, key: UUID, name: str, query: Mapping[str, str]) -> RenderedVariant:
+    """Raises Http404, and NotAnswered where the variant cannot write a receipt of this call."""
+    call = _get_call(project, key)
+    offset, limit = _window_params(Params(query))
+    try:
+        rendered = render_call(load_evidence(call, {}), name)
+    except (CannotRender, RenderFailed) as refusal:
+        raise NotAnswered(str(refusal)) from None
+    return RenderedVariant(
+        call=str(call.pk), variant=rendered.variant.id, text=cut_window(rendered.receipt.text, offset, limit)
+    )
+
+
+def cut_window(text: str, offset: int, limit: int) -> TextWindow:
+    """The characters from `offset` on, masked before they are cut."""
+    start = min(max(0, offset), len(text))
+    end = min(len(text), start + limit)
+    shown = mask_around(text, start, end)[start:end]
+    return TextWindow(text=shown, start=start, end=end, total=len(text), next=end if end < len(text) else None)
+
+
+def _window_params(params: Params) -> tuple[int, int]:
+    limit = params.integer("limit", default=WINDOW_CHARACTERS, least=1, most=MOST_CHARACTERS)
+    return params.integer("offset", default=0), limit
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _get_run(project: Project, key: UUID) -> Run:
+    run = project.runs.filter(pk=key).first()
+    if run is None:
+        raise Http404
+    return run
+
+
+def _get_call(project: Project, key: UUID) -> Call:
+    call: Call | None = project.calls.with_run_and_source().filter(pk=key).first()
+    if call is None:
+        raise Http404
+    return call
+
+
+def _run_item(run: Run) -> RunItem:
+    return RunItem(
+        run=str(run.pk),
+        external_id=run.external_id,
+        title=mask_text(run.title),
+        agent=run.agent,
+        model=run.model,
+        parent=str(run.parent_id) if run.parent_id else None,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        calls=run.call_count,
+        failed=run.failed_count,
+        refused=run.refused_count,
+        cut=run.cut_count,
+        tokens=run.token_count,
+        url=run.get_absolute_url(),
+    )
+
+
+def _call_item(call: Call) -> CallItem:
+    return CallItem(
+        call=str(call.pk),
+        external_id=call.external_id,
+        run=str(call.run_id),
+        tool=call.tool,
+        family=call.family,
+        outcome=call.outcome_words,
+        exit_status=call.exit_status,
+        summary=mask_text(call.summary),
+        started_at=call.started_at,
+        duration_ms=call.duration_ms,
+        tokens=call.tokens,
+        is_cut=call.is_cut,
+        output_lines=call.output_lines,
+        seen_lines=call.seen_lines,
+        result_fidelity=call.result_fidelity,
+        receipt_fidelity=call.receipt_fidelity,
+        url=call.get_absolute_url(),
+    )
+
+
+def _artifact_item(artifact: Artifact) -> ArtifactItem:
+    return ArtifactItem(
+        artifact=str(artifact.pk),
+        call=str(artifact.call_id),
+        role=artifact.role,
+        path=mask_text(artifact.path),
+        state=artifact.state,
+        sha256=artifact.sha256,
+        size=artifact.size,
+        lines=artifact.lines,
+        url=artifact.get_absolute_url(),
+    )
+
+
+def _experiment_item(row: Comparison) -> ExperimentItem:
+    return ExperimentItem(
+        experiment=str(row.pk),
+        name=row.name,
+        query=row.query,
+        family=row.family,
+        state=row.state,
+        calls=row.call_count,
+        created_at=row.created_at,
+        url=row.get_absolute_url(),
+    )

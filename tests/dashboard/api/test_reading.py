@@ -1,0 +1,153 @@
+"""The reading API: lists with cursors, halves in windows, masked as pages are, and JSON at the pages' own addresses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from dashboard.api.answers import ADDRESSES
+from dashboard.ingest.derivation import derive_waiting
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Call, Project, Run
+from tests.cases import each
+from tests.dashboard.api.sending import Sender, one_run
+from tests.dashboard.api.test_hooks import SESSION, transcript
+from tests.dashboard.factories import create_project
+from tests.dashboard.measured_comparisons import compared
+from tests.dashboard.test_url_matrix import patterns
+
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+
+
+@pytest.fixture
+def reader(project: Project) -> Sender:
+    Sender(project).records([*one_run(3), *one_run(2, "r2")])
+    derive_waiting(project)
+    return Sender(project, "read")
+
+
+def get(reader: Sender, address: str, status: int = 200) -> dict[str, Any]:
+    response = reader.get(address)
+    assert response.status_code == status, response.content
+    document: dict[str, Any] = json.loads(response.content)
+    return document
+
+
+def test_lists_are_filtered_and_go_on_behind_a_cursor(project: Project, reader: Sender) -> None:
+    runs = get(reader, "/api/v1/runs?q=agent:my-agent")
+    assert {(run["external_id"], run["calls"]) for run in runs["items"]} == {("r1", 3), ("r2", 2)}
+    assert get(reader, f"/api/v1/runs/{runs['items'][0]['run']}") == runs["items"][0]
+    seen: list[str] = []
+    address = "/api/v1/calls?q=tool:Search&limit=2"
+    for _ in range(3):
+        page = get(reader, address)
+        seen += [call["call"] for call in page["items"]]
+        address = f"/api/v1/calls?q=tool:Search&limit=2&after={page['next']}".replace("+", "%2B")
+    assert page["next"] is None
+    assert sorted(seen) == sorted(str(key) for key in Call.objects.values_list("pk", flat=True))
+    assert get(reader, "/api/v1/calls?q=nokey:1")["problems"]
+    assert get(reader, "/api/v1/runs?q=agent:nobody")["items"] == []
+
+
+def test_halves_come_in_windows_and_name_what_the_model_did_not_see(project: Project, reader: Sender) -> None:
+    call = Call.objects.get(external_id="c1", run__external_id="r1")
+    document = get(reader, f"/api/v1/calls/{call.pk}/halves?limit=10&part=receipt")
+    assert (document["receipt"]["text"], document["receipt"]["next"]) == ("line 0 of ", 10)
+    rest = get(reader, f"/api/v1/calls/{call.pk}/halves?offset=10&part=receipt")["receipt"]
+    assert rest["next"] is None
+    assert document["receipt"]["total"] == rest["end"] == 60
+    whole = get(reader, f"/api/v1/calls/{call.pk}/halves")
+    assert "line 19 of 1" in whole["canonical"]["text"]
+    assert whole["call"]["external_id"] == "c1"
+    assert get(reader, f"/api/v1/calls/{call.pk}/variants/receipt")["text"]["total"] > 0
+    assert "no variant" in get(reader, f"/api/v1/calls/{call.pk}/variants/nothing", 422)["error"]
+
+
+def test_the_unseen_part_of_an_output_is_read_by_window(project: Project, tmp_path: Path) -> None:
+    output = [f"line {number}" for number in range(1, 101)]
+    asked, answered = transcript()
+    answered["toolUseResult"] = {"stdout": "\n".join(output), "stderr": "", "interrupted": False, "isImage": False}
+    shown = "\n".join([*output[:20], "", "... [60 lines truncated] ...", "", *output[80:]])
+    answered["message"]["content"][0]["content"] = shown
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (asked, answered)))
+    import_paths(project, [path])
+    reader, call = Sender(project, "read"), Call.objects.get()
+    (gaps,) = get(reader, f"/api/v1/calls/{call.pk}/halves")["outputs"]
+    assert (gaps["pointer"], gaps["lines"], gaps["seen_lines"], gaps["unseen"]) == ("/stdout", 100, 40, [[21, 80]])
+    window = get(reader, f"/api/v1/calls/{call.pk}/unseen?limit=15")
+    assert window["text"] == "line 21\nline 22"
+    assert get(reader, f"/api/v1/calls/{call.pk}/unseen?offset={window['next']}&limit=8")["text"] == "\nline 23"
+    assert "no output was recorded" in get(reader, f"/api/v1/calls/{call.pk}/unseen?pointer=/none", 422)["error"]
+
+
+def test_the_context_at_a_step_and_experiments_are_readable(project: Project, reader: Sender) -> None:
+    run = Run.objects.get(external_id="r1")
+    context = get(reader, f"/api/v1/runs/{run.pk}/context/2")
+    assert context["tokens"] > 0
+    assert [item["kind"] for item in context["items"]]
+    get(reader, f"/api/v1/runs/{run.pk}/context/99", 404)
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    (item,) = get(reader, "/api/v1/experiments")["items"]
+    assert item["experiment"] == str(comparison.pk)
+    assert get(reader, f"/api/v1/experiments?after={comparison.pk}")["items"] == []
+    assert get(reader, "/api/v1/artifacts?limit=1")["items"] == []
+
+
+def test_secrets_are_masked_as_on_pages(project: Project) -> None:
+    sender, reader = Sender(project), Sender(project, "read")
+    call = {"v": 1, "run": "r1", "call": "c1"}
+    sender.records(
+        [
+            call | {"type": "call", "tool": "T", "args": {"key": SECRET}},
+            call | {"type": "result", "complete": {"text": f"{'x' * 200} {SECRET} end"}},
+        ]
+    )
+    derive_waiting(project)
+    key = Call.objects.get().pk
+    for query in ("", "?offset=230", "?offset=235&limit=20&part=canonical"):
+        text = reader.get(f"/api/v1/calls/{key}/halves{query}").content.decode()
+        assert "IOSFODNN7" not in text
+        assert "7EXAMPLE" not in text
+
+
+@each("address", ["runs/{run}", "runs/{run}/context/1", "calls/{call}/halves", "calls/{call}/unseen"])
+def test_another_project_has_none_of_it(project: Project, reader: Sender, address: str) -> None:
+    names = {"run": Run.objects.first().pk, "call": Call.objects.first().pk}  # type: ignore[union-attr]
+    other = create_project(f"other-{abs(hash(address))}")
+    get(Sender(other, "read"), f"/api/v1/{address.format(**names)}", 404)
+    assert Sender(other, "ingest").get("/api/v1/runs").status_code == 403
+
+
+def test_the_pages_addresses_answer_json_to_who_asks_for_it(
+    project: Project, reader: Sender, alice: User, client: Client
+) -> None:
+    run, call = Run.objects.get(external_id="r1"), Call.objects.filter(external_id="c1").first()
+    assert call is not None
+    json_client = {"headers": {"Accept": "application/json"}}
+    addresses = {"/runs/": "items", "/calls/": "items", f"/runs/{run.pk}/": "run", f"/calls/{call.pk}/": "receipt"}
+    for address, key in (addresses | {"/experiments/": "items"}).items():
+        assert key in json.loads(client.get(address, **json_client).content)  # type: ignore[arg-type]
+        page = client.get(address, headers={"Accept": "text/html,*/*;q=0.8"}, follow=True)
+        assert page["Content-Type"].startswith("text/html")
+
+
+def test_the_description_names_every_address_and_what_it_answers(client: Client) -> None:
+    document = json.loads(client.get("/api/v1/openapi.json").content)
+    assert document["openapi"] == "3.1.0"
+    assert set(document["paths"]) == {address for address, *_ in ADDRESSES}
+    routes = {str(pattern.pattern) for pattern in patterns()}
+    as_routes = {
+        address[1:].replace("{position}", "<int:position>").replace("{variant}", "<slug:name>")
+        for address, *_ in ADDRESSES
+    }
+    for name in ("{run}", "{call}", "{artifact}"):
+        as_routes = {route.replace(name, "<uuid:pk>") for route in as_routes}
+    assert as_routes <= routes
+    assert "CallHalves" in document["components"]["schemas"]
