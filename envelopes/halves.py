@@ -210,14 +210,21 @@ def _parse_part(block: JsonValue) -> RecordedPart:
     if isinstance(block, str):
         return block
     if isinstance(block, dict):
-        text, source, url = block.get("text"), block.get("source"), block.get("image_url")
+        text, source, url = block.get("text"), block.get("source"), _image_address(block)
         if block.get("type") in TEXT_PARTS and isinstance(text, str):
             return text
-        if isinstance(url, str) and (image := DATA_URL.match(url)):
+        if url and (image := DATA_URL.match(url)):
             return image_part(image["type"], url[image.end() :])
         if block.get("type") == "image" and isinstance(source, dict) and isinstance(source.get("data"), str):
             return image_part(str(source.get("media_type", "")), source["data"])
     return _other_part(block)
+
+
+def _image_address(block: dict[str, JsonValue]) -> str | None:
+    """The address of an image, which the APIs of OpenAI and Inspect's logs write in three ways."""
+    url = block.get("image_url", block.get("image"))
+    url = url.get("url") if isinstance(url, dict) else url
+    return url if isinstance(url, str) else None
 
 
 def _other_part(value: JsonValue) -> OtherPart:

@@ -18,7 +18,7 @@ import msgspec
 
 from envelopes.alignment.mapping import Evidence, Reading, ResultFidelity, bounded_fidelity
 from envelopes.alignment.source_cuts import find_source_cuts
-from envelopes.alignment.spans import Span
+from envelopes.alignment.spans import Span, match_once
 from envelopes.schema.result import CompleteOutput, ToolError, summarize
 from envelopes.text.preview import head_tail
 
@@ -105,6 +105,25 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
 }
 
 
+# What the types of an agent's own errors mean.
+_KINDS: dict[str, dict[str, str]] = {
+    "inspect": {
+        "parsing": "invalid_tool_input",
+        "timeout": "command_timed_out",
+        "unicode_decode": "tool_execution_failed",
+        "permission": "tool_execution_failed",
+        "file_not_found": "missing_file",
+        "is_a_directory": "tool_execution_failed",
+        "limit": "tool_execution_failed",
+        "output_limit": "tool_execution_failed",
+        "approval": "write_denied",
+        "cancelled": "cancelled",
+        "sandbox_unavailable": "tool_execution_failed",
+        "unknown": "tool_execution_failed",
+    }
+}
+
+
 def read_failure(evidence: Evidence) -> Reading | None:
     """Reads a failure as an error envelope; None when the call did not fail.
 
@@ -135,18 +154,21 @@ def read_failure(evidence: Evidence) -> Reading | None:
 def _read_coded_error(evidence: Evidence) -> Reading | None:
     """Reads a recorded `{code, message, details?, retryable?}` (CALL-043).
 
-    The kind is the recorded one, which several share a code with, or the code in lower case.
+    The kind is the recorded one, which several share a code with, or the code in lower case. Where the errors of an
+    agent have a `type` of its own, that type decides.
     """
     recorded = evidence.result if evidence.is_error else None
     if not isinstance(recorded, dict):
         return None
-    code, message, details = recorded.get("code"), recorded.get("message"), recorded.get("details")
+    kinds = _KINDS.get(evidence.agent, {})
+    name = "type" if kinds else "code"
+    code, message, details = recorded.get(name), recorded.get("message"), recorded.get("details")
     if not (isinstance(code, str) and code and isinstance(message, str) and message):
         return None
     kind, hint = recorded.get("kind"), recorded.get("recoveryHint")
     has_kind = isinstance(kind, str) and bool(kind)
     error = ToolError(
-        kind=str(kind) if has_kind else code.lower(),
+        kind=str(kind) if has_kind else kinds.get(code, "tool_execution_failed") if kinds else code.lower(),
         message=head_tail(message, MESSAGE_CHARACTERS).text,
         details=details if isinstance(details, dict) else None,
         recovery_hint=hint if isinstance(hint, str) and hint else None,
@@ -154,7 +176,7 @@ def _read_coded_error(evidence: Evidence) -> Reading | None:
     )
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=summarize(message), error=error)
     links = {
-        "/kind" if has_kind else "/code": "/error/kind",
+        "/kind" if has_kind else f"/{name}": "/error/kind",
         "/message": "/error/message",
         "/details": "/error/details",
     }
@@ -201,6 +223,9 @@ def align_failure(evidence: Evidence, text: str) -> list[Span]:
     recorded = evidence.result
     if not evidence.has_result:
         return _align_named_arguments(evidence, text)
+    if isinstance(recorded, dict) and evidence.agent in _KINDS and isinstance(message := recorded.get("message"), str):
+        span = match_once(text, message, "/message")
+        return [span] if span else []
     if not isinstance(recorded, str):
         return []
     at = len(OPENING) if text.startswith(OPENING) else 0

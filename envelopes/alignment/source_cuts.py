@@ -10,6 +10,7 @@ What an agent or a tool leaves out of an output is in neither half. It writes on
     notebook Outputs are too large to include. …   in place of the outputs of a cell
     file     ... [truncated]                       behind the first 2,000 characters of a line
     matches  [Omitted long matching line]          in place of a line that ripgrep does not print
+    stream   <START_TOOL_OUTPUT>                   before what Inspect left of an output that was too long
     middle   …5549 chars truncated…                 between the halves, 5,000 bytes each, of what Codex records
     receipt  <persisted-output>                    around the first 2,000 characters of an output saved to a file
              (Results are truncated. …)            behind a listing of 100 files
@@ -60,9 +61,13 @@ _LONG_LINE = re.compile(
     r"^(?:[^\n]*[:-])?\[Omitted long (?:matching line|context line|line with \d+ matches)\]$", re.MULTILINE
 )
 _MIDDLE = re.compile(r"…(?P<count>\d{1,12}) chars truncated…")
+_SHORTENED = re.compile(
+    r"\A\s*The output of your call to \S+ was too long to be displayed\.\n"
+    r"Here is a truncated version:\n<START_TOOL_OUTPUT>"
+)
 # For each place: a text without which no mark is there, the mark, and the unit of what it replaces.
 _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] = {
-    "stream": ((" truncated] ...", _TRUNCATED, "characters"),),
+    "stream": ((" truncated] ...", _TRUNCATED, "characters"), ("<START_TOOL_OUTPUT>", _SHORTENED, "output")),
     "task": (("[Truncated. ", _SAVED_TASK, "output"), (" truncated] ...", _TRUNCATED, "characters")),
     "failure": ((" exceeds maximum allowed ", _SAVED_RESULT, "output"), (" truncated] ...", _TRUNCATED, "characters")),
     "server": (("[OUTPUT TRUNCATED ", _TOKEN_LIMIT, "output"), (" exceeds maximum allowed ", _SAVED_RESULT, "output")),

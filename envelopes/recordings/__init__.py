@@ -6,7 +6,7 @@ fails a test.
 
 from __future__ import annotations
 
-from envelopes.recordings import audit, claude_code, codex, gemini_cli, native, otlp, swe_agent
+from envelopes.recordings import audit, claude_code, codex, gemini_cli, inspect_ai, native, otlp, swe_agent
 from envelopes.recordings.base import Format, SourcePath
 from envelopes.recordings.otlp import decode_traces
 from envelopes.recordings.otlp.spans import Unavailable, encode_protobuf_answer
@@ -31,6 +31,7 @@ RECORDINGS: tuple[Format, ...] = (
     *otlp.FORMATS,
     *gemini_cli.FORMATS,
     *swe_agent.FORMATS,
+    *inspect_ai.FORMATS,
 )
 # What `export_run` writes for a run that was recorded in one of the formats above.
 EXPORTS = tuple(audit.export_format(recording) for recording in RECORDINGS if recording not in audit.FORMATS)

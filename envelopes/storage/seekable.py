@@ -31,7 +31,9 @@ def load_zstd() -> ModuleType:
     try:
         import pyzstd
     except ImportError:
-        message = "pyzstd, which compresses large artifacts, is not installed: install it, or pass compress_from=None"
+        message = (
+            "pyzstd, for large artifacts and for archives, is not installed: install it, or pass compress_from=None"
+        )
         raise ModuleNotFoundError(message, name="pyzstd") from None
     return pyzstd
 

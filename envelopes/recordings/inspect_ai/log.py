@@ -1,0 +1,296 @@
+"""The samples of an Inspect log as runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from envelopes.alignment.mapping import ReceiptFidelity
+from envelopes.recordings.base import (
+    CallRecord,
+    EventRecord,
+    LineProblem,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+    UsageRecord,
+)
+from envelopes.recordings.documents import (
+    DocumentValue,
+    JsonDocument,
+    integer_member,
+    outline,
+    place_records,
+    text_member,
+)
+from envelopes.recordings.json_lines import storable, valid_timestamp
+from envelopes.schema.result import summarize
+from envelopes.text.untrusted_json import Untrusted
+
+Records = Iterator[Record | LineProblem]
+Members = dict[str, DocumentValue]
+_ATTACHMENT = "attachment://"
+_SHOWN_EVENTS = frozenset(
+    {"error", "score", "sample_limit", "approval", "sandbox", "logger", "info", "input", "interrupt"}
+)
+
+
+class EvalFacts(msgspec.Struct, frozen=True):
+    """The facts that hold for all samples of a log."""
+
+    run: str
+    task: str
+    model: str | None
+    created: str | None
+    version: str | None
+
+
+def sniff(head: bytes, path: SourcePath) -> bool:
+    """The document has a version, a status and an evaluation."""
+    return {"version", "status", "eval"} <= outline(head).keys
+
+
+def is_global_call_id(call: str) -> bool:
+    """Models of tests count their calls."""
+    return False
+
+
+def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    root = JsonDocument(lines).parse()
+    if not isinstance(root, DocumentValue):
+        yield from () if root is None else (root,)
+        return
+    facts, members = eval_facts(root), root.members()
+    records: list[Record | LineProblem] = []
+    for number, sample in enumerate(members["samples"].elements() if "samples" in members else ()):
+        try:
+            records += sample_records(sample, facts)
+        except Untrusted as refusal:
+            records.append(sample.problem(f"$.samples[{number}]", refusal.reason))
+    yield from place_records(records)
+
+
+def eval_facts(header: DocumentValue) -> EvalFacts:
+    """Reads a whole document, or the header of an archive."""
+    members = header.members()
+    evaluation = members["eval"].members() if "eval" in members else {}
+    packages = evaluation["packages"].members() if "packages" in evaluation else {}
+    return EvalFacts(
+        run=text_member(evaluation, "run_id", "eval_id") or "",
+        task=text_member(evaluation, "task") or "evaluation",
+        model=text_member(evaluation, "model"),
+        created=valid_timestamp(text_member(evaluation, "created")),
+        version=text_member(packages, "inspect_ai"),
+    )
+
+
+def sample_records(node: DocumentValue, facts: EvalFacts) -> list[Record | LineProblem]:
+    """The records of one sample. Raises Untrusted for one that is no object."""
+    if not node.is_object:
+        raise Untrusted("no sample: not an object")
+    return list(_Sample(node, facts).records())
+
+
+class _Sample:
+    """One sample: its messages in order, with what its events say of their calls."""
+
+    def __init__(self, node: DocumentValue, facts: EvalFacts) -> None:
+        self.node = node
+        self.facts = facts
+        self.members = node.members()
+        number = "-".join(
+            self.members[name].raw.decode().strip('"') for name in ("id", "epoch") if name in self.members
+        )
+        self.title = storable(f"{facts.task}, sample {number}" if number else facts.task)
+        self.run = text_member(self.members, "uuid") or storable(f"{facts.run}-{number}")
+        transcript = self.members["transcript"].members() if "transcript" in self.members else {}
+        self._attachments = self._table(self.members.get("attachments") or transcript.get("content"))
+        listed = self.members.get("events") or transcript.get("events")
+        nodes = listed.elements() if listed else []
+        self.events = [event.members() for event in nodes]
+        self._nodes = nodes
+        self._tools = {
+            name: event
+            for event in self.events
+            if text_member(event, "event") == "tool" and (name := text_member(event, "id"))
+        }
+        self._sent = dict(self._wire_receipts())
+
+    def _table(self, node: DocumentValue | None) -> Members:
+        return node.members() if node else {}
+
+    def _resolve(self, value: DocumentValue) -> DocumentValue:
+        """The text that an attachment stands for."""
+        text = value.text() if value.is_text else None
+        if text is None or not text.startswith(_ATTACHMENT):
+            return value
+        return self._attachments.get(text.removeprefix(_ATTACHMENT), value)
+
+    def _wire_receipts(self) -> Iterator[tuple[str, DocumentValue]]:
+        """The answers to calls in the requests that were sent to a provider, by the id of the call."""
+        data = self._table(self.members.get("events_data"))
+        sent = list(data["calls"].elements()) if "calls" in data else []
+        for event in self.events:
+            call = event["call"].members() if text_member(event, "event") == "model" and "call" in event else {}
+            request = call["request"].members() if "request" in call else {}
+            sent += request["messages"].elements() if "messages" in request else []
+        for message in sent:
+            members = message.members()
+            if "error" in members or "content" not in members:  # the log's own form of the message
+                continue
+            if name := text_member(members, "tool_call_id"):
+                yield name, members["content"]
+            for block in members["content"].elements():
+                answer = block.members()
+                if (name := text_member(answer, "tool_use_id")) and "content" in answer:
+                    yield name, answer["content"]
+
+    def records(self) -> Records:
+        started, ended = (valid_timestamp(text_member(self.members, name)) for name in ("started_at", "completed_at"))
+        yield RunRecord(
+            line=self.node.line,
+            run=self.run,
+            agent="inspect",
+            title=summarize(self.title),
+            model=self.facts.model,
+            version=self.facts.version,
+            started_at=started or self.facts.created,
+            ended_at=ended,
+        )
+        usages = dict(self._usages())
+        known: set[str] = set()
+        listed = self.members.get("messages")
+        for number, node in enumerate(listed.elements() if listed else ()):
+            message = node.members()
+            key = text_member(message, "id") or f"message-{number}"
+            if not node.is_object or "role" not in message:
+                yield node.problem(f"$.messages[{number}]", "no message: it has no role")
+                continue
+            if key in usages:
+                yield usages[key]
+            if text_member(message, "role") == "tool":
+                yield from self._receipt(node, message)
+                continue
+            yield from self._message(message, key)
+            for call in message["tool_calls"].elements() if "tool_calls" in message else ():
+                yield from self._call(call, key, known)
+        yield from self._other_calls(known)
+        yield from self._shown_events()
+
+    def _message(self, message: Members, key: str) -> Records:
+        content = self._resolve(message["content"]) if "content" in message else None
+        if content is not None and content.raw not in (b'""', b"[]"):
+            yield MessageRecord(
+                line=content.line,
+                run=self.run,
+                key=key,
+                role=text_member(message, "role") or "unknown",
+                content=content.raw,
+                step=key,
+            )
+
+    def _call(self, node: DocumentValue, step: str | None, known: set[str]) -> Records:
+        members = node.members()
+        call, tool = text_member(members, "id"), text_member(members, "function")
+        if not call or not tool:
+            yield node.problem("$.tool_calls", "a call without an id or a function")
+            return
+        known.add(call)
+        event = self._tools.get(call, {})
+        yield CallRecord(
+            line=node.line,
+            run=self.run,
+            call=call,
+            tool=tool,
+            args=members["arguments"].raw if "arguments" in members else b"null",
+            step=step,
+            at=valid_timestamp(text_member(event, "timestamp")),
+        )
+        if event:
+            yield from self._result(event, call)
+
+    def _result(self, event: Members, call: str) -> Records:
+        """The error of a failed call, else the result, which is bounded where Inspect cut it."""
+        error, result = event.get("error"), event.get("result")
+        recorded = error or (self._resolve(result) if result else None)
+        seconds = event["working_time"].value() if "working_time" in event else None
+        yield ResultRecord(
+            line=recorded.line if recorded else self.node.line,
+            run=self.run,
+            call=call,
+            result=recorded.raw if recorded else None,
+            fidelity="structured" if error else "bounded" if "truncated" in event else "stringified",
+            is_error=error is not None,
+            ended_at=valid_timestamp(text_member(event, "completed")),
+            duration_ms=int(seconds * 1000) if isinstance(seconds, int | float) and 0 <= seconds < 2**40 else None,
+        )
+
+    def _receipt(self, node: DocumentValue, message: Members) -> Records:
+        call = text_member(message, "tool_call_id")
+        if not call:
+            yield node.problem("$.messages", "an answer without the id of its call")
+            return
+        fidelity: ReceiptFidelity = "recorded"
+        content = self._resolve(message["content"]) if "content" in message else None
+        error = message["error"].members() if "error" in message else {}
+        if call in self._sent:
+            content, fidelity = self._resolve(self._sent[call]), "exact"
+        elif "message" in error:
+            content, fidelity = error["message"], "reconstructed"
+        if content is not None:
+            yield ReceiptRecord(line=content.line, run=self.run, call=call, content=content.raw, fidelity=fidelity)
+
+    def _other_calls(self, known: set[str]) -> Records:
+        """Calls that no message of the sample has: those of agents that it handed work to."""
+        for call, event in self._tools.items():
+            tool = text_member(event, "function")
+            if call in known or not tool:
+                continue
+            at = valid_timestamp(text_member(event, "timestamp"))
+            args = event["arguments"].raw if "arguments" in event else b"null"
+            line = event["id"].line
+            yield CallRecord(line=line, run=self.run, call=call, tool=tool, args=args, at=at)
+            yield from self._result(event, call)
+
+    def _usages(self) -> Iterator[tuple[str, UsageRecord]]:
+        """The usage of each request, by the message that answered it."""
+        for event in self.events:
+            output = event["output"].members() if text_member(event, "event") == "model" and "output" in event else {}
+            choices = output["choices"].elements() if "choices" in output else []
+            answer = choices[0].members().get("message") if choices else None
+            key = text_member(answer.members(), "id") if answer else None
+            if not key or "usage" not in output:
+                continue
+            usage = output["usage"].members()
+            yield (
+                key,
+                UsageRecord(
+                    line=output["usage"].line,
+                    run=self.run,
+                    request=key,
+                    input_tokens=integer_member(usage, "input_tokens"),
+                    cache_read_tokens=integer_member(usage, "input_tokens_cache_read"),
+                    cache_creation_tokens=integer_member(usage, "input_tokens_cache_write"),
+                    output_tokens=integer_member(usage, "output_tokens"),
+                    usage=output["usage"].raw,
+                ),
+            )
+
+    def _shown_events(self) -> Records:
+        for node, event in zip(self._nodes, self.events, strict=True):
+            kind = text_member(event, "event")
+            if kind in _SHOWN_EVENTS:
+                yield EventRecord(
+                    line=node.line,
+                    run=self.run,
+                    kind=kind,
+                    message=kind.replace("_", " "),
+                    level="error" if kind == "error" else "info",
+                    payload=node.raw,
+                    at=valid_timestamp(text_member(event, "timestamp")),
+                )

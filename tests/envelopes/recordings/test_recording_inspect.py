@@ -1,0 +1,203 @@
+"""Inspect logs: documents and archives, one surface, errors, attachments, and limits while unpacking."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+import zlib
+from typing import Any
+
+import pytest
+import pyzstd
+
+from envelopes.halves import read_halves
+from envelopes.recordings.base import EventRecord, MessageRecord, RunRecord, UsageRecord
+from envelopes.recordings.inspect_ai import archive
+from envelopes.text.untrusted_json import Untrusted
+from tests.envelopes.recordings.samples import FOLDER, Sample, read_bytes, read_sample
+from tests.envelopes.session_lines import only
+
+DOCUMENT = "inspect_ai/2026-11-21T20-37-26-00-00_task_Y5LYfnBnFHBzMyi4aqKPRe.json"
+ZSTD = "inspect_ai/2026-11-21T20-37-25-00-00_task_iYRsRBCWEZdAxhifj82vRa.eval"
+DEFLATE = "inspect_ai/log_message_deduplication.eval"
+OLD = ("inspect_ai/log_formats.json", "inspect_ai/log_formats.eval")
+
+
+def samples_of(path: str) -> list[dict[str, Any]]:
+    raw = (FOLDER / path).read_bytes()
+    if path.endswith(".json"):
+        return list(json.loads(raw)["samples"])
+    members = zipfile.ZipFile(io.BytesIO(raw)).infolist()
+    return [
+        json.loads(archive.unpack(raw, member, 2**26)) for member in members if member.filename.startswith("samples/")
+    ]
+
+
+def log(*messages: dict[str, Any], **members: Any) -> Sample:
+    sample = {"id": "s", "epoch": 1, "uuid": "u", "messages": list(messages), **members}
+    document = {"version": 2, "status": "success", "eval": {"run_id": "r", "task": "t"}, "samples": [sample]}
+    return read_bytes(json.dumps(document).encode(), "log.json")
+
+
+def call(name: str = "c", tool: str = "bash", **arguments: Any) -> dict[str, Any]:
+    asked = {"id": name, "function": tool, "arguments": arguments, "type": "function"}
+    return {"id": f"m-{name}", "role": "assistant", "content": "", "tool_calls": [asked]}
+
+
+@pytest.mark.parametrize("path", [DOCUMENT, ZSTD, DEFLATE, *OLD])
+def test_calls_results_and_receipts_are_those_of_the_samples(path: str) -> None:
+    sample = read_sample(path)
+    samples = samples_of(path)
+    messages = [message for one in samples for message in one["messages"]]
+    calls = [entry for message in messages for entry in message.get("tool_calls") or ()]
+    answers = [message for message in messages if message["role"] == "tool"]
+    events = [event for one in samples for event in one.get("events") or () if event["event"] == "tool"]
+    assert [entry.call for entry in sample.calls] == [entry["id"] for entry in calls]
+    assert [json.loads(entry.args) for entry in sample.calls] == [entry["arguments"] for entry in calls]
+    assert len(sample.results) == len(events)
+    texts = {message["tool_call_id"]: message["content"] for message in answers if not message.get("error")}
+    errors = {message["tool_call_id"]: message["error"]["message"] for message in answers if message.get("error")}
+    assert {name: json.loads(receipt.content) for name, receipt in sample.receipts.items()} == texts | errors
+    assert {name for name, receipt in sample.receipts.items() if receipt.fidelity == "reconstructed"} == set(errors)
+    assert not sample.problems
+
+
+def test_both_forms_of_a_log_give_the_same() -> None:
+    document, packed = read_sample(DOCUMENT), read_sample(ZSTD)
+    assert (document.format.name, packed.format.name) == ("inspect", "inspect-eval")
+    assert [entry.tool for entry in packed.calls] == [entry.tool for entry in document.calls]
+    assert [receipt.content for receipt in packed.receipts.values()] == [
+        receipt.content for receipt in document.receipts.values()
+    ]
+
+
+def test_a_run_is_a_sample_with_its_facts_and_the_weight_of_its_requests() -> None:
+    sample = read_sample(DOCUMENT)
+    (run,) = only(RunRecord, sample.records)
+    assert (run.run, run.title, run.model) == ("kGUjoKcZGhEVCWHJBR8rPf", "task, sample 1-1", "mockllm/model")
+    assert run.ended_at == "2026-11-21T20:37:26.279345+00:00"
+    assert len(only(UsageRecord, sample.records)) == 5
+    assert [message.role for message in only(MessageRecord, sample.records)] == ["user", *["assistant"] * 5]
+
+
+def test_an_output_that_inspect_cut_is_bounded_and_says_so() -> None:
+    sample = read_sample(DOCUMENT)
+    halves = next(half for half in sample.halves() if half.evidence.tool == "big")
+    assert halves.reading.fidelity == "bounded"
+    assert halves.is_cut
+    assert [cut.unit for cut in halves.reading.source_cuts] == ["output"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "kind"),
+    [("parsing", "invalid_tool_input"), ("timeout", "command_timed_out"), ("approval", "write_denied"), ("new", None)],
+)
+def test_the_type_of_an_error_decides_its_kind(type_: str, kind: str | None) -> None:
+    error = {"type": type_, "message": "it was refused"}
+    halves = read_halves(
+        agent="inspect",
+        tool="bash",
+        args=b"{}",
+        result=json.dumps(error).encode(),
+        content=b'"Error: it was refused"',
+        is_error=True,
+    )
+    assert halves.projection.canonical.error is not None
+    assert halves.projection.canonical.error.kind == (kind or "tool_execution_failed")
+    assert halves.receipt is not None
+    assert [segment.text for segment in halves.receipt.segments if segment.source] == ["it was refused"]
+
+
+def test_a_request_to_the_provider_has_the_exact_receipt() -> None:
+    answer = {"role": "tool", "content": "", "tool_call_id": "c", "error": {"type": "timeout", "message": "too slow"}}
+    sent = {"role": "tool", "content": "Error: too slow", "tool_call_id": "c"}
+    request = {"event": "model", "call": {"request": {"messages": [sent]}}}
+    receipt = log(call(), answer, events=[request]).receipts["c"]
+    assert (receipt.content, receipt.fidelity) == (b'"Error: too slow"', "exact")
+    blocks = [{"type": "tool_result", "tool_use_id": "c", "content": "too slow"}]
+    shared = log(call(), answer, events=[], events_data={"calls": [{"role": "user", "content": blocks}]})
+    assert (shared.receipts["c"].content, shared.receipts["c"].fidelity) == (b'"too slow"', "exact")
+
+
+def test_attachments_are_read_in_their_place() -> None:
+    sample = log(
+        {"role": "system", "content": "attachment://a1"},
+        call(cmd="ls"),
+        {"role": "tool", "content": "attachment://a2", "tool_call_id": "c"},
+        attachments={"a1": "be brief", "a2": "bin\netc"},
+        events=[{"event": "tool", "id": "c", "function": "bash", "result": "attachment://a2", "working_time": 0.25}],
+    )
+    assert [message.content for message in only(MessageRecord, sample.records)] == [b'"be brief"']
+    assert sample.receipts["c"].content == sample.results["c"].result == b'"bin\\netc"'
+    assert sample.results["c"].duration_ms == 250
+
+
+def test_calls_of_other_agents_and_events_are_kept() -> None:
+    sample = log(
+        events=[
+            {"event": "tool", "id": "x", "function": "python", "arguments": {"code": "1"}, "result": "1"},
+            {"event": "error", "error": {"message": "stopped"}},
+            {"event": "state", "changes": []},
+        ]
+    )
+    assert [(entry.call, entry.tool) for entry in sample.calls] == [("x", "python")]
+    assert [event.kind for event in only(EventRecord, sample.records)] == ["error"]
+
+
+def packed(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as target:
+        for name, content in members.items():
+            target.writestr(name, content)
+    return buffer.getvalue()
+
+
+HEADER = b'{"version": 2, "status": "success", "eval": {"run_id": "r", "task": "t"}}'
+
+
+def test_a_damaged_member_is_named_and_the_others_are_read() -> None:
+    good = json.dumps({"id": 1, "epoch": 1, "messages": [call()]}).encode()
+    raw = packed(
+        {"header.json": HEADER, "samples/1_epoch_1.json": good, "samples/2_epoch_1.json": b"{", "samples/3.json": b"7"}
+    )
+    sample = read_bytes(raw, "log.eval")
+    assert [entry.run for entry in sample.calls] == ["r-1-1"]
+    assert [problem.reason.partition(":")[0] for problem in sample.problems] == [
+        "samples/2_epoch_1.json",
+        "samples/3.json",
+    ]
+    assert all(problem.part for problem in sample.problems)
+    (cut,) = read_bytes(raw[: len(raw) // 2], "log.eval").problems
+    assert not cut.part
+    assert "not a whole archive" in cut.reason
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_member_is_unpacked_no_further_than_its_limit(method: int) -> None:
+    raw = packed({"header.json": b" " * 5_000}, method)
+    (member,) = zipfile.ZipFile(io.BytesIO(raw)).infolist()
+    assert archive.unpack(raw, member, 5_000) == b" " * 5_000
+    with pytest.raises(Untrusted, match="longer than 4,999 bytes"):
+        archive.unpack(raw, member, 4_999)
+    damaged = bytearray(raw)
+    damaged[45] ^= 1
+    with pytest.raises(Untrusted):
+        archive.unpack(bytes(damaged), member, 5_000)
+
+
+def test_a_zstd_member_is_unpacked_no_further_than_its_limit() -> None:
+    content = b" " * 8_000_000
+    squeezed = pyzstd.compress(content)
+    raw = bytearray(packed({"header.json": squeezed}, zipfile.ZIP_STORED))
+    (member,) = zipfile.ZipFile(io.BytesIO(bytes(raw))).infolist()
+    member.compress_type, member.CRC = 93, zlib.crc32(content)
+    assert archive.unpack(bytes(raw), member, len(content)) == content
+    with pytest.raises(Untrusted, match="longer than 1,000,000 bytes"):
+        archive.unpack(bytes(raw), member, 1_000_000)
+    member.compress_size -= 5
+    with pytest.raises(Untrusted, match="in the middle"):
+        archive.unpack(bytes(raw), member, len(content))
+    member.compress_type = 12
+    with pytest.raises(Untrusted, match="method 12"):
+        archive.unpack(bytes(raw), member, len(content))
