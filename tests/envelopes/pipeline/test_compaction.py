@@ -247,6 +247,23 @@ def test_compaction_reads_no_receipt_and_parses_no_text() -> None:
     assert not called & {"loads", "decode", "match", "search", "fullmatch", "findall", "partition", "splitlines"}
 
 
+@each(
+    "other", ["", "Task: task_9\n" * 900, '{"status": "success"}' * 400, "[output truncated: showing first 1] " * 400]
+)
+def test_results_that_differ_in_their_receipt_alone_compact_alike(other: str) -> None:
+    """RFC-143, RFC-155: the receipts count as context, and nothing of them is in what the calls become."""
+    old = success({"stdout_preview": "line\n" * 200, "task_handle": {"task_id": "task_1"}}, "artifacts/1/stdout.txt")
+
+    def compacted(text: str) -> HistoryCall:
+        texts = enumerate((text, "kept " * 50, "newest"))
+        entries = [HistoryCall(call_id=f"c{at}", round=at, canonical=old, text=sent) for at, sent in texts]
+        history = compact_history(entries, 120)
+        assert history.compacted[0].call_id == "c0"
+        return history.entries[0]
+
+    assert compacted("receipt " * 400 + other) == compacted("line\n" * 2_000)
+
+
 def test_what_a_text_says_changes_nothing() -> None:
     """A text that is JSON, or quotes a mark or a handle, is dropped like any other of its length."""
     marked = '{"task_id": "task_123", "stdout_preview": "[9 characters dropped by compaction]"} ' * 9

@@ -271,7 +271,12 @@ def test_a_definition_has_the_parts_that_the_tools_page_names() -> None:
     ours = {"family": "capability", "parameters": "input_schema"}
     named = re.findall(r"(family)|\{ (name), (description), (parameters) \}", seeds.DEFINITION)
     for part in {part for parts in named for part in parts if part}:
-        assert all(getattr(tool, ours.get(part, part)) for tool in tools().values())
+        for tool in tools().values():
+            stated = getattr(tool, ours.get(part, part))
+            assert stated() if callable(stated) else stated
+    for tool in tools().values():
+        schema = tool.input_schema()
+        assert (schema["type"], set(schema["properties"])) == ("object", set(tool.input.__struct_fields__))
 
 
 def test_startup_input_and_result_metadata_of_a_command_are_those_of_the_tools_page() -> None:

@@ -165,6 +165,22 @@ def test_a_list_has_the_last_changed_first_within_its_limit(items: WorkItemTools
     assert few.work_items[0].todo_list == ()
 
 
+def test_a_list_goes_on_after_the_item_that_its_receipt_names(items: WorkItemTools) -> None:
+    for number in range(5):
+        call(items, "CreateWorkItem", objective=f"item {number}")
+    call(items, "PickWorkItem", work_item_id="wi_3")
+    seen: list[str] = []
+    page = call(items, "ListWorkItems", limit=2)
+    while ids(page):
+        assert (page.skipped, page.total_matching, page.returned) == (len(seen), 5, len(ids(page)))
+        seen += ids(page)
+        page = call(items, "ListWorkItems", limit=2, after=seen[-1])
+    assert seen == ["wi_5", "wi_4", "wi_3", "wi_2", "wi_1"]
+    assert ids(call(items, "ListWorkItems", filter="queued", after="wi_4")) == ["wi_2", "wi_1"]
+    with pytest.raises(ToolFailed, match="no work item has the id wi_99"):
+        call(items, "ListWorkItems", after="wi_99")
+
+
 def test_a_second_process_finds_what_the_first_stored(tmp_path: Path) -> None:
     first, second = open_items(tmp_path), open_items(tmp_path)
     call(first, "CreateWorkItem", objective="one")
