@@ -14,10 +14,13 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from dashboard.api import answers, reading
-from dashboard.api.intake import json_response
+from dashboard.api.intake import BodyRefused, json_response, read_body
+from dashboard.api.mcp_server import answer_message
+from dashboard.middleware import accepts_body
+from dashboard.text.responses import sandboxed
 from dashboard.tokens import TokenRequest, accepts_token
 
-UNPROCESSABLE = 422
+ACCEPTED, UNPROCESSABLE = 202, 422
 READ = accepts_token("read", ["GET", "HEAD"])
 Answer = Callable[..., HttpResponse]
 
@@ -67,6 +70,19 @@ def _or_reason(load: Callable[[], object]) -> HttpResponse:
         return json_response(load())
     except reading.NotAnswered as reason:
         return json_response({"error": str(reason)}, UNPROCESSABLE)
+
+
+@accepts_body("TEXT_BODY_LIMIT_BYTES", ("application/json",))
+@accepts_token("mcp", ["POST"])
+def mcp(request: TokenRequest) -> HttpResponse:
+    """One JSON-RPC message, one answer: no session and no stream. A notification is answered with 202."""
+    try:
+        answer = answer_message(request.project, read_body(request))
+    except BodyRefused as refusal:
+        return json_response({"error": str(refusal)}, refusal.status)
+    if answer is None:
+        return HttpResponse(status=ACCEPTED)
+    return sandboxed(HttpResponse(answer, content_type="application/json"))
 
 
 @login_not_required

@@ -75,6 +75,7 @@ PARAMETERS = {
     "api-unseen": "",
     "api-variant": "",
     "api-limits": "",
+    "api-mcp": "",
     "api-records": "",
     "api-traces": "",
     "token-list": "POST name=word scope=word",

@@ -104,6 +104,7 @@ def test_only_declared_addresses_accept_more_than_a_form() -> None:
     assert {name: limit for name, limit in limits.items() if limit} == {
         "import-new": "UPLOAD_LIMIT_BYTES",
         "api-traces": "INTAKE_BODY_LIMIT_BYTES",
+        "api-mcp": "TEXT_BODY_LIMIT_BYTES",
         "api-hook": "INTAKE_BODY_LIMIT_BYTES",
         "api-records": "INTAKE_BODY_LIMIT_BYTES",
         "api-artifact": "UPLOAD_LIMIT_BYTES",

@@ -48,7 +48,7 @@ def routes() -> set[str]:
 
 def test_every_route_without_a_slash_at_the_end_serves_content_and_is_tried_here() -> None:
     files = {str(route.name) for route in get_resolver().url_patterns if not str(route.pattern).endswith("/")}
-    pages = {"home", "healthz", "run-step", "run-context", "run-replay"}
+    pages = {"home", "healthz", "run-step", "run-context", "run-replay", "run-plan", "run-confirmation"}
     moved = {"old-renderer", "old-comparison"}  # redirects
     programs = {name for name in files if name.startswith("api-")}  # JSON: tests/dashboard/api
     assert files - pages - moved - programs == SERVING

@@ -1,0 +1,135 @@
+"""The MCP server, over HTTP and on stdio: bounded answers, cited, masked, and a real client that reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import types
+
+from dashboard.api.mcp_server import MOST_CHARACTERS, TOOLS
+from dashboard.ingest.derivation import derive_waiting
+from dashboard.models import Call, Project, Run
+from tests.cases import each
+from tests.conftest import CHECKOUT
+from tests.dashboard.api.sending import Sender, one_call, one_run
+
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+
+
+@pytest.fixture
+def agent(project: Project) -> Sender:
+    long = one_call(9)
+    long[1]["complete"] = {"text": "z" * 50_000 + f" {SECRET} end"}
+    Sender(project).records([*one_run(2), *long])
+    derive_waiting(project)
+    return Sender(project, "mcp")
+
+
+def ask(agent: Sender, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params or {}}
+    response = agent.post("/mcp", json.dumps(message).encode(), "application/json")
+    assert response.status_code == 200
+    document: dict[str, Any] = json.loads(response.content)
+    assert document["id"] in (7, None)
+    return document
+
+
+def use(agent: Sender, name: str, **arguments: Any) -> types.CallToolResult:
+    document = ask(agent, "tools/call", {"name": name, "arguments": arguments})
+    return types.CallToolResult.model_validate(document["result"])
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (part,) = result.content
+    assert isinstance(part, types.TextContent)
+    return part.text
+
+
+def test_a_client_is_told_the_tools_and_their_arguments(agent: Sender) -> None:
+    begun = types.InitializeResult.model_validate(ask(agent, "initialize", {"protocolVersion": "2025-06-18"})["result"])
+    assert (begun.protocol_version, begun.server_info.name) == ("2025-06-18", "counterfoil")
+    listed = types.ListToolsResult.model_validate(ask(agent, "tools/list")["result"])
+    assert [tool.name for tool in listed.tools] == list(TOOLS)
+    assert all(tool.annotations and tool.annotations.read_only_hint for tool in listed.tools)
+    notified = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
+    assert agent.post("/mcp", notified, "application/json").status_code == 202
+    assert agent.get("/mcp").status_code == 405
+
+
+def test_an_agent_finds_a_call_and_reads_both_halves_in_windows(agent: Sender) -> None:
+    call = str(Call.objects.get(external_id="c1").pk)
+    found = use(agent, "search_calls", q="tool:Search", limit=2)
+    assert found.structured_content is not None
+    assert len(found.structured_content["items"]) == 2
+    assert "More: search_calls with after=" in text_of(found)
+    assert "r1" in text_of(use(agent, "search_runs")) or "A run" in text_of(use(agent, "search_runs"))
+    halves = text_of(use(agent, "call_halves", call=call, limit=20))
+    assert f"[call {call}, receipt, characters 0 to 20 of 60]" in halves
+    assert "[More: call_halves with part=receipt, offset=20.]" in halves
+    assert "written by" in text_of(use(agent, "variant_receipt", call=call, variant="receipt"))
+    context = text_of(use(agent, "context_at_step", run=str(Run.objects.get().pk), position=2))
+    assert "step 2: about" in context
+
+
+def test_no_answer_is_larger_than_its_window_and_none_shows_a_secret(agent: Sender) -> None:
+    call = str(Call.objects.get(external_id="c9").pk)
+    whole = text_of(use(agent, "call_halves", call=call, part="canonical", limit=10**9))
+    assert MOST_CHARACTERS < len(whole) < MOST_CHARACTERS + 2_000
+    for offset in (49_990, 50_080, 50_095):
+        assert "IOSFODNN7" not in text_of(use(agent, "call_halves", call=call, part="canonical", offset=offset))
+
+
+BAD: dict[str, tuple[bytes, int]] = {
+    "no JSON": (b"{", -32700),
+    "batch": (b"[]", -32600),
+    "no method": (b'{"jsonrpc":"2.0","id":1}', -32600),
+    "odd id": (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600),
+    "unknown": (b'{"jsonrpc":"2.0","id":1,"method":"resources/list"}', -32601),
+    "no tool": (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm"}}', -32602),
+    "no call": (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"call_halves"}}', -32602),
+}
+
+
+@each("name", BAD)
+def test_a_message_that_cannot_be_read_is_an_error_of_the_protocol(agent: Sender, name: str) -> None:
+    body, code = BAD[name]
+    assert json.loads(agent.post("/mcp", body, "application/json").content)["error"]["code"] == code
+
+
+@each("key", ["nothing", "00000000-0000-0000-0000-000000000001"])
+def test_what_a_model_asks_in_vain_is_a_result_with_its_reason(agent: Sender, key: str) -> None:
+    result = use(agent, "call_halves", call=key)
+    assert result.is_error
+    assert "id" in text_of(result)
+
+
+@pytest.mark.extended
+def test_a_real_client_asks_the_server_on_stdio(tmp_path: Path) -> None:
+    """The client of the mcp package, in a process of its own, because this one has an open transaction."""
+    environment = os.environ | {"COUNTERFOIL_DATA": str(tmp_path / "data"), "PYTHONPATH": str(CHECKOUT)}
+    environment.pop("DATABASE_URL", None)
+    records = tmp_path / "records.jsonl"
+    records.write_text("".join(json.dumps(record) + "\n" for record in one_run(2)))
+    manage = [sys.executable, str(CHECKOUT / "manage.py")]
+    subprocess.run([*manage, "import_runs", str(records)], env=environment, check=True, capture_output=True)
+    script = f"""
+import asyncio, json, os
+from mcp import ClientSession, StdioServerParameters, stdio_client
+async def main():
+    server = StdioServerParameters(command={sys.executable!r}, args={[manage[1], "mcp"]!r}, env=dict(os.environ))
+    async with stdio_client(server) as streams, ClientSession(*streams) as session:
+        await session.initialize()
+        tools = await session.list_tools()
+        found = await session.call_tool("search_calls", {{"q": "tool:Search"}})
+        print(json.dumps([len(tools.tools), len(found.structured_content["items"])]))
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout or "null") == [len(TOOLS), 2], done.stderr
