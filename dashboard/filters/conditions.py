@@ -242,10 +242,11 @@ class Conditions:
         column = f"{row.call}search_id"
         if phrase.parts:
             return Q(**{f"{column}__isnull": False})
-        ids = matching_ids(term.kind, phrase)
-        if row is CALL and not self.is_in_few_calls(term):
-            return Q(In(_hidden(column), ids))  # many are not looked up one by one
-        return Q(**{f"{column}__in": ids})
+        if row is not CALL:
+            return Q(**{f"{column}__in": matching_ids(term.kind, phrase)})
+        are_few = self.is_in_few_calls(term)
+        ids = matching_ids(term.kind, phrase, is_listed=are_few or self._is_negated)
+        return Q(**{f"{column}__in": ids}) if are_few else Q(In(_hidden(column), ids))  # many: not one by one
 
     def is_in_few_calls(self, term: Term) -> bool:
         """True for a payload term that few calls contain; those with it are looked up one by one."""
