@@ -7,6 +7,8 @@ COUNTERFOIL_ARTIFACT_CACHE  folder of this machine for local copies of a bucket'
 COUNTERFOIL_ARTIFACT_LIMIT  largest file that an import stores, in bytes; default: 16 GB
 COUNTERFOIL_ARTIFACT_QUOTA  bytes of files that a project may store, each content counted once; default: no limit
 COUNTERFOIL_ARTIFACT_QUOTAS  the same for single projects: SLUG=BYTES,SLUG=BYTES; 0 for no limit
+COUNTERFOIL_RETAIN_DAYS  the background work removes stored files that only older runs refer to; default: never
+COUNTERFOIL_RETAIN_BYTES  and the oldest ones until the rest fits these bytes; default: no limit
 SECRET_KEY             generated on first start and stored in the data folder, mode 0600
 ALLOWED_HOSTS          comma-separated; default: this machine only
 COUNTERFOIL_SEARCH_CHARACTERS  characters of each half of a call that a search looks at; default: 65536
@@ -68,6 +70,8 @@ ARTIFACTS = env.str("COUNTERFOIL_ARTIFACTS", default=str(DATA / "artifacts"))
 ARTIFACT_CACHE = Path(env.str("COUNTERFOIL_ARTIFACT_CACHE", default=str(DATA / "artifact-cache")))
 ARTIFACT_LIMIT_BYTES = env.int("COUNTERFOIL_ARTIFACT_LIMIT", default=16_000_000_000)
 ARTIFACT_QUOTA_BYTES = env.int("COUNTERFOIL_ARTIFACT_QUOTA", default=0)
+RETAIN_DAYS: int | None = env.int("COUNTERFOIL_RETAIN_DAYS", default=None)
+RETAIN_BYTES: int | None = env.int("COUNTERFOIL_RETAIN_BYTES", default=None)
 ARTIFACT_HASHED_BYTES = 64 * 1024 * 1024  # up to this size a page compares content with its hash: 0.1 s
 ANSWER_SECONDS = 1.0  # that the searches, highlights, templates and replays of one answer may take together
 MASK_SECONDS = 0.5  # of processor time, in which an answer is searched for secrets; what is not reached is hidden

@@ -2,6 +2,7 @@
 
     derives calls that wait, and indexes their texts
     summarises a finished comparison against another baseline, measures comparisons, then used-line recall
+    follows stored paths, and applies retention once a day where the settings say so, each in a thread
 
 The server's master process starts `manage.py work` and restarts it when it dies: a program of its own, so that what
 exhausts its memory or crashes the interpreter harms no page. It ends by itself when the process that started it is
@@ -24,10 +25,12 @@ from types import TracebackType
 
 from django.db import Error, connection
 
+from dashboard.artifacts.retention import DailyRetention
 from dashboard.experiments.measuring import Measuring
 from dashboard.experiments.recall_report import measure_next_recall
 from dashboard.faults import drop_connection, find_outage
 from dashboard.ingest.derivation import derive_next_waiting
+from dashboard.ingest.watch import Followers
 from dashboard.leadership import leadership
 from dashboard.models import Comparison
 from dashboard.pool import Computing
@@ -168,7 +171,13 @@ def run_forever(*, is_over: Callable[[], bool], processes: int = 0) -> None:
 
 
 def _lead(is_over: Callable[[], bool], processes: int) -> None:
-    with Leader(is_over=is_over, processes=processes) as leader:
-        while not is_over():
-            if not leader.step():
-                time.sleep(IDLE_SECONDS)
+    followers, retention = Followers(), DailyRetention()
+    try:
+        with Leader(is_over=is_over, processes=processes) as leader:
+            while not is_over():
+                followers.update()
+                retention.update()
+                if not leader.step():
+                    time.sleep(IDLE_SECONDS)
+    finally:
+        followers.stop()

@@ -4,6 +4,9 @@ A recording is continued where it was read to. A named file, for instance the ou
 by its content, so a longer file is another content that replaces the artifact's. Storing costs as much as the file is
 long, so a file rests BACKOFF_FACTOR times as long before the next time. When its run is over it is stored once more,
 because what was written since the last time belongs to it.
+
+    follow(project, paths)   until it is interrupted, for a command
+    Followers                for the background work: what is stored as a FollowedPath, also after a restart
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from uuid import UUID
 
-from django.db import Error
+from django.db import Error, connection
 from django.db.models import F, QuerySet
 from django.utils import timezone
 from watchfiles import watch
@@ -27,7 +31,7 @@ from dashboard.faults import drop_connection, find_outage
 from dashboard.ingest.import_report import ImportReport
 from dashboard.ingest.importer import Retry, import_paths
 from dashboard.ingest.source_files import is_recording
-from dashboard.models import Artifact, Project
+from dashboard.models import Artifact, FollowedPath, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 from dashboard.models.sources import LIVE
 
@@ -36,6 +40,9 @@ STARTUP_MS = 500  # after this, what was written between the import and the watc
 MAX_GROWING_FILES = 200
 POLL_SECONDS = 1.0
 BACKOFF_FACTOR = 20
+ROWS_SECONDS = 2.0  # after which the background work looks whether other paths are to be followed
+RETRY_SECONDS = 30.0  # after a path could not be followed
+STOP_SECONDS = 10.0
 NOT_STORED = (0, 0, 0)  # no file has this version, so the next poll tries again
 
 
@@ -81,6 +88,78 @@ def follow(
                 raise
             logger.warning("%s; the next round retries: %s", outage.title, error)
             drop_connection()
+
+
+def store_followed(project: Project, paths: Sequence[Path], format_name: str) -> None:
+    """Has the background work follow these paths; an empty `format_name` is detected from the content."""
+    for path in paths:
+        FollowedPath.objects.update_or_create(
+            project=project, path=os.path.abspath(path), defaults={"format": format_name, "problem": ""}
+        )
+
+
+def remove_followed(project: str, paths: Sequence[str]) -> int:
+    """Ends that for the paths of the project with this slug; returns how many were followed."""
+    names = [os.path.abspath(path) for path in paths]
+    ended, _ = FollowedPath.objects.filter(project__slug=project, path__in=names).delete()
+    return ended
+
+
+class Followers:
+    """Threads of the background work, one for each FollowedPath as long as its row exists.
+
+    A thread that ends in the middle of an import leaves what a killed import leaves: the next one goes on from there.
+    """
+
+    def __init__(self) -> None:
+        self._threads: dict[int, tuple[Thread, Event]] = {}
+        self._next_look = 0.0
+
+    def update(self) -> None:
+        """Starts and ends threads, once in ROWS_SECONDS."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + ROWS_SECONDS
+        rows = {row.pk: row for row in FollowedPath.objects.select_related("project").order_by("pk")}
+        for key in self._threads.keys() - rows.keys():
+            self._threads.pop(key)[1].set()
+        for key in rows.keys() - self._threads.keys():
+            stop = Event()
+            thread = Thread(target=_follow_row, args=(rows[key], stop), name=f"follows path {key}", daemon=True)
+            self._threads[key] = thread, stop
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends all threads; those that import are given STOP_SECONDS."""
+        for _, stop in self._threads.values():
+            stop.set()
+        deadline = time.monotonic() + STOP_SECONDS
+        for thread, _ in self._threads.values():
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._threads.clear()
+
+
+def _follow_row(row: FollowedPath, stop: Event) -> None:
+    """Follows a path until `stop`, and retries one that is not there or fails; its row has the reason."""
+    stored = FollowedPath.objects.filter(pk=row.pk)
+
+    def note(report: ImportReport) -> None:
+        if any(report.added.values()):
+            stored.update(imported_at=timezone.now())
+
+    while not stop.is_set():
+        try:
+            if not Path(row.path).exists():
+                raise FileNotFoundError("there is no such file or folder")
+            stored.exclude(problem="").update(problem="")
+            follow(row.project, [Path(row.path)], on_report=note, format_name=row.format or None, stop=stop)
+        except Exception as error:  # it must not end the work of others; the import page shows the reason
+            logger.warning("%s cannot be followed: %s", row.path, error)
+            with suppress(Error):
+                stored.update(problem=f"{error}"[:500])
+        finally:
+            connection.close()
+        stop.wait(RETRY_SECONDS)
 
 
 def _path_as_given(path: Path, files: Mapping[Path, Path], folders: Mapping[Path, Path]) -> Path | None:

@@ -175,6 +175,21 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='FollowedPath',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('path', models.CharField(max_length=1024)),
+                ('format', models.CharField(default='', max_length=64)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('imported_at', models.DateTimeField(null=True)),
+                ('problem', models.CharField(default='', max_length=500)),
+                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='followed_paths', to='dashboard.project')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('project', 'path'), name='one_followed_path')],
+            },
+        ),
+        migrations.CreateModel(
             name='Comparison',
             fields=[
                 ('id', dashboard.models.fields.CompactUUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),

@@ -37,6 +37,7 @@ from dashboard.models.projects import (
 from dashboard.models.renderers import PastedEnvelope, RetiredTemplate, TemplateVariant
 from dashboard.models.runs import Call, Event, Message, Run, RunCall, RunFacet
 from dashboard.models.sources import (
+    FollowedPath,
     Problem,
     ReceivedRecord,
     Remark,
@@ -59,6 +60,7 @@ __all__ = [
     "ComparisonBatch",
     "ComparisonColumn",
     "Event",
+    "FollowedPath",
     "Membership",
     "Message",
     "Note",

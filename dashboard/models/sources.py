@@ -238,6 +238,23 @@ def load_lines(rows: Collection[SourceSlice]) -> dict[SourceSlice, tuple[bytes, 
     return lines
 
 
+class FollowedPath(models.Model):
+    """A file or folder of this machine that the background work follows: what is added to it is imported."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="followed_paths")
+    path = models.CharField(max_length=1024)
+    format = models.CharField(max_length=64, default="")  # the name of a reader; empty: detected from the content
+    created_at = models.DateTimeField(auto_now_add=True)
+    imported_at = models.DateTimeField(null=True)  # when something was last added
+    problem = models.CharField(max_length=500, default="")  # why it cannot be followed now
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "path"], name="one_followed_path")]
+
+    def __str__(self) -> str:
+        return self.path
+
+
 class Remark(models.Model):
     """A value of a recording that was changed, left out or assumed when it was read; its bytes are stored as they are.
 

@@ -69,5 +69,6 @@ def _upload(request: OperatorRequest) -> HttpResponse:
 
 def _render_form(request: OperatorRequest, refusal: str = "", status: int = 200) -> HttpResponse:
     formats = [recording.title for recording in RECORDINGS]
-    context = {"refused": refusal, "formats": formats, "limit": settings.UPLOAD_LIMIT_BYTES}
+    followed = request.project.followed_paths.order_by("path")
+    context = {"refused": refusal, "formats": formats, "limit": settings.UPLOAD_LIMIT_BYTES, "followed": followed}
     return render(request, "runs/import.html", context, status=status)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, write
-from tests.faults.imports import migrated_store, rows, started, wait_until
+from tests.faults.imports import manage, migrated_store, rows, started, wait_until
 
 
 @pytest.mark.extended
@@ -62,3 +62,32 @@ def test_a_watched_file_may_be_truncated_replaced_and_refused_in_part(tmp_path: 
     assert rows(store, "SELECT line FROM dashboard_problem") == [(2,)]
     files = {str(file) for (file,) in rows(store, "SELECT path FROM dashboard_source")}
     assert files == {f"{given}/{SESSION}.jsonl", f"{given}/stump.jsonl"}
+
+
+@pytest.mark.extended
+def test_the_background_work_follows_a_stored_path_also_after_it_was_killed(tmp_path: Path) -> None:
+    store, folder = migrated_store(tmp_path / "store"), tmp_path / "sessions"
+    session = write(folder / f"{SESSION}.jsonl", short_session())
+    manage(store, "import_runs", "--follow", str(folder))
+    accepted = "SELECT accepted FROM dashboard_source"
+    assert rows(store, accepted) == [(6,)]
+    for number in (1, 2):
+        work = started(store, "work")
+        try:
+            with session.open("ab") as file:
+                file.write(encoded(answers(f"toolu_0{number + 2}", "done")) + b"\n")
+            assert wait_until(lambda number=number: rows(store, accepted) == [(6 + number,)])
+        finally:
+            work.kill()
+            work.wait()
+    folder.rename(tmp_path / "elsewhere")
+    work = started(store, "work")
+    try:
+        problem = "SELECT problem FROM dashboard_followedpath"
+        assert wait_until(lambda: rows(store, problem) == [("there is no such file or folder",)])
+    finally:
+        work.terminate()
+        assert work.wait(60) == 0
+    (tmp_path / "elsewhere").rename(folder)
+    manage(store, "import_runs", "--unfollow", str(folder))
+    assert rows(store, problem) == []

@@ -59,17 +59,23 @@ class Command(RichCommand):
             "--retry-artifacts", action="store_true", help="also store files again that the artifact store has lost"
         )
         parser.add_argument("--watch", action="store_true", help="follow the files until interrupted")
+        parser.add_argument(
+            "--follow", action="store_true", help="have the background work follow the files, also after a restart"
+        )
+        parser.add_argument("--unfollow", action="store_true", help="end that; nothing is imported")
         parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        if options["unfollow"]:
+            self._unfollow(options)
+            return
         paths = [_existing_path(name) for name in options["paths"]]
         if options["home"]:
             paths += [folder for place in AGENT_FOLDERS if (folder := Path.home() / place).is_dir()]
         if not paths:
             raise CommandError("no path was given" + (", and no agent has recorded here" if options["home"] else ""))
         roots = [_existing_path(name) for name in options["artifacts_root"]]
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", options["project"]):
-            raise CommandError("a project's name has letters, digits, - and _, 64 at most")
+        _check_options(options)
         project = get_or_create_project(options["project"])
         if connection.vendor == "sqlite":
             with connection.cursor() as cursor:
@@ -79,6 +85,9 @@ class Command(RichCommand):
             report = self._import(project, paths, options)
             if options["watch"]:
                 self._follow(project, paths, options)
+            elif options["follow"]:
+                watch.store_followed(project, paths, options["format"] or "")
+                self.stderr.write("The background work follows these paths from now on; --unfollow ends that.")
             elif report.unstored:
                 raise CommandError(f"the artifact store failed; recordings not imported in whole: {report.unstored}")
             elif not report.lines["accepted"]:
@@ -117,6 +126,12 @@ class Command(RichCommand):
         except KeyboardInterrupt:
             self.stderr.write("Stopped. What was read is stored.")
 
+    def _unfollow(self, options: dict[str, Any]) -> None:
+        ended = watch.remove_followed(options["project"], options["paths"])
+        if not ended:
+            raise CommandError(f"none of these paths is followed for the project {options['project']}")
+        self.stderr.write(f"No longer followed: {ended} of {len(options['paths'])}. What was imported stays.")
+
     def _print_report(self, report: ImportReport) -> None:
         added, lines = report.added, report.lines
         self.stdout.write(
@@ -139,6 +154,13 @@ class Command(RichCommand):
             self.stderr.write(terminal_text(line))
         if len(problems) > PROBLEMS_PRINTED:
             self.stderr.write(f"and {len(problems) - PROBLEMS_PRINTED} more problems; --json names all")
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", options["project"]):
+        raise CommandError("a project's name has letters, digits, - and _, 64 at most")
+    if options["follow"] and (options["watch"] or options["artifacts_root"]):
+        raise CommandError("--follow goes neither with --watch nor with --artifacts-root")
 
 
 def _existing_path(name: str) -> Path:

@@ -17,10 +17,11 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
+from pytest_django import Settings
 
-from dashboard.artifacts.retention import apply_retention, plan_retention, shared_store_lock
+from dashboard.artifacts.retention import apply_retention, plan_by_settings, plan_retention, shared_store_lock
 from dashboard.artifacts.stores import configured_store
-from dashboard.models import Artifact, Call, Observation
+from dashboard.models import Artifact, Call, Observation, Run
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.stored_artifacts import field_artifact, read_stored, remove_stored, replace_stored, stored
@@ -69,6 +70,18 @@ def test_a_quota_takes_the_oldest_first() -> None:
     artifacts = [stored(call_at(OLD + timedelta(days=day)), bytes([65 + day]) * 1_000) for day in range(4)]
     apply_retention(plan_retention(quota=2_500))
     assert [is_stored(artifact) for artifact in artifacts] == [False, False, True, True]
+
+
+def test_the_background_work_applies_what_the_settings_say(settings: Settings) -> None:
+    old, new = stored(call_at(datetime.now(UTC) - timedelta(days=40)), b"old\n"), stored(call_at(NEW), b"new\n")
+    Run.objects.filter(pk=new.call.run_id).update(sort_at=datetime.now(UTC))
+    assert plan_by_settings() is None, "nothing is removed unless somebody said so"
+    settings.RETAIN_DAYS = 30
+    plan = plan_by_settings()
+    assert plan is not None
+    assert plan.expired.keys() == {old.sha256}
+    settings.RETAIN_DAYS, settings.RETAIN_BYTES = None, new.size
+    assert (plan_by_settings() or plan).expired.keys() == {old.sha256}
 
 
 @pytest.mark.postgresql("folder")

@@ -326,6 +326,7 @@ def test_a_call_that_was_deleted_meanwhile_is_reported_as_deleted(project: Proje
     assert (summary.calls, summary.gone) == (len(calls) - 1, 1)
 
 
+@pytest.mark.postgresql
 def test_calls_that_nothing_answered_are_left_out_and_counted(project: Project, calls: list[Call]) -> None:
     unanswered = [call.pk for call in calls[:2]]
     Call.objects.filter(pk__in=unanswered).update(status=Call.Status.UNKNOWN)
