@@ -18,7 +18,7 @@ from dashboard.audit import record_request
 from dashboard.models import AuditEntry, PlanExecution, Run
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
 
-LEASE = timedelta(seconds=15)
+LEASE = timedelta(seconds=30)  # of a busy machine: a missed renewal shows a run as interrupted
 REASON_CHARACTERS = 500
 Choice = PlanExecution.Decision
 

@@ -32,7 +32,10 @@ STEP_ENDS = ("step.finished", "step.failed")
 
 
 class CallOfStep(NamedTuple):
-    """A call of the run. `position` counts from 1; `words` is its outcome."""
+    """A call of the run. `position` counts from 1; `words` is its outcome.
+
+    `status` is that of its settlement, by which the executor counts: a command that exits with 1 gave a result.
+    """
 
     key: UUID
     step: str
@@ -42,6 +45,7 @@ class CallOfStep(NamedTuple):
     iteration: int | None
     risk: str
     asked: str
+    status: str
     outcome: str
     exit_status: int | None
     url: str
@@ -58,11 +62,11 @@ class CallOfStep(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        return self.outcome != Outcome.UNANSWERED
+        return self.status != Call.Status.UNKNOWN
 
     @property
     def has_failed(self) -> bool:
-        return self.has_ended and self.outcome != Outcome.SUCCEEDED
+        return self.status == Call.Status.ERROR
 
     @property
     def words(self) -> str:
@@ -210,13 +214,13 @@ def _load_ends(run: Run) -> _RecordedEnds:
 
 def _load_calls(run: Run) -> dict[str, list[CallOfStep]]:
     """The calls of each step in the order of the run."""
-    columns = ("pk", "step", "tool", "attempt", "iteration", "risk", "asked", "outcome", "exit_status")
+    columns = ("pk", "step", "tool", "attempt", "iteration", "risk", "asked", "status", "outcome", "exit_status")
     calls: dict[str, list[CallOfStep]] = defaultdict(list)
     for position, row in enumerate(Call.objects.in_run(run).values_list(*columns), start=1):
-        key, step, tool, attempt, iteration, risk, asked, outcome, exit_status = row
+        key, step, tool, attempt, iteration, risk, asked, status, outcome, exit_status = row
         url = step_url(run.pk, position)
         calls[step].append(
-            CallOfStep(key, step, tool, position, attempt, iteration, risk, asked, outcome, exit_status, url)
+            CallOfStep(key, step, tool, position, attempt, iteration, risk, asked, status, outcome, exit_status, url)
         )
     return calls
 
@@ -247,7 +251,7 @@ def _build_rows(
             calls=tuple(sorted(shown, key=lambda call: call.position)),
             more=len(of_step) - len(shown),
             rounds=len(last) if step.foreach else 0,
-            ok=sum(call.outcome == Outcome.SUCCEEDED for call in last.values()),
+            ok=sum(call.status == Call.Status.SUCCESS for call in last.values()),
             failed=sum(call.has_failed for call in last.values()),
             retries=len(of_step) - len(last),
         )

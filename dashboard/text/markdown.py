@@ -26,6 +26,7 @@ ORDER = (
         "calls",
         "insights",
         "run-against-run",
+        "plans",
         "together",
     ),
     *("renderers", "comparisons", "changing-receipts", "keys"),

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,11 +15,13 @@ from uuid import UUID
 
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connection
 
 from dashboard.models import Project, Run
 from dashboard.plans.plan_run import PlanOrder, run_plan
 from envelopes.plan.executor import RunResult
 from envelopes.plan.schema import read_plan
+from tests.conftest import CHECKOUT
 
 
 def command(step: str, cmd: str, **fields: Any) -> dict[str, Any]:
@@ -56,3 +62,26 @@ def run_until_asked(
     order = PlanOrder(plan=read_plan(document), workspace=folder / "workspace", on_waiting=tell, **fields)
     result = run_plan(project, order)
     return Run.objects.get(external_id=order.run_id), result
+
+
+@contextmanager
+def running_plan(project: Project, folder: Path, document: Any, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`run_plan` as a process of its own, on the database of the test, which must be a file of SQLite."""
+    (folder / "workspace").mkdir()
+    (folder / "plan.json").write_text(json.dumps(document))
+    store = {"COUNTERFOIL_DATA": str(folder / "data"), "DATABASE_URL": f"sqlite:///{connection.settings_dict['NAME']}"}
+    arguments = ["run_plan", str(folder / "plan.json"), "--workspace", str(folder / "workspace")]
+    arguments += ["--project", project.slug, "--json", *options]
+    with subprocess.Popen(
+        [sys.executable, "manage.py", *arguments],
+        cwd=CHECKOUT,
+        env={**os.environ, **store},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()

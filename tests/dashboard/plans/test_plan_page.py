@@ -1,0 +1,96 @@
+"""The tab Plan over the plan of the demo, which has every kind of step, and over runs without an ActionPlan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from dashboard.artifacts.stores import open_stored
+from dashboard.ingest.importer import import_paths
+from dashboard.management.commands.demo import run_demo_plan
+from dashboard.models import Artifact, Call, Project, Run
+from tests.dashboard.factories import create_run
+from tests.dashboard.page_text import parse_page
+from tests.dashboard.plans.orders import command, plan, run_command
+
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+
+
+@pytest.mark.extended
+def test_every_kind_of_step_is_shown_with_what_fed_it(project: Project, client: Client, alice: User) -> None:
+    run_demo_plan(project)
+    run_demo_plan(project)  # the second time its records are imported, and nothing runs
+    run = Run.objects.get()
+    page = parse_page(client.get(f"/runs/{run.pk}/plan"))
+    ends = {row["id"]: row.select_one(".badge").text for row in page.select(".plan-step")}
+    assert ends == {
+        **dict.fromkeys(("step-notes", "step-lookup", "step-build", "step-sums", "step-correct", "step-built"), "ok"),
+        "step-keys": "error",
+        "step-publish": "skipped",
+        **dict.fromkeys(("step-table", "step-end", "step-report"), "ok"),
+    }
+    assert "1 further attempt" in page.select_one("#step-lookup").text
+    sums = page.select_one("#step-sums").text
+    assert "for each of $steps.notes.changed_files: 3 rounds, 3 ok, 0 failed" in sums
+    assert "grep -c '^- ' notes/january.md" in sums
+    report = page.select_one("#step-report").text
+    assert "$vars.counts.okCount from sums" in report
+    assert "3 counted, last file %s" in report
+    assert [link.text for link in page.select("#step-notes .plan-edges a")] == ["build", "sums", "report"]
+    assert "task_1" in page.select_one("#step-built").text
+    refused = Call.objects.get(step="keys")
+    assert (refused.outcome, refused.error_kind) == ("refused", "policy_denied")
+    proof = parse_page(client.get(page.select_one("#step-keys .plan-proof")["href"]))
+    assert "This call needed no confirmation, or it never ran." in proof.text
+    artifact = Artifact.objects.get(call__step="table")
+    with open_stored(artifact.sha256) as content:
+        assert content.read().endswith(b"- train: 64\n- refund: -50\n")
+    assert Call.objects.get(step="end").summary.endswith("lines 5999 to 6005 of 6005")
+
+
+def test_the_rounds_of_a_foreach_are_counted_and_those_that_failed_are_listed_first(
+    project: Project, client: Client, alice: User, tmp_path: Path
+) -> None:
+    """Each of 30 rounds works in a folder, and one of these does not exist."""
+    files = "".join(f"--- /dev/null\n+++ b/d{number}/a\n@@ -0,0 +1 @@\n+x\n" for number in range(30))
+    document = plan(
+        {"id": "files", "tool": "ApplyPatch", "args": {"patch": files}},
+        command("remove", "rm -r d29"),
+        {
+            "id": "look",
+            "tool": "ExecCommand",
+            "args": {"cmd": "test -s ../{file.path} && exit {n}", "workdir": "d{n}", "login": False},
+            "foreach": {"from": "$steps.files.changed_files", "itemName": "file", "indexName": "n"},
+            "onError": "skip",
+            "dependsOn": ["remove"],
+        },
+    )
+    printed, _, _ = run_command(project, tmp_path, document, "--confirm", "yes")
+    assert printed["steps"]["look"] == "partial"
+    run = Run.objects.get()
+    step = parse_page(client.get(f"/runs/{run.pk}/plan")).select_one("#step-look")
+    assert "30 rounds, 29 ok, 1 failed" in step.text
+    assert "6 more calls" in step.text
+    links = {link.text for link in step.select(".plan-calls a")}
+    assert "round 29" in links
+    assert "round 25" not in links
+    assert "round 3 failed, exit 3" in step.text  # a result for the executor, a failed command for a reader
+
+
+def test_a_run_without_a_plan_has_no_tab_and_one_with_another_plan_says_so(
+    project: Project, client: Client, alice: User, tmp_path: Path
+) -> None:
+    plain = create_run(project)
+    assert client.get(f"/runs/{plain.pk}/plan").status_code == 404
+    assert not parse_page(client.get(plain.get_absolute_url())).has("[data-tab=plan]")
+    folder = tmp_path / "other"
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps({"runId": "r1", "plan": {"steps": ["look", "write"]}}))
+    import_paths(project, [folder])
+    run = Run.objects.get(external_id="r1")
+    assert "The recorded plan is no ActionPlan" in parse_page(client.get(f"/runs/{run.pk}/plan")).text
+    assert client.get(f"/runs/{run.pk}/confirmation").status_code == 404
