@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from django.conf import settings
 from django.db import connection
 
-from dashboard.artifacts.stores import LockTimeout, hold_lock
+from dashboard.artifacts.stores import LockTimeout, hold_lock, is_advisory_locked
 
 LOCK = "leader.lock"
 
@@ -27,6 +27,8 @@ def leadership() -> Iterator[bool]:
 
 def has_leader() -> bool:
     """True while a process leads. On a store that cannot be written none does."""
+    if connection.vendor == "postgresql":
+        return is_advisory_locked(LOCK)
     try:
         with _try_lock(exclusive=False) as is_held:
             return not is_held

@@ -192,13 +192,28 @@ def _file_lock(path: Path, *, exclusive: bool) -> Iterator[Callable[[], bool]]:
         os.close(descriptor)
 
 
+def is_advisory_locked(name: str) -> bool:
+    """True while any session of the PostgreSQL database holds the exclusive lock of that name."""
+    held = (
+        "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted AND classid = 0"
+        " AND objid = %s AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(held, [_advisory_key(name)])
+        return cursor.fetchone() is not None
+
+
+def _advisory_key(name: str) -> int:
+    return zlib.crc32(f"counterfoil {name}".encode())
+
+
 @contextmanager
 def _advisory_lock(name: str, *, exclusive: bool) -> Iterator[Callable[[], bool]]:
     """Yields a function that tries to take the lock.
 
     The lock belongs to the database session: a connection pooler has to give each process one session.
     """
-    kind, key = "" if exclusive else "_shared", zlib.crc32(f"counterfoil {name}".encode())
+    kind, key = "" if exclusive else "_shared", _advisory_key(name)
     is_locked = False
 
     def try_lock() -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from django.db import connection
 
 from dashboard import worker
 from dashboard.evidence.call_evidence import load_evidence
@@ -230,6 +231,7 @@ def test_a_large_batch_is_computed_in_portions_with_the_same_result(
     assert results[0] == results[1]
 
 
+@pytest.mark.postgresql
 def test_who_does_not_lead_waits_and_a_lead_ends_with_its_holder(project: Project, calls: list[Call]) -> None:
     with leadership() as is_leader:
         assert is_leader
@@ -242,8 +244,12 @@ def test_who_does_not_lead_waits_and_a_lead_ends_with_its_holder(project: Projec
 
 
 def try_to_lead() -> bool:
-    with leadership() as is_leader:
-        return is_leader
+    """In a thread, which has a connection of its own."""
+    try:
+        with leadership() as is_leader:
+            return is_leader
+    finally:
+        connection.close()
 
 
 def test_a_cancelled_comparison_is_resumed_where_it_was(project: Project, calls: list[Call]) -> None:
