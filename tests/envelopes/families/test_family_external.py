@@ -62,10 +62,11 @@ def test_what_the_client_cut_out_of_the_answer_of_a_server_is_cut(texts: list[st
         ("claude-code", "mcp__lonely", False),
         ("claude-code", "mcp____x", False),
         ("claude-code", "Frobnicate", False),
-        ("codex", "mcp__linear-server__get_issue", False),
+        ("codex", "mcp__linear-server__get_issue", True),
+        ("gemini-cli", "mcp__linear-server__get_issue", False),
     ],
 )
-def test_only_a_namespaced_tool_of_claude_code_has_a_typed_mapping(agent: str, tool: str, known: bool) -> None:  # noqa: FBT001
+def test_only_namespaced_tools_of_two_agents_have_a_typed_mapping(agent: str, tool: str, known: bool) -> None:  # noqa: FBT001
     assert is_mcp_tool(agent, tool) is known
 
 
