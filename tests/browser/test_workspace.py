@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import statistics
 
 import pytest
 from django.contrib.auth.models import User
@@ -46,6 +48,45 @@ def test_links_to_recorded_bytes_never_become_a_part_of_the_page(operator_page: 
     expect(page.locator("#step")).to_have_count(1)
     expect(page.locator("#forged")).to_have_count(0)
     assert [url for url in asked if "/raw/" in url or "as=" in url] == []
+
+
+# Notes for each press of j how many milliseconds later the panel that it opens is painted.
+NOTES_PAINTS = """() => {
+  globalThis.paints = [];
+  let pressed = 0;
+  addEventListener("keydown", (event) => { if (event.key === "j") pressed = event.timeStamp; }, true);
+  addEventListener("htmx:afterSwap", () => {
+    const since = pressed;
+    pressed = 0;
+    if (since) requestAnimationFrame(() => setTimeout(() => {
+      document.documentElement.dataset.paints = paints.push(performance.now() - since);
+    }));
+  });
+}"""
+WALKED = 20  # steps
+# Milliseconds, of the median. On a quiet machine 100 are right; a busy one, which runs all tests at once, takes more.
+MOST_TO_PAINT = float(os.environ.get("MOST_TO_PAINT", "5000"))
+
+
+@pytest.mark.extended
+def test_the_panel_of_the_next_step_is_painted_soon_after_the_key(
+    operator_page: Page, bundled: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prints how soon. With MOST_TO_PAINT=100 a quiet machine is asked for it."""
+    page = operator_page
+    longest = Run.objects.filter(project=bundled).order_by("-call_count")[0]
+    page.goto(f"/runs/{longest.pk}/1/halves?project={bundled.slug}")
+    come_to_rest(page)
+    page.evaluate(NOTES_PAINTS)
+    for position in range(2, WALKED + 2):
+        press(page, "j")
+        page.wait_for_url(f"**/{position}/halves*")
+    expect(page.locator("html")).to_have_attribute("data-paints", str(WALKED))
+    times = page.evaluate("paints")
+    middle, slowest = statistics.median(times), max(times)
+    with capsys.disabled():
+        print(f"\nfrom the key to the painted panel: median {middle:.0f} ms, at most {slowest:.0f} ms")
+    assert middle <= MOST_TO_PAINT
 
 
 def test_a_walk_keeps_the_focus_the_title_and_the_tab_also_in_the_list(operator_page: Page, run: Run) -> None:
