@@ -13,6 +13,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.http import QueryDict
@@ -20,7 +21,6 @@ from django.urls import Resolver404, resolve, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from dashboard.calls.call_table import MOST_COUNTED as TABLE_COUNTED
 from dashboard.calls.call_table import CallTable, CallTableParams, load_call_table
 from dashboard.filters.language import MAX_CHARACTERS, Query, parse
 from dashboard.filters.queryset import select_runs
@@ -38,7 +38,6 @@ from envelopes.text.words import Phrase, parse_phrase
 
 SHOWN = 10  # rows of each list
 MOST_COUNTED = 100  # runs
-MOST_CANDIDATES = 1_000  # messages with the words, the last that were indexed
 MOST_READ = 50  # messages whose texts are looked at together
 LONGEST_LABEL = 200  # characters
 # Pages of one object, whose addresses begin with what the object is.
@@ -85,7 +84,7 @@ class FoundMessage(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundMessages:
-    """`candidates` messages have the words by the index, at most MOST_CANDIDATES; the rows by their texts."""
+    """`candidates` messages have the words by the index, at most CANDIDATE_MESSAGES; the rows by their texts."""
 
     rows: Sequence[FoundMessage] = ()
     candidates: int = 0
@@ -126,7 +125,11 @@ class SearchPage:
         if self.calls is None or self.calls.matching is None:
             rows = self.calls.rows if self.calls else ()
             return f"{len(rows)}{'+' if self.calls and self.calls.next_url else ''}"
-        return f"{TABLE_COUNTED:,}+" if self.calls.matching > TABLE_COUNTED else f"{self.calls.matching:,}"
+        return (
+            f"{settings.COUNTED_CALLS:,}+"
+            if self.calls.matching > settings.COUNTED_CALLS
+            else f"{self.calls.matching:,}"
+        )
 
     @property
     def call_notes(self) -> list[str]:
@@ -227,8 +230,8 @@ def _find_messages(project: Project, query: Query) -> FoundMessages:
     }
     if not phrases or any(phrase.parts for phrase in phrases.values()):
         return FoundMessages(problem="Messages are searched for whole words and beginnings of words.")
-    ids = newest_matching("message", list(phrases.values()), MOST_CANDIDATES + 1)
-    values = select_messages(project, ids[:MOST_CANDIDATES]).values_list("search_id", flat=True)
+    ids = newest_matching("message", list(phrases.values()), settings.CANDIDATE_MESSAGES + 1)
+    values = select_messages(project, ids[: settings.CANDIDATE_MESSAGES]).values_list("search_id", flat=True)
     own = [entry for entry in values if entry is not None]
     found: list[FoundMessage] = []
     looked = 0
@@ -237,7 +240,7 @@ def _find_messages(project: Project, query: Query) -> FoundMessages:
         found += _read_messages(list(select_messages(project, entries).select_related("run")), phrases)
         looked += len(entries)
     is_exact_count = all(map(is_exact, phrases.values()))
-    is_capped = len(ids) > MOST_CANDIDATES or (looked < len(own) and not is_exact_count)
+    is_capped = len(ids) > settings.CANDIDATE_MESSAGES or (looked < len(own) and not is_exact_count)
     return FoundMessages(found[:SHOWN], len(own) if is_exact_count else len(found), is_capped)
 
 

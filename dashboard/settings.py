@@ -204,6 +204,17 @@ DATA_UPLOAD_MAX_NUMBER_FILES = 1_000
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_100
 ROWS_PER_PAGE = 50  # of the list of runs and of the calls of a run
 HITS_PER_PAGE = 25  # calls of a search in payloads, each of which takes two lines and is looked for in its texts
+# Limits of what is counted, listed and read at once. They are here so that tests can make them small.
+COUNTED_CALLS = 1_000  # of a filter; the number of more is not told
+COUNTED_RUNS = 500  # of a filter, whose facets are counted
+CHOSEN_CALLS = 1_000  # that are tagged at once
+FEW_RUNS = 400  # that a term can meet: up to this many are looked up first
+CANDIDATE_MESSAGES = 1_000  # with the words of a search, the last that were indexed
+PAIRS_PER_PAGE, COMPARED_CALLS = 100, 5_000  # of two runs side by side
+LISTED_ITEMS = 200  # quoted lines of one output
+SHARED_CALLS, SHARED_CHARACTERS = 500, 20_000  # of a shared run, and of each of its texts
+EXPORTED_AT_ONCE, ROW_GROUP_CALLS, ROW_GROUP_CHARACTERS = 500, 1_000, 8_000_000
+INDEXED_AT_ONCE = 256  # calls
 FEW_CALLS = 3_000  # that contain a word: up to this many are looked up one by one
 TOKEN_REQUESTS_A_MINUTE = env.int("COUNTERFOIL_TOKEN_RATE", default=12_000)
 # A request writes the receipts of a replay for so long, and looks at the clock after so many calls.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
+from django.conf import settings
 
 from dashboard.audit import escape_cell
 from dashboard.evidence.call_evidence import CallEvidence, iterate_evidence
@@ -30,8 +31,6 @@ from envelopes.text.untrusted_json import visible
 if TYPE_CHECKING:
     import pyarrow
 
-CALLS_AT_ONCE = 500
-ROW_GROUP_CALLS, ROW_GROUP_CHARACTERS = 1_000, 8_000_000
 Row: TypeAlias = dict[str, Any]
 Segment: TypeAlias = dict[str, Any]
 
@@ -133,8 +132,8 @@ def iterate_rows(calls: CallQuerySet, columns: Sequence[ExportColumn], masks: Ma
     """The calls that there are now: 16 bytes of each in memory, and a few with their payloads."""
     keys = b"".join(key.bytes for key in calls.newest_first().values_list("pk", flat=True).iterator(chunk_size=2_000))
     has_payloads = any(column.is_payload for column in columns)
-    for start in range(0, len(keys), CALLS_AT_ONCE * 16):
-        portion = keys[start : start + CALLS_AT_ONCE * 16]
+    for start in range(0, len(keys), settings.EXPORTED_AT_ONCE * 16):
+        portion = keys[start : start + settings.EXPORTED_AT_ONCE * 16]
         ids = [UUID(bytes=portion[offset : offset + 16]) for offset in range(0, len(portion), 16)]
         for call, evidence in _load_pairs(ids, has_payloads=has_payloads):
             if masks is not None:
@@ -258,7 +257,7 @@ def _group_rows(rows: Iterable[Row]) -> Iterator[list[Row]]:
     for row in rows:
         group.append(row)
         characters += sum(len(value) for value in row.values() if isinstance(value, str))
-        if len(group) >= ROW_GROUP_CALLS or characters >= ROW_GROUP_CHARACTERS:
+        if len(group) >= settings.ROW_GROUP_CALLS or characters >= settings.ROW_GROUP_CHARACTERS:
             yield group
             group, characters = [], 0
     if group:

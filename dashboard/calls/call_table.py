@@ -1,6 +1,6 @@
 """The Calls page: every call of a project as a row, across runs, from metadata only.
 
-A filter that at most MOST_COUNTED calls meet is answered with their ids, from an index with the columns of filters;
+A filter that at most COUNTED_CALLS calls meet is answered with their ids, from an index with the columns of filters;
 they are then sorted. For any other filter the index of the sort is walked until the page is full. A page starts
 behind (`after`) or ends before (`before`) a cursor: the value of the sort and the id of a call. Calls without a value
 are last.
@@ -35,7 +35,6 @@ from dashboard.text.params import Params, parse_integer
 from dashboard.text.text_markup import printable
 from envelopes.text.deadline import current_deadline
 
-MOST_COUNTED = 1_000
 MOST_READ = 400  # calls whose texts are looked at together
 SORTS = {"newest": "started_at", "took": "duration_ms", "tokens": "tokens", "unseen": "unseen_lines"}
 NULLABLE = ("started_at", "duration_ms")
@@ -171,7 +170,7 @@ class CallTable:
     rows: Sequence[TableRow]
     heads: Sequence[TableHead]
     presets: Sequence[PresetLink]
-    matching: int | None  # MOST_COUNTED + 1 for more than MOST_COUNTED; None where only their texts tell
+    matching: int | None  # COUNTED_CALLS + 1 for more than COUNTED_CALLS; None where only their texts tell
     digest: str
     next_url: str
     previous_url: str
@@ -208,8 +207,8 @@ class CallTable:
     def count(self) -> str:
         if self.matching is None:
             return "1 call on this page" if len(self.rows) == 1 else f"{len(self.rows)} calls on this page"
-        if self.matching > MOST_COUNTED:
-            return f"{MOST_COUNTED:,}+ calls"
+        if self.matching > settings.COUNTED_CALLS:
+            return f"{settings.COUNTED_CALLS:,}+ calls"
         return "1 call" if self.matching == 1 else f"{self.matching:,} calls"
 
     @property
@@ -258,7 +257,7 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
 class _Selection(NamedTuple):
     """The matching calls, a few of them by their ids; `matching` as in CallTable.
 
-    `newest` has the cursors of all of them, or of the newest MOST_COUNTED + 1; of none where they were not counted.
+    `newest` has the cursors of all of them, or of the newest COUNTED_CALLS + 1; of none where they were not counted.
     """
 
     calls: CallQuerySet
@@ -274,7 +273,7 @@ class _Selection(NamedTuple):
             return None
         start = 0 if cursor is None else self.newest.index(cursor) + 1
         edges = list(self.newest[start : start + size])
-        is_there = len(edges) == size or (self.matching is not None and self.matching <= MOST_COUNTED)
+        is_there = len(edges) == size or (self.matching is not None and self.matching <= settings.COUNTED_CALLS)
         return edges if is_there and all(value is not None for value, _ in edges) else None
 
 
@@ -284,8 +283,8 @@ def _select_calls(query: Query, project: Project, *, is_counted: bool) -> _Selec
     if not is_counted:
         return _Selection(calls, None)
     rows = calls.order_by("-started_at", "-id").values_list("started_at", "pk")
-    newest: list[Cursor] = list(rows[: MOST_COUNTED + 1])
-    if len(newest) <= MOST_COUNTED:
+    newest: list[Cursor] = list(rows[: settings.COUNTED_CALLS + 1])
+    if len(newest) <= settings.COUNTED_CALLS:
         calls = Call.objects.filter(pk__in=[key for _, key in newest])
     return _Selection(calls, len(newest), newest)
 

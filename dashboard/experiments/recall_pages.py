@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.conf import settings
 from django.urls import reverse
 
 from dashboard.evidence.argument_labels import argument_labels
@@ -35,7 +36,6 @@ from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 
 MOST_LISTED = 100
 PAGE_SIZE = 100
-MOST_ITEMS = 200  # of one output
 LINE_SHOWN = 400  # characters
 CUTS = {
     "random": "lines drawn at random",
@@ -309,7 +309,7 @@ class ShownItem:
 
 @dataclass(frozen=True, kw_only=True)
 class RecallCallPage:
-    """`items` are the first MOST_ITEMS of the output; `unlisted` others follow."""
+    """`items` are the first LISTED_ITEMS of the output; `unlisted` others follow."""
 
     report: RecallReport
     call: Call
@@ -336,7 +336,8 @@ def load_recall_call(report: RecallReport, call: Call) -> RecallCallPage | None:
         arguments=argument_labels([call.pk]).get(call.pk, ""),
         tokens=round(recalled.size / CHARACTERS_PER_TOKEN),
         items=tuple(
-            _show_item(call, recalled, item, number, lines) for number, item in enumerate(recalled.items[:MOST_ITEMS])
+            _show_item(call, recalled, item, number, lines)
+            for number, item in enumerate(recalled.items[: settings.LISTED_ITEMS])
         ),
         total=len(recalled.items),
     )

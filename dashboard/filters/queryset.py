@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
+from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from django.db.models.functions import Coalesce
@@ -20,7 +21,6 @@ from dashboard.models.runs import CallQuerySet, RunQuerySet, derive_id
 
 # Up to this many runs with a facet or a text are selected by their ids and sorted; more of them are found soon by
 # walking the list's own index. Either way the work is bounded, whatever the query planner believes.
-FEW_RUNS = 400
 COMMON_SECONDS = 600  # how long a term that more runs have is taken as common
 INDEXED_COLUMNS = {"tokens": "tokens", "took": "duration_ms"}  # of calls, by key
 TRIGRAM = 3  # characters
@@ -38,8 +38,8 @@ class RunSelection(NamedTuple):
     is_small: bool
 
 
-def select_runs(project: Project, tree: And | Or, *, few: int = FEW_RUNS) -> RunSelection:
-    """Runs that meet the filter. Terms that at most `few` runs can meet are looked up first."""
+def select_runs(project: Project, tree: And | Or, *, few: int | None = None) -> RunSelection:
+    """Runs that meet the filter. Terms that at most `few` runs can meet, or FEW_RUNS, are looked up first."""
     conditions = Conditions(project.pk)
     ids = candidate_ids(project, tree, "runs", conditions, few)
     if ids is None:
@@ -93,10 +93,11 @@ def filter_run_calls(calls: CallQuerySet, tree: And | Or, run: Run) -> CallQuery
 
 
 def candidate_ids(
-    project: Project, node: Node, over: Over = "runs", conditions: Conditions | None = None, few: int = FEW_RUNS
+    project: Project, node: Node, over: Over = "runs", conditions: Conditions | None = None, few: int | None = None
 ) -> frozenset[UUID] | None:
     """Ids of the runs among which every match, or the run of every match, is. None when no term is rare."""
     conditions = conditions or Conditions(project.pk)
+    few = settings.FEW_RUNS if few is None else few
     if isinstance(node, Not):
         return None
     if isinstance(node, Term):

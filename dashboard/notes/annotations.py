@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import QueryDict
@@ -33,7 +34,6 @@ from dashboard.notes.note_list import ListedNote, NoteDraft, list_notes
 TAG = re.compile(r"[^\W_][\w.+-]{0,39}")
 TAG_RULE = "A tag is one word of at most 40 letters, digits and the signs . + - _, and begins with a letter or a digit."
 MAX_TAGS = 30  # of one run or call
-MOST_CHOSEN = 1_000  # calls that are tagged at once
 
 
 class ChangeRefused(ValueError):
@@ -195,9 +195,9 @@ class TaggedCalls(NamedTuple):
 
 
 def tag_calls(project: Project, user: User, calls: CallQuerySet, name: str) -> TaggedCalls:
-    """Tags the newest MOST_CHOSEN of the calls. Calls with MAX_TAGS tags get this one too: it was asked for by name."""
-    keys = list(calls.newest_first().values_list("pk", flat=True)[: MOST_CHOSEN + 1])
-    is_whole, keys = len(keys) <= MOST_CHOSEN, keys[:MOST_CHOSEN]
+    """Tags the newest CHOSEN_CALLS of them. Calls with MAX_TAGS tags get this one too: it was asked for by name."""
+    keys = list(calls.newest_first().values_list("pk", flat=True)[: settings.CHOSEN_CALLS + 1])
+    is_whole, keys = len(keys) <= settings.CHOSEN_CALLS, keys[: settings.CHOSEN_CALLS]
     with transaction.atomic():
         tagged = set(Tag.objects.filter(call__in=keys, name=name).values_list("call_id", flat=True))
         new = [key for key in keys if key not in tagged]

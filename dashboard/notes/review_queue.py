@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.http import QueryDict
 
@@ -25,14 +26,13 @@ from dashboard.models.runs import CallQuerySet
 from dashboard.notes.annotations import ChangeRefused, TaggedCalls, read_tag, tag_calls
 from dashboard.text.params import Params
 
-MOST_COUNTED = 1_000
 MOST_LISTED = 30  # queues whose calls are counted: each costs a query
 REVIEW_TAG, REVIEW_VIEW = "review", "Added to review"
 
 
 @dataclass(frozen=True)
 class ReviewQueue:
-    """`left` counts the calls that are not reviewed, MOST_COUNTED + 1 for more; None where it was not counted.
+    """`left` counts the calls that are not reviewed, COUNTED_CALLS + 1 for more; None where it was not counted.
 
     `next_url` is empty when none is left, or when the view cannot be a queue: then `problem` has the reason.
     """
@@ -46,7 +46,11 @@ class ReviewQueue:
     def left_label(self) -> str:
         if self.left is None:
             return "not counted"
-        return f"{MOST_COUNTED:,}+ to review" if self.left > MOST_COUNTED else f"{self.left:,} to review"
+        return (
+            f"{settings.COUNTED_CALLS:,}+ to review"
+            if self.left > settings.COUNTED_CALLS
+            else f"{self.left:,} to review"
+        )
 
 
 def _select_left(project: Project, query: Query) -> CallQuerySet:
@@ -59,7 +63,7 @@ def load_queue(project: Project, view: SavedView, after: UUID | None = None) -> 
     if view.over != SavedView.Over.CALLS or query.problems:
         problem = query.problems[0] if query.problems else "This view lists runs; a review queue is a view of calls."
         return ReviewQueue(view, None, "", problem)
-    keys = list(_select_left(project, query).newest_first().values_list("pk", flat=True)[: MOST_COUNTED + 1])
+    keys = list(_select_left(project, query).newest_first().values_list("pk", flat=True)[: settings.COUNTED_CALLS + 1])
     following = _find_following(project, query, keys, after)
     url = ""
     if following is not None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
+from django.conf import settings
 from django.core.cache import cache
 from django.db.models import Count, Q, QuerySet
 
@@ -23,7 +24,6 @@ from dashboard.ingest.run_stats import STAT_COLUMNS, CallKind, as_in_run, call_f
 from dashboard.models import Project, RecordedReceipt, Run, RunCall, RunFacet
 from dashboard.models.runs import derive_id
 
-COUNTED_RUNS = 500
 COUNTED_BY_CALL = 200  # runs, where a click asks for a call that meets several terms
 COUNTED_CALLS = 1_500
 WALKED_RUNS = 4_000  # the newest, among which those that match are looked for
@@ -145,13 +145,13 @@ def _group_calls(calls: QuerySet[RunCall]) -> tuple[dict[Facet, int], bool]:
 
 def _load_runs(project: Project, tree: And | Or) -> tuple[list[UUID], bool]:
     """The newest runs that match, and whether these are all."""
-    runs, is_small = queryset.select_runs(project, tree, few=2 * COUNTED_RUNS)
+    runs, is_small = queryset.select_runs(project, tree, few=2 * settings.COUNTED_RUNS)
     if not is_small:
         walked = project.runs.order_by("-sort_at", "-id").values_list("sort_at", flat=True)
         if oldest := walked[WALKED_RUNS : WALKED_RUNS + 1].first():
             runs = runs.filter(sort_at__gt=oldest)
-    ids = list(runs.order_by("-sort_at", "-id").values_list("pk", flat=True)[: COUNTED_RUNS + 1])
-    return ids[:COUNTED_RUNS], len(ids) <= COUNTED_RUNS and (is_small or oldest is None)
+    ids = list(runs.order_by("-sort_at", "-id").values_list("pk", flat=True)[: settings.COUNTED_RUNS + 1])
+    return ids[: settings.COUNTED_RUNS], len(ids) <= settings.COUNTED_RUNS and (is_small or oldest is None)
 
 
 def _group_facets(facets: QuerySet[RunFacet]) -> dict[Facet, int]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Count
 from django.urls import reverse
 
@@ -26,8 +27,6 @@ from dashboard.text.formatting import format_count, format_duration, format_size
 from dashboard.text.params import Params
 from dashboard.text.text_markup import printable
 
-MOST_CALLS = 5_000  # of each run
-PAIRS_PER_PAGE = 100
 SURFACES = {"args": "Arguments", "result": "Result", "receipt": "Receipt"}
 HalfState: TypeAlias = Literal["same", "changed", "left", "right", "absent"]
 PairKind: TypeAlias = Literal["same", "changed", "args", "left", "right"]
@@ -169,12 +168,12 @@ class RunComparison:
     @property
     def skip(self) -> int:
         """A link beyond the last pair leads to the last page."""
-        last = max(0, len(self.listed) - 1) // PAIRS_PER_PAGE * PAIRS_PER_PAGE
+        last = max(0, len(self.listed) - 1) // settings.PAIRS_PER_PAGE * settings.PAIRS_PER_PAGE
         return min(self.params.skip, last)
 
     @property
     def shown(self) -> list[CallPair]:
-        return self.listed[self.skip : self.skip + PAIRS_PER_PAGE]
+        return self.listed[self.skip : self.skip + settings.PAIRS_PER_PAGE]
 
     @property
     def counts(self) -> dict[PairKind, int]:
@@ -209,11 +208,11 @@ class RunComparison:
 
     @property
     def previous_url(self) -> str:
-        return self.params.url(skip=max(0, self.skip - PAIRS_PER_PAGE) or None) if self.skip else ""
+        return self.params.url(skip=max(0, self.skip - settings.PAIRS_PER_PAGE) or None) if self.skip else ""
 
     @property
     def next_url(self) -> str:
-        following = self.skip + PAIRS_PER_PAGE
+        following = self.skip + settings.PAIRS_PER_PAGE
         return self.params.url(skip=following) if following < len(self.listed) else ""
 
     @property
@@ -248,7 +247,7 @@ class RunComparison:
 def load_run_comparison(left: Run, right: Run, params: RunComparisonParams) -> RunComparison:
     """Six queries for each pair of runs, whatever their length."""
     sides = [_load_calls(run) for run in (left, right)]
-    uncompared = sum(max(0, run.call_count - MOST_CALLS) for run in (left, right))
+    uncompared = sum(max(0, run.call_count - settings.COMPARED_CALLS) for run in (left, right))
     pairs, is_rough = align_calls(*sides)
     return RunComparison(left, right, params, pairs, is_rough, uncompared)
 
@@ -281,10 +280,10 @@ def align_calls(left: Sequence[RunCallRow], right: Sequence[RunCallRow]) -> tupl
 
 
 def _load_calls(run: Run) -> list[RunCallRow]:
-    """The first MOST_CALLS calls of a run in its order, with the hashes of their halves; three queries."""
+    """The first COMPARED_CALLS calls of a run in its order, with the hashes of their halves; three queries."""
     names = ("tool", "asked", "outcome", "exit_status", "tokens", "is_cut", "run_id")
     members = RunCall.objects.filter(run=run).order_by("ordinal", "call_id")
-    rows = list(members.values_list("call_id", *(f"call__{name}" for name in names))[:MOST_CALLS])
+    rows = list(members.values_list("call_id", *(f"call__{name}" for name in names))[: settings.COMPARED_CALLS])
     halves: dict[UUID, dict[str, RecordedHalf]] = {}
     observed = Observation.objects.filter(call__memberships__run=run, surface__in=SURFACES, selected=True)
     for call, surface, sha256, size in observed.values_list("call_id", "surface", "sha256", "size"):

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection, transaction
 
 from dashboard.models import Call, Message, Project
 from dashboard.models.search import HALVES, Entry, delete_all_entries, insert_entries, prepare_entry
 from dashboard.search.documents import load_call_texts, load_message_texts
 
-CALLS_AT_ONCE = 256
 MESSAGES_AT_ONCE = 512
 UPDATE_CALL = "UPDATE dashboard_call SET search_id = %s WHERE id = %s AND evidence_version = %s"
 UPDATE_MESSAGE = "UPDATE dashboard_message SET search_id = %s WHERE id = %s"
@@ -28,7 +28,10 @@ def index_waiting(project: Project) -> int:
     calls = Call.objects.unsearchable().exclude(derivation="").filter(project=project).order_by("pk")
     messages = Message.objects.filter(search_id=None, run__project=project).order_by("pk")
     done = 0
-    for rows, index, at_once in ((calls, _index_calls, CALLS_AT_ONCE), (messages, _index_messages, MESSAGES_AT_ONCE)):
+    for rows, index, at_once in (
+        (calls, _index_calls, settings.INDEXED_AT_ONCE),
+        (messages, _index_messages, MESSAGES_AT_ONCE),
+    ):
         keys = list(rows.values_list("pk", flat=True))
         for start in range(0, len(keys), at_once):
             index(keys[start : start + at_once])

@@ -1,7 +1,7 @@
 """A run or a call as one self-contained HTML file, readable without scripts, and the check that it is unchanged.
 
     share_call(call, query, origin=…)      the file as text; secrets are masked by the masks of the context
-    share_run(run, origin=…)               the same for a run, within MOST_CALLS and MOST_CHARACTERS
+    share_run(run, origin=…)               the same for a run, within SHARED_CALLS and MOST_CHARACTERS
     check_file(data)                       what was changed in a file, a sentence each
 
 Every text in the file stands with its SHA-256, the hashes are listed at its end, and one hash covers the whole file, so
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
+from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.safestring import SafeString
@@ -36,9 +37,8 @@ from envelopes.schema.receipt import TextPart
 from envelopes.text.pointer import text_at
 from envelopes.text.preview import split_lines
 
-MOST_CALLS = 500
 MOST_CHARACTERS = 8_000_000  # of all texts of a run
-CHARACTERS_OF_CALL, CHARACTERS_IN_RUN = 400_000, 20_000  # of each text
+CHARACTERS_OF_CALL = 400_000  # of each text
 PLACEHOLDER = "0" * 64
 _CODE = re.compile("[0-9]{1,7}")
 _FILE_HASH = re.compile(rb'(<html lang="en" data-file-sha256=")([0-9a-f]{64})(">)')
@@ -85,11 +85,11 @@ def share_call(call: Call, query: Mapping[str, str], *, origin: str = "") -> str
 
 def share_run(run: Run, *, origin: str = "") -> str:
     """The first calls of the run in its order, with the receipts that the run has, and how many are left out."""
-    keys = list(Call.objects.in_run(run).values_list("pk", flat=True)[: MOST_CALLS + 1])
+    keys = list(Call.objects.in_run(run).values_list("pk", flat=True)[: settings.SHARED_CALLS + 1])
     calls: list[SharedCall] = []
     room = MOST_CHARACTERS
-    for number, evidence in enumerate(iterate_evidence(keys[:MOST_CALLS], run.pk), 1):
-        shared = _build_call(evidence, run, number, CHARACTERS_IN_RUN, origin)
+    for number, evidence in enumerate(iterate_evidence(keys[: settings.SHARED_CALLS], run.pk), 1):
+        shared = _build_call(evidence, run, number, settings.SHARED_CHARACTERS, origin)
         room -= sum(text.characters for text in shared.texts)
         if room < 0:
             break

@@ -18,9 +18,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.http import HttpResponse
 from django.test import Client
+from pytest_django import Settings
 
 import dashboard
-from dashboard.calls import call_export
 from dashboard.calls.call_export import COLUMNS, FORMS, export_calls
 from dashboard.ingest.importer import import_paths
 from dashboard.models import AuditEntry, Call, Observation, Project, load_slices
@@ -177,13 +177,13 @@ def test_a_filter_that_cannot_be_read_exports_nothing(client: Client, fields: di
 
 
 @pytest.mark.usefixtures("alice")
-def test_an_export_is_written_a_few_calls_at_a_time(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_is_written_a_few_calls_at_a_time(project: Project, settings: Settings) -> None:
     run = create_run(project)
     for number in range(7):
         create_call(run, receipt=f"receipt {number}")
     whole = [row["receipt"] for row in read("jsonl", b"".join(export_calls(project.calls.all(), "jsonl")))]
-    monkeypatch.setattr(call_export, "CALLS_AT_ONCE", 3)
-    monkeypatch.setattr(call_export, "ROW_GROUP_CALLS", 2)
+    settings.EXPORTED_AT_ONCE = 3
+    settings.ROW_GROUP_CALLS = 2
     pieces = list(export_calls(project.calls.all(), "parquet"))
     data = b"".join(pieces)
     assert (
@@ -193,7 +193,7 @@ def test_an_export_is_written_a_few_calls_at_a_time(project: Project, monkeypatc
     )
     assert pyarrow.parquet.ParquetFile(io.BytesIO(data)).num_row_groups == 4
     assert sum(map(bool, pieces)) == 5
-    monkeypatch.setattr(call_export, "ROW_GROUP_CHARACTERS", 1)
+    settings.ROW_GROUP_CHARACTERS = 1
     assert len(list(export_calls(project.calls.all(), "parquet"))) == 8
 
 

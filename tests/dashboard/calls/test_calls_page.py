@@ -150,7 +150,7 @@ def test_pages_lead_forwards_and_back_over_ties_and_missing_values(
     client: Client, project: Project, settings: Settings, monkeypatch: pytest.MonkeyPatch, counted: int
 ) -> None:
     """Both ways to a page: by the ids of a few calls, and along the index of the sort."""
-    monkeypatch.setattr(call_table, "MOST_COUNTED", counted)
+    settings.COUNTED_CALLS = counted
     settings.ROWS_PER_PAGE = 2
     create_ties(project)
     for sort, column in call_table.SORTS.items():
@@ -182,13 +182,11 @@ def test_a_call_that_comes_meanwhile_shifts_no_page(client: Client, project: Pro
 
 
 @pytest.mark.usefixtures("alice")
-def test_many_calls_are_not_counted_to_the_end(
-    client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_calls_are_not_counted_to_the_end(client: Client, project: Project, settings: Settings) -> None:
     create_ties(project)
-    monkeypatch.setattr(call_table, "MOST_COUNTED", 8)
+    settings.COUNTED_CALLS = 8
     assert load(client).select_one(".pager p").text.startswith("8+ calls")
-    monkeypatch.setattr(call_table, "MOST_COUNTED", 9)
+    settings.COUNTED_CALLS = 9
     assert load(client).select_one(".pager p").text.startswith("9 calls")
 
 

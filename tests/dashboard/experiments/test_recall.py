@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from django.http import QueryDict
 from django.test import Client
+from pytest_django import Settings
 
-from dashboard.experiments import recall_pages
 from dashboard.experiments.recall_report import (
     RecallResults,
     RecallSummary,
@@ -376,9 +376,9 @@ def test_a_call_without_a_text_in_its_arguments_was_not_deleted(
 
 
 def test_a_page_of_a_whole_file_that_was_quoted_lists_its_first_items(
-    operator_client: Client, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operator_client: Client, project: Project, tmp_path: Path, settings: Settings
 ) -> None:
-    monkeypatch.setattr(recall_pages, "MOST_ITEMS", 2)
+    settings.LISTED_ITEMS = 2
     call = import_session(project, tmp_path, "one", [HEAD, MIDDLE, TAIL])
     page = load(operator_client, f"{measure(operator_client).get_absolute_url()}calls/{call.pk}/")
     assert page.facts["Items"] == "3"

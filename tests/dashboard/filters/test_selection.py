@@ -11,14 +11,13 @@ from urllib.parse import urlencode
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
-from dashboard.filters import queryset
 from dashboard.filters.language import parse
 from dashboard.filters.syntax import And, Node, Not, Term
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.models import Call, Project, Run
-from dashboard.runs import facet_counts
 from dashboard.runs.run_filters import load_facet_groups
 from tests.dashboard.factories import START, create_call, create_project, create_run
 from tests.dashboard.page_text import parse_page
@@ -118,17 +117,15 @@ def test_each_filter_selects_runs_and_calls(store: Project) -> None:
     assert call_ids(store, "READ") == "cdg"
 
 
-def test_the_number_beside_a_facet_is_how_many_runs_a_click_lists(
-    store: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_beside_a_facet_is_how_many_runs_a_click_lists(store: Project, settings: Settings) -> None:
     texts = [text for text, _, _ in SELECTED[::3]]
     for text in ("", *texts, "tool:Bash tool:Read", "tool:Bash cut:yes", "tool:read or cut:yes", "-tool:Read"):
         for group in load_facet_groups(store, parse(text), str):
             for value in group.values:
                 listed = text if value.is_current else value.url
                 assert (text, listed, value.number) == (text, listed, str(parse(listed).runs(store).count()))
-    monkeypatch.setattr(facet_counts, "COUNTED_RUNS", 1)
-    monkeypatch.setattr(queryset, "FEW_RUNS", 1)
+    settings.COUNTED_RUNS = 1
+    settings.FEW_RUNS = 1
     groups = load_facet_groups(store, parse("tool:*"), str)
     numbers = {value.label: value.number for group in groups for value in group.values}
     assert numbers["bash"] == "1+"

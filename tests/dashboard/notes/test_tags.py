@@ -6,13 +6,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.http import QueryDict
 from django.test import Client
+from pytest_django import Settings
 
 from dashboard.filters.language import parse
 from dashboard.filters.names import complete
 from dashboard.ingest import run_stats
 from dashboard.models import AuditEntry, Call, Membership, Project, Run, SavedView, Tag
 from dashboard.models.notes import READER, move_annotations
-from dashboard.notes import annotations, review_queue
+from dashboard.notes import annotations
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page
 
@@ -141,7 +142,7 @@ def test_the_page_says_who_reviewed_tagged_and_assigned(client: Client, project:
 
 @pytest.mark.postgresql
 def test_checked_calls_and_whole_filters_are_tagged_and_what_is_left_out_is_told(
-    client: Client, alice: User, project: Project, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    client: Client, alice: User, project: Project, runs: list[Run], settings: Settings
 ) -> None:
     calls = [create_call(runs[0], f"a-{number}", receipt="r") for number in range(4)]
     other = create_call(create_run(create_project("other")), receipt="r")
@@ -149,7 +150,7 @@ def test_checked_calls_and_whole_filters_are_tagged_and_what_is_left_out_is_told
     page = parse_page(client.post("/calls/chosen/", form))
     assert page.select_one("h1").text == "2 calls tagged"
     assert select(project, "tag:slow") == ["a-0", "a-1"]
-    monkeypatch.setattr(annotations, "MOST_CHOSEN", 3)
+    settings.CHOSEN_CALLS = 3
     page = parse_page(client.post("/calls/chosen/", {"do": "tag", "tag": "slow", "q": "tool:Bash", "all": "1"}))
     assert "Only the newest 3 have the tag now" in page.text
     assert "2 calls got the tag slow; 1 of those chosen had it already." in page.by_role("status").text
@@ -190,11 +191,11 @@ def test_a_review_queue_leads_from_call_to_call_until_nothing_is_left(
 @pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_call_that_is_skipped_behind_those_that_are_counted_leads_to_the_one_behind_it(
-    client: Client, project: Project, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    client: Client, project: Project, runs: list[Run], settings: Settings
 ) -> None:
     calls = [create_call(runs[0], f"a-{number}", receipt="r") for number in range(4)]
     client.post("/calls/chosen/", {"do": "review", "call": [call.pk.hex for call in calls]})
-    monkeypatch.setattr(review_queue, "MOST_COUNTED", 1)
+    settings.COUNTED_CALLS = 1
     view = SavedView.objects.get()
     for skipped, following in ((calls[1], calls[0]), (calls[0], calls[3])):
         location = client.get(f"/review/{view.pk}/?after={skipped.pk}")["Location"]

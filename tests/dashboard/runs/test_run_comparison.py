@@ -8,11 +8,10 @@ from uuid import UUID
 
 import pytest
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Project, Run
-from dashboard.runs import run_comparison
 from dashboard.runs.run_comparison import RecordedHalf, RunCallRow, align_calls
 from dashboard.runs.run_pair import write_members
 from tests.cases import each
@@ -124,10 +123,10 @@ def test_a_pair_opens_with_the_difference_of_each_half(client: Client, sides: li
 
 @pytest.mark.usefixtures("alice")
 def test_long_runs_are_paged_and_a_jump_leads_to_the_page_of_the_pair(
-    client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+    client: Client, project: Project, settings: Settings
 ) -> None:
-    monkeypatch.setattr(run_comparison, "PAIRS_PER_PAGE", 5)
-    monkeypatch.setattr(run_comparison, "MOST_CALLS", 20)
+    settings.PAIRS_PER_PAGE = 5
+    settings.COMPARED_CALLS = 20
     calls = [{"args": {"command": f"echo {number}"}} for number in range(22)]
     sides = [create_side(project, *calls), create_side(project, *calls[:18], {"tool": "Edit"}, *calls[19:])]
     page = load(client, sides)

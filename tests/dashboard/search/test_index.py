@@ -143,11 +143,11 @@ def test_damaged_evidence_has_no_text_and_keeps_no_other_from_being_found(
 
 
 def test_a_killed_process_leaves_calls_that_wait(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     import_paths(project, [session(tmp_path), session(tmp_path, OTHER)])
     index.reset_index()
-    monkeypatch.setattr(index, "CALLS_AT_ONCE", 1)
+    settings.INDEXED_AT_ONCE = 1
     insert = index.insert_entries
     done: list[Any] = []
 

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 from django.test import Client
+from pytest_django import Settings
 
-from dashboard import search_results
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
 from dashboard.search_results import SHOWN
@@ -149,9 +149,9 @@ def test_no_title_that_is_cut_shows_a_part_of_a_secret(client: Client, project: 
 
 
 def test_no_match_among_the_newest_messages_is_not_called_no_match_at_all(
-    client: Client, call: Call, monkeypatch: pytest.MonkeyPatch
+    client: Client, call: Call, settings: Settings
 ) -> None:
-    monkeypatch.setattr(search_results, "MOST_CANDIDATES", 0)
+    settings.CANDIDATE_MESSAGES = 0
     section = load(client, "permission").select_one("section[aria-labelledby=found-messages]")
     assert call.tool == "Bash"
     assert "No match so far: older messages were not looked at." in section.text

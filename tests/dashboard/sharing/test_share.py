@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from pytest_django import Settings
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import AuditEntry, Call, Project, ProjectRule, Run
-from dashboard.sharing import share_file
 from dashboard.sharing.share_file import NotShared, check_file
 from tests.dashboard.factories import create_call, create_receipt, create_run, create_user
 from tests.dashboard.page_text import assert_harmless, parse_page
@@ -123,7 +123,7 @@ def test_every_change_of_a_file_is_found(client: Client, project: Project) -> No
 @pytest.mark.postgresql
 @pytest.mark.usefixtures("alice")
 def test_a_run_with_many_calls_is_shared_in_part_and_says_so(
-    client: Client, project: Project, monkeypatch: pytest.MonkeyPatch
+    client: Client, project: Project, settings: Settings
 ) -> None:
     run = create_run(project)
     for number in range(5):
@@ -131,8 +131,8 @@ def test_a_run_with_many_calls_is_shared_in_part_and_says_so(
     whole = parse_page(share(client, run))
     assert [len(whole.select("section")), len(whole.select("pre"))] == [5, 15]
     assert "left out" not in whole.text
-    monkeypatch.setattr(share_file, "MOST_CALLS", 3)
-    monkeypatch.setattr(share_file, "CHARACTERS_IN_RUN", 60)
+    settings.SHARED_CALLS = 3
+    settings.SHARED_CHARACTERS = 60
     data = share(client, run)
     part = parse_page(data)
     assert len(part.select("section")) == 3
