@@ -312,8 +312,8 @@ class CallMerge:
         """The observation with these bytes. One that a copy reported first moves to the call's own recording."""
         source = self.locator.source.pk
         sha256 = hashlib.sha256(data).hexdigest()
-        key = observation_id(self.call.pk, surface, sha256)
-        known = next((row for row in self.rows.observations if row.pk == key), None)
+        same = (row for row in self.rows.observations if row.sha256 == sha256 and row.surface == surface)
+        known = next(same, None)
         if known is not None:
             if known.source_id != source and run == self.call.run_id and self.rows.is_home(run, source):
                 columns = self.locator.columns(data, line)
@@ -323,7 +323,7 @@ class CallMerge:
             return known
         observation = unsaved_row(
             Observation,
-            id=key,
+            id=observation_id(self.call.pk, surface, sha256),
             call_id=self.call.pk,
             surface=surface,
             line=line,
