@@ -34,7 +34,7 @@ from envelopes.text.untrusted_json import Untrusted, dump_json, parse_beginning,
 RecordedPart: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
 LIST_ROOM = 3  # bytes of a recorded list that are read for each character of the receipt that is shown
 LEAST_MEMBER = 64  # characters of a list's element at the least, to lint: it looks at no more elements than fit
-TEXT_PARTS = frozenset({"text", "input_text", "output_text"})  # the last two are those of the Responses API
+TEXT_PARTS = ("text", "input_text", "output_text")  # the last two are those of the Responses API
 DATA_URL = re.compile(r"data:(?P<type>image/[\w.+-]+);base64,")
 StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the stored envelope of a mapping
 

@@ -97,11 +97,22 @@ _GEMINI_CLI = (
     _rule(r"Invalid (?:parameters|arguments|tool call)|params must have|[\w/]+ must be ", "invalid_tool_input"),
     _rule(r"Failed to edit, |Tool \S+ not found", "tool_execution_failed"),
 )
+_FRAMEWORKS = (
+    _rule(r"The tool call was denied|Tool call denied|User (?:rejected|denied)", "write_denied"),
+    _rule(
+        r"(?:Error: )?\S+ is not a valid tool\b|Unknown tool\b|Tool \S+ (?:not found|does not exist)",
+        "invalid_tool_input",
+    ),
+    _rule(r"Error executing tool \S+: \d+ validation errors? for|\d+ validation errors?\b", "invalid_tool_input"),
+    _rule(r"Error invoking tool\b|Invalid (?:arguments|params|request parameters)\b", "invalid_tool_input"),
+    _rule(r"(?:Request |Tool )?timed out\b", "timeout", retryable=True),
+)
 _OTHER = _rule("", "tool_execution_failed")
 _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "claude-code": _CLAUDE_CODE,
     "codex": _CODEX,
     "gemini-cli": _GEMINI_CLI,
+    **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),
 }
 
 
@@ -195,6 +206,8 @@ def find_failure_text(evidence: Evidence) -> FailureText | None:
         return _from_string(evidence, evidence.result)
     if not evidence.is_error:
         return None
+    if isinstance(evidence.result, dict) and isinstance(message := evidence.result.get("message"), str):
+        return FailureText(message, "structured")  # an error of JSON-RPC, whose code is a number
     # MCP servers return a failure as a list of content blocks.
     blocks = evidence.result if isinstance(evidence.result, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]

@@ -6,7 +6,18 @@ fails a test.
 
 from __future__ import annotations
 
-from envelopes.recordings import audit, claude_code, codex, gemini_cli, inspect_ai, native, otlp, swe_agent
+from envelopes.recordings import (
+    audit,
+    claude_code,
+    codex,
+    gemini_cli,
+    inspect_ai,
+    mcp_frames,
+    message_dumps,
+    native,
+    otlp,
+    swe_agent,
+)
 from envelopes.recordings.base import Format, SourcePath
 from envelopes.recordings.otlp import decode_traces
 from envelopes.recordings.otlp.spans import Unavailable, encode_protobuf_answer
@@ -32,6 +43,8 @@ RECORDINGS: tuple[Format, ...] = (
     *gemini_cli.FORMATS,
     *swe_agent.FORMATS,
     *inspect_ai.FORMATS,
+    *mcp_frames.FORMATS,
+    *message_dumps.FORMATS,
 )
 # What `export_run` writes for a run that was recorded in one of the formats above.
 EXPORTS = tuple(audit.export_format(recording) for recording in RECORDINGS if recording not in audit.FORMATS)

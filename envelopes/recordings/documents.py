@@ -5,6 +5,7 @@ A value on one line is a slice of that line, so a string always is; an object ov
 
 from __future__ import annotations
 
+import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -13,13 +14,26 @@ from itertools import pairwise
 
 import msgspec
 
-from envelopes.recordings.base import CallRecord, LineProblem, LineRecord, MessageRecord, Record, SourceLine
+from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
+from envelopes.recordings.base import (
+    CallRecord,
+    LineProblem,
+    LineRecord,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+)
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, storable
-from envelopes.schema.result import JsonValue
+from envelopes.schema.result import JsonValue, summarize
 from envelopes.text.untrusted_json import Untrusted, array_slices, check_json, object_slices, parse_json
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 _KEYS_READ = 64
+BEGINNING = 3  # messages: those of the system and of the user, and the first of the model
 
 
 class JsonDocument:
@@ -181,3 +195,85 @@ def place_records(records: Iterable[Record | LineProblem]) -> list[Record | Line
         msgspec.structs.replace(record, position=number) if isinstance(record, LineRecord) else record
         for number, record in enumerate(listed, start=1)
     ]
+
+
+def name_run(path: SourcePath, messages: list[DocumentValue]) -> str:
+    """Names a run without an id by its file and by how it began, because experiments have files of the same names."""
+    beginning = hashlib.sha256(b"\n".join(message.raw for message in messages[:BEGINNING]))
+    return f"{path.stem.removesuffix('.traj')}-{beginning.hexdigest()[:12]}"
+
+
+def decode_arguments(arguments: bytes) -> bytes:
+    """The JSON object in a JSON string; the value itself where it is none."""
+    if not arguments.startswith(b'"'):
+        return arguments
+    text = str(parse_json(arguments)).encode("utf-8", "surrogatepass").strip()
+    try:
+        object_slices(text)
+        parse_json(text)
+    except Untrusted:
+        return arguments
+    return text
+
+
+class Conversation:
+    """Collects the records of one run from its messages, in their order. `ids` are those of its calls so far."""
+
+    def __init__(self, root: DocumentValue, run: str, agent: str, *, model: str | None = None) -> None:
+        self.run = run
+        self.ids: set[str] = set()
+        self.has_title = False
+        self.records: list[Record | LineProblem] = [RunRecord(line=root.line, run=run, agent=agent, model=model)]
+
+    def title(self, text: str, line: int) -> None:
+        """Takes the first text that is not blank."""
+        if not self.has_title and (title := summarize(text.strip())):
+            self.has_title = True
+            self.records.append(RunRecord(line=line, run=self.run, title=title))
+
+    def add_message(
+        self, key: str, content: DocumentValue, role: str, *, step: str | None = None, at: str | None = None
+    ) -> None:
+        """An empty content, as that of a message which only calls tools, is no message."""
+        if content.raw not in (b'""', b"[]"):
+            self.records.append(
+                MessageRecord(
+                    line=content.line, run=self.run, key=key, role=storable(role), content=content.raw, step=step, at=at
+                )
+            )
+
+    def add_call(
+        self, call: str, node: DocumentValue, tool: str, args: bytes, *, step: str | None = None, at: str | None = None
+    ) -> None:
+        self.ids.add(call)
+        self.records.append(CallRecord(line=node.line, run=self.run, call=call, tool=tool, args=args, step=step, at=at))
+
+    def add_result(
+        self,
+        call: str,
+        node: DocumentValue | None,
+        *,
+        fidelity: ResultFidelity = "structured",
+        is_error: bool | None = None,
+        at: str | None = None,
+        line: int = 0,
+    ) -> None:
+        """`node` None: only the flag was recorded, on this `line`."""
+        self.records.append(
+            ResultRecord(
+                line=node.line if node else line,
+                run=self.run,
+                call=call,
+                result=node.raw if node else None,
+                fidelity=fidelity,
+                is_error=is_error,
+                at=at,
+            )
+        )
+
+    def add_receipt(
+        self, call: str, content: DocumentValue, *, fidelity: ReceiptFidelity = "recorded", at: str | None = None
+    ) -> None:
+        self.records.append(
+            ReceiptRecord(line=content.line, run=self.run, call=call, content=content.raw, fidelity=fidelity, at=at)
+        )

@@ -19,88 +19,56 @@ There are no times and few ids: a call without one has the number of its message
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from envelopes.alignment.mapping import ResultFidelity
 from envelopes.recordings.base import (
-    CallRecord,
     Format,
     LineProblem,
-    MessageRecord,
-    ReceiptRecord,
     Record,
-    ResultRecord,
     RunRecord,
     SourceLine,
     SourcePath,
 )
-from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records, text_member
-from envelopes.recordings.json_lines import storable, valid_timestamp
-from envelopes.schema.result import summarize
-from envelopes.text.untrusted_json import Untrusted, object_slices, parse_json
+from envelopes.recordings.documents import (
+    Conversation,
+    DocumentValue,
+    JsonDocument,
+    decode_arguments,
+    name_run,
+    outline,
+    place_records,
+    text_member,
+)
+from envelopes.recordings.json_lines import valid_timestamp
+from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
 _BLOCK = re.compile(r"```(?:mswea_bash_command|bash|sh)\s*\n(.*?)\n?```", re.DOTALL)
 _ISSUE = re.compile(r"(?:ISSUE:|Please solve this issue:)\s*(?P<title>[^\n]+)")
-_BEGINNING = 3  # messages: those of the system and of the user, and the first of the model
 _ANSWERS = frozenset({"user", "tool"})
 _MINI_MARKS = (b"mswea_bash_command", b"<returncode>")
 
 
-class _Trajectory:
-    """Collects the records of one trajectory in the order of its messages."""
-
-    def __init__(self, root: DocumentValue, messages: list[DocumentValue], path: SourcePath, agent: str) -> None:
-        """The run is named by its file and by how it began: experiments have files of the same names."""
-        beginning = hashlib.sha256(b"\n".join(message.raw for message in messages[:_BEGINNING]))
-        self.run = f"{path.stem.removesuffix('.traj')}-{beginning.hexdigest()[:12]}"
-        self.records: list[Record | LineProblem] = [RunRecord(line=root.line, run=self.run, agent=agent)]
-        self._ids: set[str] = set()
-        self._has_title = False
+class _Trajectory(Conversation):
+    """The conversation of one trajectory, with the issue as its title. A repeated id gets the number of its message."""
 
     def message(self, number: int, content: DocumentValue, role: str) -> None:
-        if content.raw in (b'""', b"[]"):
-            return
-        if role == "user" and not self._has_title:
-            self._has_title = True
+        if role == "user" and not self.has_title:
             text = content.text() or ""
             issue = _ISSUE.search(text)
-            title = summarize(issue["title"] if issue else text.strip())
-            self.records.append(RunRecord(line=content.line, run=self.run, title=title or None))
-        self.records.append(
-            MessageRecord(
-                line=content.line,
-                run=self.run,
-                key=f"message-{number}",
-                role=storable(role),
-                content=content.raw,
-                step=f"step-{number}",
-            )
-        )
+            self.title(issue["title"] if issue else text, content.line)
+        self.add_message(f"message-{number}", content, role, step=f"step-{number}")
 
     def call(self, number: int, node: DocumentValue, call: str, tool: str, args: bytes) -> str:
         """Adds a call of the message with this number and returns its id."""
         name = call or f"step-{number}"
-        unique = name if name not in self._ids else f"{name}-{number}"
-        self._ids.add(unique)
-        self.records.append(
-            CallRecord(line=node.line, run=self.run, call=unique, tool=tool, args=args, step=f"step-{number}")
-        )
+        unique = name if name not in self.ids else f"{name}-{number}"
+        self.add_call(unique, node, tool, args, step=f"step-{number}")
         return unique
-
-    def result(self, call: str, node: DocumentValue, *, is_text: bool, at: str | None = None) -> None:
-        fidelity: ResultFidelity = "stringified" if is_text else "structured"
-        self.records.append(
-            ResultRecord(line=node.line, run=self.run, call=call, result=node.raw, fidelity=fidelity, at=at)
-        )
-
-    def receipt(self, call: str, content: DocumentValue, *, at: str | None = None) -> None:
-        self.records.append(ReceiptRecord(line=content.line, run=self.run, call=call, content=content.raw, at=at))
 
 
 def sniff_swe_agent(head: bytes, path: SourcePath) -> bool:
@@ -134,7 +102,7 @@ def read_swe_agent(lines: Iterable[SourceLine], path: SourcePath, saved: dict[st
     members = root.members()
     steps = members["trajectory"].elements() if "trajectory" in members else []
     history = members["history"].elements() if "history" in members else []
-    trajectory = _Trajectory(root, history, path, "swe-agent")
+    trajectory = _Trajectory(root, name_run(path, history), "swe-agent")
     waiting: list[str] = []  # calls of the last action, which the next message answers
     for number, node in enumerate(history):
         try:
@@ -148,7 +116,7 @@ def read_swe_agent(lines: Iterable[SourceLine], path: SourcePath, saved: dict[st
                     [id_.text() for id_ in message["tool_call_ids"].elements()] if "tool_call_ids" in message else []
                 )
                 for call in waiting[: max(1, len(named))]:
-                    trajectory.receipt(call, content)
+                    trajectory.add_receipt(call, content)
                 waiting = []
                 continue
             if content is not None:
@@ -169,7 +137,7 @@ def _action_calls(trajectory: _Trajectory, number: int, message: Members) -> lis
         call = node.members()
         function = call["function"].members() if "function" in call else {}
         tool, args = text_member(function, "name") or "unknown", function.get("arguments")
-        decoded = _decoded(args.raw) if args else b"null"
+        decoded = decode_arguments(args.raw) if args else b"null"
         names.append(trajectory.call(number, node, text_member(call, "id") or "", tool, decoded))
     if not names:
         action = message["action"]
@@ -186,21 +154,8 @@ def _add_observation(trajectory: _Trajectory, calls: list[str], steps: list[Docu
             return
         steps.pop(0)
         if "observation" in step and step["observation"].is_text and len(calls) == 1:
-            trajectory.result(calls[0], step["observation"], is_text=True)
+            trajectory.add_result(calls[0], step["observation"], fidelity="stringified")
         return
-
-
-def _decoded(arguments: bytes) -> bytes:
-    """The JSON object in a JSON string; the value itself where it is none."""
-    if not arguments.startswith(b'"'):
-        return arguments
-    text = str(parse_json(arguments)).encode("utf-8", "surrogatepass").strip()
-    try:
-        object_slices(text)
-        parse_json(text)
-    except Untrusted:
-        return arguments
-    return text
 
 
 def read_mini(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
@@ -210,7 +165,7 @@ def read_mini(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, ob
         return
     members = root.members()
     messages = root.elements() or (members["messages"].elements() if "messages" in members else [])
-    trajectory = _Trajectory(root, messages, path, "mini-swe-agent")
+    trajectory = _Trajectory(root, name_run(path, messages), "mini-swe-agent")
     trajectory.records += _mini_facts(members, trajectory.run, root.line)
     waiting: list[tuple[str, str]] = []  # open calls: the own id, empty for none, and the id of the call
     for number, node in enumerate(messages):
@@ -267,9 +222,9 @@ def _add_answer(trajectory: _Trajectory, call: str, content: DocumentValue | Non
     members = extra.members() if extra else {}
     at = valid_timestamp(text_member(members, "timestamp"))
     if extra and ("raw_output" in members or "returncode" in members):
-        trajectory.result(call, extra, is_text=False, at=at)
+        trajectory.add_result(call, extra, at=at)
     if content is not None:
-        trajectory.receipt(call, content, at=at)
+        trajectory.add_receipt(call, content, at=at)
 
 
 FORMATS: tuple[Format, ...] = (

@@ -30,6 +30,7 @@ from envelopes.recordings.codex.lines import (
     read_item,
     read_line,
 )
+from envelopes.recordings.documents import decode_arguments
 from envelopes.recordings.json_lines import (
     NOTHING,
     entry_remarks,
@@ -219,7 +220,7 @@ def _call(line: RolloutRead) -> Records:
     name = item.name or {"local_shell_call": "local_shell", "tool_search_call": "tool_search"}.get(item.type or "", "")
     space = item.namespace or ""
     tool = f"{space}{'' if not space or space.endswith('__') else '.'}{name}"
-    args = _decoded(bytes(item.arguments)) or bytes(item.input) or bytes(item.action) or b"null"
+    args = decode_arguments(bytes(item.arguments)) or bytes(item.input) or bytes(item.action) or b"null"
     state.calls[call] = tool
     if item.type == "custom_tool_call" and name == "exec":
         state.unanswered.append(call)
@@ -237,19 +238,6 @@ def _call(line: RolloutRead) -> Records:
         at=line.at,
         inherited=line.inherited,
     )
-
-
-def _decoded(arguments: bytes) -> bytes:
-    """The JSON object in a JSON string; the value itself where it is none."""
-    if not arguments.startswith(b'"'):
-        return arguments
-    text = str(parse_json(arguments)).encode("utf-8", "surrogatepass").strip()
-    try:
-        object_slices(text)
-        parse_json(text)
-    except Untrusted:
-        return arguments
-    return text
 
 
 def _output(line: RolloutRead) -> Records:

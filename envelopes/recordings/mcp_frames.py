@@ -1,0 +1,250 @@
+"""Frames between an MCP host and a server, a JSON-RPC message a line: logs of taps, of mcpsnoop, Reticle and ACP.
+
+1. The message is the line itself, or under `msg`, `payload`, `message`, `json` or `frame`, there also as a string. A
+   time is under `ts`, `timestamp` or `time` (ISO, or seconds or milliseconds since 1970).
+2. `initialize` begins a run: a connection has a session id in its frames, or is named by the file and that frame.
+3. `tools/call` is a call. Its id is unique within the connection and its direction.
+4. The answer is the result: `structuredContent` beside `content`. What the host showed to its model is in no frame, and
+   it may shorten it: the receipt is the content as the server offered it, reconstructed.
+5. A JSON-RPC `error` has a result and no receipt.
+6. `notifications/progress` is an event of the call with its token, other notifications and requests are events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from envelopes.recordings.base import (
+    CallRecord,
+    EventRecord,
+    Format,
+    LineProblem,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+)
+from envelopes.recordings.json_lines import (
+    NOTHING,
+    YEARS,
+    ForeignObject,
+    first_byte,
+    parsed_lines,
+    read_json_lines,
+    storable,
+    struct_reader,
+    valid_timestamp,
+)
+from envelopes.text.untrusted_json import Untrusted, object_slices, parse_json
+
+Records = Iterator[Record | LineProblem]
+_SLOT = "mcp"
+_MOST_OPEN = 1_000
+_MILLISECONDS = 10**11  # seconds since 1970 are fewer for the next three thousand years
+
+
+class Frame(ForeignObject, frozen=True, gc=False):
+    """A line, with the message in one of its fields, or as the message itself."""
+
+    jsonrpc: str | None = None
+    msg: msgspec.Raw = NOTHING
+    payload: msgspec.Raw = NOTHING
+    message: msgspec.Raw = NOTHING
+    json: msgspec.Raw = NOTHING
+    frame: msgspec.Raw = NOTHING
+    ts: msgspec.Raw = NOTHING
+    timestamp: msgspec.Raw = NOTHING
+    time: msgspec.Raw = NOTHING
+    session_id: str | None = None
+    server: str | None = None
+
+
+class RpcMessage(ForeignObject, frozen=True, gc=False):
+    """A JSON-RPC message: a request or a notification by its method, an answer by its result or error."""
+
+    jsonrpc: str | None = None
+    id: msgspec.Raw = NOTHING
+    method: str | None = None
+    params: msgspec.Raw = NOTHING
+    result: msgspec.Raw = NOTHING
+    error: msgspec.Raw = NOTHING
+
+
+class FrameState(msgspec.Struct):
+    """`open` are the calls that wait for an answer, `tokens` the calls of progress tokens."""
+
+    run: str = ""
+    open: list[str] = []
+    tokens: dict[str, str] = {}
+
+
+_read_frame = struct_reader(Frame)
+_read_message = struct_reader(RpcMessage)
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """One frame: its line, its message and that one's bytes, and its time."""
+
+    number: int
+    raw: bytes
+    message: RpcMessage
+    at: str | None
+    state: FrameState
+
+    @property
+    def call(self) -> str:
+        return storable(bytes(self.message.id).decode("utf-8", "replace").strip('"'))
+
+    def event(self, kind: str, text: str, call: str | None = None) -> EventRecord:
+        return EventRecord(
+            line=self.number,
+            run=self.state.run,
+            kind=storable(kind),
+            message=text,
+            call=call,
+            payload=self.raw,
+            at=self.at,
+        )
+
+
+def sniff(head: bytes, path: SourcePath) -> bool:
+    """Some line has a JSON-RPC message."""
+    for frame in parsed_lines(head, _read_frame):
+        raw = _message_in(frame)
+        if frame.jsonrpc or (raw and b'"jsonrpc"' in raw):
+            return True
+    return False
+
+
+def is_global_call_id(call: str) -> bool:
+    """A connection counts its requests."""
+    return False
+
+
+def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    state = msgspec.convert(saved.get(_SLOT, {}), FrameState)
+    for line in read_json_lines(lines, saved):
+        if isinstance(line, LineProblem):
+            yield line
+            continue
+        try:
+            yield from list(_frame_records(line, path, state))
+        except Untrusted as refusal:
+            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
+        del state.open[:-_MOST_OPEN]
+        for oldest in list(state.tokens)[:-_MOST_OPEN]:
+            del state.tokens[oldest]
+        saved[_SLOT] = msgspec.to_builtins(state)
+
+
+def _message_in(frame: Frame) -> bytes:
+    """The message in one of the fields of a line, which may hold it as a string; empty where there is none."""
+    for field in (frame.msg, frame.payload, frame.message, frame.json, frame.frame):
+        if first_byte(field) == b"{":
+            return bytes(field)
+        if first_byte(field) == b'"':
+            text = parse_json(bytes(field))
+            if isinstance(text, str) and text.lstrip().startswith("{"):
+                return text.strip().encode("utf-8", "surrogatepass")
+    return b""
+
+
+def _frame_records(line: SourceLine, path: SourcePath, state: FrameState) -> Records:
+    frame = _read_frame(line.raw)
+    raw = line.raw.strip() if frame.jsonrpc else _message_in(frame)
+    if not raw:
+        raise Untrusted("no JSON-RPC message")
+    message = _read_message(raw)
+    if message.method is None and message.result is NOTHING and message.error is NOTHING:
+        raise Untrusted("no request, no answer and no notification")
+    at = next((time for field in (frame.ts, frame.timestamp, frame.time) if (time := _time(field))), None)
+    if message.method == "initialize" or not state.run:
+        state.open, state.tokens = [], {}
+        beginning = hashlib.sha256(line.raw).hexdigest()[:12]
+        state.run = storable(frame.session_id or f"{path.stem}-{beginning}")
+        title = f"MCP server {storable(frame.server)}" if frame.server else None
+        yield RunRecord(line=line.number, run=state.run, agent="mcp", title=title, started_at=at)
+    read = _Read(line.number, raw, message, at, state)
+    if message.method is not None:
+        yield from _request(read, message.method)
+    else:
+        yield from _answer(read)
+
+
+def _time(field: msgspec.Raw) -> str | None:
+    value = parse_json(bytes(field)) if field is not NOTHING else None
+    if isinstance(value, str):
+        return valid_timestamp(value)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 10**14:
+        return None
+    moment = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS else value, UTC)
+    return moment.isoformat() if moment.year in YEARS else None
+
+
+def _request(read: _Read, method: str) -> Records:
+    params = _object(read.message.params)
+    token = _object(params.get("_meta", b"")).get("progressToken")
+    if method == "tools/call" and read.message.id is not NOTHING:
+        name = parse_json(params.get("name", b"null"))
+        if not isinstance(name, str) or not name:
+            raise Untrusted("a call without a name", "$.params.name")
+        read.state.open.append(read.call)
+        if token:
+            read.state.tokens[token.decode("utf-8", "replace")] = read.call
+        yield CallRecord(
+            line=read.number,
+            run=read.state.run,
+            call=read.call,
+            tool=storable(name),
+            args=params.get("arguments", b"null"),
+            at=read.at,
+        )
+    elif method == "notifications/progress":
+        token = params.get("progressToken", b"")
+        text = parse_json(params.get("message", b"null"))
+        words = storable(text) if isinstance(text, str) else "progress"
+        yield read.event("progress", words, read.state.tokens.get(token.decode("utf-8", "replace")))
+    else:
+        yield read.event(method, storable(method))
+
+
+def _answer(read: _Read) -> Records:
+    """The answer to a call; that to another request adds nothing to it."""
+    if read.call not in read.state.open:
+        return
+    read.state.open.remove(read.call)
+    shared: dict[str, Any] = {"line": read.number, "run": read.state.run, "call": read.call, "at": read.at}
+    if read.message.error is not NOTHING:
+        yield ResultRecord(result=bytes(read.message.error), is_error=True, **shared)
+        return
+    members = _object(read.message.result)
+    failed = {b"true": True, b"false": False}.get(members.get("isError", b"false"))
+    yield ResultRecord(result=bytes(read.message.result), is_error=failed, **shared)
+    if "content" in members:
+        yield ReceiptRecord(content=members["content"], fidelity="reconstructed", **shared)
+
+
+def _object(raw: bytes | msgspec.Raw) -> dict[str, bytes]:
+    content = bytes(raw)
+    return object_slices(content) if content.startswith(b"{") else {}
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name="mcp",
+        title="MCP frames",
+        agent="mcp",
+        namespace="mcp",
+        mark="lines with a JSON-RPC message",
+        sniff=sniff,
+        read=read,
+        is_global_call_id=is_global_call_id,
+    ),
+)

@@ -1,0 +1,104 @@
+"""MCP frames: calls, what the server offered, errors of both kinds, progress, connections."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from envelopes.recordings.base import EventRecord, RunRecord
+from tests.envelopes.recordings.samples import Sample, read_bytes, read_in_parts, read_sample
+from tests.envelopes.session_lines import only
+
+FRAMES = "mcp_frames/generated_mcp_2.3.0_stdio_frames.jsonl"
+
+
+def frames(*objects: dict[str, Any]) -> Sample:
+    return read_bytes(b"".join(json.dumps(frame).encode() + b"\n" for frame in objects), "frames.jsonl")
+
+
+def request(number: int, method: str = "tools/call", **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": {"name": "weather", "arguments": {}, **params}}
+
+
+def test_calls_results_and_receipts_are_those_of_the_frames() -> None:
+    sample = read_sample(FRAMES)
+    messages = [json.loads(line)["msg"] for line in sample.raw.splitlines()]
+    asked = {message["id"]: message["params"] for message in messages if message.get("method") == "tools/call"}
+    answers = {message["id"]: message["result"] for message in messages if "result" in message}
+    assert [(int(call.call), call.tool, json.loads(call.args)) for call in sample.calls] == [
+        (number, params["name"], params["arguments"]) for number, params in asked.items()
+    ]
+    assert {int(call): json.loads(result.result or b"") for call, result in sample.results.items()} == {
+        number: answers[number] for number in asked
+    }
+    assert {int(call): json.loads(receipt.content) for call, receipt in sample.receipts.items()} == {
+        number: answers[number]["content"] for number in asked
+    }
+    assert {receipt.fidelity for receipt in sample.receipts.values()} == {"reconstructed"}
+    assert not sample.problems
+
+
+def test_structured_content_is_the_result_and_failures_are_errors() -> None:
+    sample = read_sample(FRAMES)
+    halves = {call.call: half for call, half in zip(sample.calls, sample.halves(), strict=True)}
+    canonical = halves["3"].projection.canonical
+    assert isinstance(canonical.result, dict)
+    assert canonical.result["structured_content"] == {"city": "Oslo", "temp_c": 21.5, "sky": "clear"}
+    kinds = {
+        call: half.projection.canonical.error.kind for call, half in halves.items() if half.projection.canonical.error
+    }
+    assert kinds == {"4": "tool_execution_failed", "6": "invalid_tool_input", "7": "invalid_tool_input"}
+
+
+def test_progress_is_an_event_of_its_call() -> None:
+    sample = read_sample(FRAMES)
+    progress = [event for event in only(EventRecord, sample.records) if event.kind == "progress"]
+    assert [(event.call, event.message) for event in progress] == [("5", f"step {number}") for number in (1, 2, 3)]
+    assert read_in_parts(sample.raw, FRAMES, 3) == list(sample.records)
+
+
+def test_times_are_read_in_seconds_milliseconds_and_iso() -> None:
+    sample = frames(
+        request(1) | {"timestamp": "2026-01-01T10:00:00Z"},
+        {"ts": 1_767_261_600, "payload": request(2)},
+        {"time": 1_767_261_600_500, "json": json.dumps(request(3))},
+    )
+    assert [call.at for call in sample.calls] == [
+        "2026-01-01T10:00:00Z",
+        "2026-01-01T10:00:00+00:00",
+        "2026-01-01T10:00:00.500000+00:00",
+    ]
+
+
+def test_each_connection_is_a_run_whose_ids_begin_anew() -> None:
+    start = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
+    sample = frames(start, request(1), start | {"id": 9}, request(1), {"session_id": "s", "msg": start}, request(1))
+    runs = [run.run for run in only(RunRecord, sample.records)]
+    assert len(set(runs)) == 3
+    assert runs[2] == "s"
+    assert [call.run for call in sample.calls] == runs
+
+
+def test_an_error_of_the_protocol_is_a_result_without_a_receipt() -> None:
+    sample = frames(
+        request(1), {"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "Unknown tool: weather"}}
+    )
+    assert not sample.receipts
+    (halves,) = sample.halves()
+    assert halves.projection.canonical.error is not None
+    assert (halves.projection.canonical.error.kind, halves.projection.canonical.error.message) == (
+        "invalid_tool_input",
+        "Unknown tool: weather",
+    )
+
+
+@pytest.mark.parametrize(
+    ("frame", "path"),
+    [({"ts": 1}, "$"), ({"jsonrpc": "2.0", "id": 1}, "$"), (request(1, name=""), "$.params.name")],
+)
+def test_damaged_frames_are_named_and_the_others_are_read(frame: dict[str, Any], path: str) -> None:
+    sample = frames(frame, request(2))
+    assert [(problem.line, problem.path) for problem in sample.problems] == [(1, path)]
+    assert [call.call for call in sample.calls] == ["2"]
