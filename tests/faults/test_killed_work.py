@@ -21,6 +21,7 @@ import pytest
 
 from dashboard.cluster import ClusterExecutor, ClusterRefused
 from tests.conftest import CHECKOUT
+from tests.faults.cluster import certificates
 from tests.faults.imports import environment, manage, rows, started, wait_until
 
 SAMPLES = str(CHECKOUT / "dashboard" / "samples")
@@ -138,9 +139,9 @@ def test_killed_processes_of_the_pool_leave_the_numbers_of_an_undisturbed_one(
 
 
 @contextmanager
-def started_cluster(store: Path, **variables: str) -> Iterator[tuple[str, int]]:
+def started_cluster(store: Path, *folder: str, **variables: str) -> Iterator[tuple[str, int]]:
     """The address of a cluster, and the process of one of its two workers."""
-    command = [sys.executable, "-m", "tests.faults.cluster"]
+    command = [sys.executable, "-m", "tests.faults.cluster", *folder]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=CHECKOUT, env=environment(store) | variables, **pipes) as cluster:
         address, worker, _ = cluster.stdout.readline().split()
@@ -148,15 +149,18 @@ def started_cluster(store: Path, **variables: str) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.extended
-def test_a_cluster_of_which_a_worker_is_killed_gives_the_same_bytes(whole: Path, killed: Path, program: Path) -> None:
+def test_a_cluster_of_which_a_worker_is_killed_gives_the_same_bytes(
+    whole: Path, killed: Path, program: Path, tmp_path: Path
+) -> None:
     """Calls that wait are derived there too: they are made to wait before the comparison."""
     columns = "id, status, outcome, tokens, receipt_lines, seen_lines, is_cut, derivation"
     derived = f"SELECT {columns} FROM dashboard_call ORDER BY id"
     with sqlite3.connect(killed / "counterfoil.db") as connection:
         connection.execute("UPDATE dashboard_call SET derivation = '', tokens = 0, seen_lines = 0")
     connection.close()
-    with started_cluster(killed) as (address, worker):
-        leader = lead(program, killed, COUNTERFOIL_DASK=address)
+    with started_cluster(killed, str(tmp_path)) as (address, worker):
+        assert address.startswith("tls://")
+        leader = lead(program, killed, COUNTERFOIL_DASK=address, **certificates(tmp_path))
         wait_for_a_batch(killed, leader)
         kill(worker, signal.SIGKILL)
         assert not _computing(leader.pid), "no process of this machine computes"
