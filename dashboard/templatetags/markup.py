@@ -18,7 +18,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 
-from dashboard.text.formatting import TOKENS_COUNTED_BY, format_count, format_duration, format_size
+from dashboard.text.formatting import TOKENS_COUNTED_BY, format_count, format_duration, format_place, format_size
 from dashboard.text.markdown import Document, render_inline
 from dashboard.text.masking import CONTEXT
 from dashboard.text.masks import mask_text
@@ -36,6 +36,7 @@ SECTIONS = {
 
 register.filter("count", format_count)
 register.filter("duration", format_duration)
+register.filter("place", format_place)
 register.filter("size", format_size)
 
 

@@ -19,10 +19,18 @@ TOKENS_COUNTED_BY = "counted in o200k_base at import (four characters a token wh
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 MAX_INTEGER = 2**62
+FIRST_TIME = 10**14  # microseconds since 1970; no file has so many lines
 
 
 def format_count(number: int | None) -> str:
     return "–" if number is None else f"{number:,}"
+
+
+def format_place(line: int, separator: str = "") -> str:
+    """The line of a record, or the time of one that a program sent, whose place is in microseconds (UTC)."""
+    if line < FIRST_TIME:
+        return f"line {line:{separator}}"
+    return f"{datetime.fromtimestamp(line // 1_000 / 1_000, UTC):%H:%M:%S.%f}"[:-3]
 
 
 def format_duration(ms: int | float | None) -> str:

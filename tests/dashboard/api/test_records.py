@@ -186,3 +186,16 @@ def test_all_fields_of_a_call_are_on_its_page(project: Project, sender: Sender, 
     page = parse_page(client.get(Call.objects.get().get_absolute_url(), follow=True)).text
     for text in ("Risk", "high", "a.py", "Changed arguments", "future", "Denied because of", "pre_dispatch"):
         assert text in page
+
+
+def test_a_page_names_the_time_of_a_sent_record_and_the_line_of_one_in_a_file(
+    project: Project, sender: Sender, alice: User, client: Client
+) -> None:
+    sender.records(one_run())
+    derive_waiting(project)
+    run = Run.objects.get()
+    facts = client.get(f"/runs/{run.pk}/1/halves").content.decode()
+    assert "09:00:01.000" in facts
+    history = client.get(f"/runs/{run.pk}/context").content.decode()
+    assert "08:59:00.000" in history
+    assert "1772355" not in parse_page(client.get(f"/runs/{run.pk}/context")).select_one("main").text
