@@ -14,8 +14,8 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from dashboard.accounts import OperatorRequest
-from dashboard.audit import record_request
-from dashboard.models import AuditEntry, PlanExecution, Run
+from dashboard.audit import record_command, record_request
+from dashboard.models import AuditEntry, PlanExecution, Project, Run
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
 
 LEASE = timedelta(seconds=30)  # of a busy machine: a missed renewal shows a run as interrupted
@@ -62,14 +62,12 @@ def load_decision(run: UUID) -> Decision | None:
     )
 
 
-def record_decision(run: UUID, decision: Decision) -> None:
-    """Stores a decision that was taken on the command line; one of a page is there already."""
-    _decide(
-        PlanExecution.objects.filter(run=run),
-        is_approved=decision.is_approved,
-        actor=decision.actor,
-        reason=decision.reason,
-    )
+def record_decision(project: Project, run: UUID, name: str, decision: Decision) -> None:
+    """Stores a decision that was taken on the command line, also in the audit log; one of a page is there already."""
+    waiting = PlanExecution.objects.filter(run=run)
+    if _decide(waiting, is_approved=decision.is_approved, actor=decision.actor, reason=decision.reason):
+        subject = _describe(name, decision.plan_hash, decision.policy_hash, is_approved=decision.is_approved)
+        record_command(project, AuditEntry.Action.CONFIRMATION, subject)
 
 
 def record_end(run: UUID) -> None:
@@ -116,10 +114,14 @@ def decide(request: OperatorRequest, run: Run, form: DecisionForm) -> str:
     actor = request.user.get_username()
     if not _decide(same, is_approved=form.is_approved, actor=actor, reason=form.reason):
         return _explain_refusal(run, form)
-    word = "approved" if form.is_approved else "rejected"
-    subject = f"{word} the plan of run {run.external_id}, {form.plan_hash} under policy {form.policy_hash}"
+    subject = _describe(run.external_id, form.plan_hash, form.policy_hash, is_approved=form.is_approved)
     record_request(request, AuditEntry.Action.CONFIRMATION, subject)
     return ""
+
+
+def _describe(name: str, plan_hash: str, policy_hash: str, *, is_approved: bool) -> str:
+    word = "approved" if is_approved else "rejected"
+    return f"{word} the plan of run {name}, {plan_hash} under policy {policy_hash}"
 
 
 def _decide(waiting: QuerySet[PlanExecution], *, is_approved: bool, actor: str, reason: str) -> bool:

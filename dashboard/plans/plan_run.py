@@ -231,7 +231,7 @@ class _PlanRun:
             request_decision(self._key, self._request, self._order.expiry_s)
             self._order.on_waiting(self._key)
         if self._request is not None and (decision := self._find_decision(self._request, thread)) is not None:
-            record_decision(self._key, decision)
+            record_decision(self._project, self._key, self._order.run_id, decision)
             self._answers.put(decision)
             self._request, self._next_import = None, 0.0
         if not self._is_cancelled and is_cancel_requested(self._key):

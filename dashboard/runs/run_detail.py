@@ -195,7 +195,7 @@ def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_R
         calls=replace_tokens(calls, switch),
         matching=matching,
         chips=tuple(_load_chips(run, query, params)),
-        sources=tuple(Source.objects.filter(runs=run).only("path", "format").order_by("id")[:MAX_SOURCES]),
+        sources=_load_sources(run),
         child_count=len(children.all),
         child_failed_count=sum(child.failed_count for child in children.all),
         loose=children.rows_without_call(run, overview.axis),
@@ -207,6 +207,12 @@ def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_R
         switch=switch,
         waiting=Call.objects.waiting().filter(project=run.project_id, memberships__run=run).count(),
     )
+
+
+def _load_sources(run: Run) -> tuple[Source, ...]:
+    """Each file once: the run.json of an executor is written anew with the confirmation and the end of its run."""
+    rows = Source.objects.filter(runs=run).only("path", "format").order_by("id")[: 3 * MAX_SOURCES]
+    return tuple({source.path: source for source in rows}.values())[:MAX_SOURCES]
 
 
 def _load_calls(

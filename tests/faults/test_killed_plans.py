@@ -21,7 +21,7 @@ from dashboard.models import Project
 from dashboard.runs.export_run import export_run
 from envelopes.plan.recorders import RecordedRun, load_run
 from envelopes.plan.schema import read_plan
-from envelopes.plan.verify import RebuiltRun, rebuild_run
+from envelopes.plan.verify import RebuiltRun, rebuild_run, verify_folder
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_project
 
@@ -108,6 +108,9 @@ def test_a_killed_plan_is_interrupted_and_export_import_and_verify_agree(tmp_pat
         restored = [msgspec.structs.replace(record, extra={}) for record in getattr(exported, name)]
         assert sorted(restored, key=key) == sorted(getattr(run, name), key=key)
     assert rebuild(exported) == rebuilt
+    for folder in (tmp_path / "first" / "run", tmp_path / "exported"):
+        check = verify_folder(folder)
+        assert (check.problems, check.steps, check.is_interrupted) == ((), rebuilt.steps, bool(killed_at))
     again = import_run(create_project("again"), tmp_path / "exported")
     assert (again.own_calls.count(), again.failed_count) == (stored.own_calls.count(), stored.failed_count)
 

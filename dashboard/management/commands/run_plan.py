@@ -19,7 +19,8 @@ from django.urls import reverse
 from dashboard.management.console import BASE_URL, add_project_argument, find_project, terminal_text
 from dashboard.models import Project
 from dashboard.plans.plan_run import EXPIRY_S, Approve, PlanOrder, run_plan
-from dashboard.text.masks import mask_text
+from dashboard.project_rules import load_rules
+from dashboard.text.masks import Masks
 from envelopes.plan.checks import PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
 from envelopes.plan.executor import Executor, RunResult
@@ -75,6 +76,7 @@ class Command(BaseCommand):
         if not workspace.is_dir():
             message = f"{terminal_text(str(workspace))} is no folder: the workspace has to exist"
             raise CommandError(message, returncode=REFUSED)
+        self._masks = Masks(load_rules(project))
         order = PlanOrder(
             plan=_read(document),
             workspace=workspace,
@@ -111,7 +113,8 @@ class Command(BaseCommand):
 
     def _ask(self, request: ConfirmationRequest, is_over: Callable[[], bool]) -> Decision | None:
         """Asks on the terminal; nothing is printed on stdout, which may be JSON. The end of the input rejects."""
-        self.stderr.write(mask_text(terminal_lines(request.preview)))
+        lines = [terminal_text(line) for line in self._masks.mask(request.preview).split("\n")]
+        self.stderr.write("\n".join(lines))
         self.stderr.write(f"Plan {request.plan_hash}\nPolicy {request.policy_hash}")
         self.stderr.write("Approve? y, or anything else and the reason: ", ending="")
         self.stderr.flush()
@@ -163,7 +166,3 @@ def _read(document: Any) -> ActionPlan:
 def _list_faults(faults: Any) -> str:
     listed = "\n".join(f"  {terminal_text(fault)}" for fault in faults)
     return f"The plan was refused, and nothing ran:\n{listed}"
-
-
-def terminal_lines(text: str) -> str:
-    return "\n".join(terminal_text(line) for line in text.split("\n"))

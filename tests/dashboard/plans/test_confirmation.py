@@ -75,6 +75,9 @@ def test_the_page_shows_what_an_approval_allows_and_the_run_proves_each_write(
     assert "the recorded plan has that hash" in chain
     assert "1. patch: ApplyPatch" in page.text
     assert "as discussed" in page.text
+    details = parse_page(client.get(f"/runs/{run.pk}/1/halves"))
+    link = details.by_role("link", "Proof of this call: its confirmation, and what was shown for it")
+    assert link["href"] == f"/runs/{run.pk}/confirmation?call=1"
 
 
 def test_a_rejection_needs_a_reason_and_makes_no_call(

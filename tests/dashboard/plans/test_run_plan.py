@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from dashboard.artifacts.stores import open_stored
-from dashboard.models import Artifact, Call, Project, Run
+from dashboard.models import Artifact, AuditEntry, Call, Project, Run
 from dashboard.plans.confirmation_page import load_recorded_confirmation
 from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import parse_page
@@ -94,6 +94,8 @@ def test_the_terminal_is_asked(
     assert execution.decision == decision
     assert execution.reason == ("" if end == "ok" else answer.strip() or "no answer")
     assert (answer.strip() in error) == (end == "cancelled")
+    (entry,) = AuditEntry.objects.filter(project=project, action="confirmation")
+    assert (entry.client, entry.subject.startswith(f"{decision} the plan of run ")) == ("command line", True)
 
 
 def test_a_rerun_names_its_original_and_stands_beside_it(
