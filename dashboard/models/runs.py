@@ -97,6 +97,11 @@ class Run(models.Model):
         return self.ended_at is None and self.last_at is not None and not self._is_idle(timezone.now())
 
     @property
+    def recorded_duration_ms(self) -> int | None:
+        """None where the recording has no times: the column is 0 there."""
+        return None if self.started_at is None else self.duration_ms
+
+    @property
     def status(self) -> str:
         if self.ended_at is not None:
             return "ended"

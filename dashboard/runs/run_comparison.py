@@ -238,10 +238,11 @@ class RunComparison:
             yield TotalRow(
                 label, format_count(left), format_count(right), f"{right - left:+,}" if left != right else ""
             )
-        left, right = self.left.duration_ms, self.right.duration_ms
-        sign = "+" if right > left else "−"
-        change = f"{sign}{format_duration(abs(right - left))}" if left != right else ""
-        yield TotalRow("Duration", format_duration(left), format_duration(right), change)
+        took, took_right = self.left.recorded_duration_ms, self.right.recorded_duration_ms
+        change = ""
+        if took is not None and took_right is not None and took != took_right:
+            change = f"{'+' if took_right > took else '−'}{format_duration(abs(took_right - took))}"
+        yield TotalRow("Duration", format_duration(took), format_duration(took_right), change)
 
 
 def load_run_comparison(left: Run, right: Run, params: RunComparisonParams) -> RunComparison:

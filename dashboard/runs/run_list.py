@@ -43,7 +43,7 @@ SORTS = {
 # What a row is built from; a whole run has twice as many columns, and reading them takes a tenth of the page's time.
 LISTED_FIELDS = (
     *("title", "external_id", "agent", "model", "source_format", "parent_id"),
-    *("ended_at", "last_at", "lease_until", "strip"),
+    *("started_at", "ended_at", "last_at", "lease_until", "strip"),
     *(
         "call_count",
         "failed_count",
@@ -107,6 +107,7 @@ class RunRow(TypedDict):
     tokens: str
     duration: str
     sort_at: str
+    is_dated: bool  # False: the recording has no times, and `sort_at` is that of the import
     age: str
 
 
@@ -354,9 +355,10 @@ def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None) ->
         cut=_blank_zero(run.cut_count),
         unanswered=_blank_zero(run.unanswered_count),
         tokens=("" if run.token_certainty == "exact" else "≈") + format_count(run.token_count),  # noqa: S105 - a count
-        duration=format_duration(run.duration_ms),
+        duration=format_duration(run.recorded_duration_ms),
         sort_at=f"{run.sort_at:%Y-%m-%d %H:%M:%S}",
-        age=format_age(now - run.sort_at),
+        is_dated=run.started_at is not None,
+        age=format_age(now - run.sort_at) if run.started_at else "–",
     )
 
 

@@ -295,3 +295,19 @@ def test_the_first_ten_presets_have_keys_of_their_own(client: Client, project: P
     keys = [(link["data-key"], link["data-key-help"]) for link in presets]
     assert keys[:2] == [("1", "All runs"), ("2", "Errors")]
     assert len({key for key, _ in keys}) == len(keys) == 10
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_run_whose_recording_has_no_times_shows_neither_a_duration_nor_an_age(
+    client: Client, project: Project
+) -> None:
+    run = create_run(project, started_at=None, last_at=None, duration_ms=0)
+    create_call(run, args={"session_id": 7}, summary="command exited with status 0", result={"stdout": ""})
+    page = load(client)
+    assert page.select_one("td[data-label=long]").text == "–"
+    age = page.select_one("td[data-label=ago] time")
+    assert age.text == "–"
+    assert age["title"].startswith("The recording has no times; imported 20")
+    assert load(client, f"/runs/{run.pk}/").facts["Duration"] == "–"
+    step = load(client, f"/runs/{run.pk}/1/halves").select_one(".step-args summary")
+    assert " ".join(step.text.split()) == "asked the arguments contain no text"
