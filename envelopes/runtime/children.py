@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from envelopes.families.task.results import FailureArtifact, TaskSnapshot
+from envelopes.plan.answers import ToolFailed
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import Recorder
 from envelopes.plan.schema import ActionPlan
@@ -26,7 +27,7 @@ from envelopes.runtime.tasks import BackgroundTask, InputReply, TaskEnd, stamp
 from envelopes.schema.result import ChildSupervision, Worktree
 from envelopes.schema.tool import Profile
 
-CHILD_TASK = "child_agent"
+CHILD_TASK = "child_agent_task"
 
 
 @dataclass
@@ -158,7 +159,7 @@ class ChildTask(BackgroundTask):
         if self._error is not None:
             failure = FailureArtifact(
                 category="child_agent",
-                kind=type(self._error).__name__,
+                kind=self._error.kind if isinstance(self._error, ToolFailed) else "child_failed",
                 summary=str(self._error) or type(self._error).__name__,
                 task_id=self.task_id,
             )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1  # between two looks at whether the call was cancelled
 REPORTED = "external_tool_error"
-END_S = 10.0  # that a server has to end; `mcp` ends it by force before
+END_S = 30.0  # that a server has to end; `mcp` ends it by force before
 JSON_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -176,6 +176,7 @@ class McpTools:
 
     def _ask(self, name: str, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         """The server's result as JSON. Raises ToolFailed."""
+        from anyio import BrokenResourceError, ClosedResourceError
         from mcp import MCPError
 
         if self._client is None or not self._thread.is_alive():
@@ -190,7 +191,7 @@ class McpTools:
                     raise ToolFailed(CANCELLED, "the call was cancelled before the server answered") from None
                 if not self._thread.is_alive():
                     raise self._unavailable("has ended") from None
-            except CancelledError:
+            except (CancelledError, BrokenResourceError, ClosedResourceError):
                 raise self._unavailable("has ended") from None
             except MCPError as error:
                 raise self._refused(error.code, error.message) from error

@@ -46,6 +46,7 @@ STATE_LINES = (
     ("Blocked by", "child_observability/blocked_reason"),
     ("Updated", "updated_at"),
 )
+WORKTREE_LINES = (("Worktree", "worktree/path"), ("Branch", "worktree/branch"), ("Worktree was", "cleanup_status"))
 _FIELD = re.compile(r"\{(\w+)\}")
 _FIELDS = {"task": ("task_id", NO_ID), "status": ("status", NO_STATUS)}
 
@@ -94,6 +95,7 @@ def _output(canonical: CanonicalResult) -> Iterable[Segment]:
     pointer = "/result/task" if retrieval is None else "/result/retrieval_status"
     yield from _sentence(canonical, verdict(retrieval), pointer)
     yield from _task_lines(canonical)
+    yield from member_lines(canonical, WORKTREE_LINES, "/result/task/child_supervision")
     yield from _failure(canonical)
     yield from text_block(canonical, "/result/task/failure", "Failure")
     yield from output_block(canonical, "/result/task/output_preview", "Output")

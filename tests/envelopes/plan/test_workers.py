@@ -37,7 +37,9 @@ def run(*steps: dict[str, Any], tools: tuple[Tool, ...], **settings: Any) -> tup
 def result_of(tool: Callable[..., Any], **fields: Any) -> Any:
     """The only result of a tool, and the proof that the run went on behind it."""
     ran, recorder = run(
-        step("a", "Odd", onError="skip"), step("b"), tools=(make_tool("Odd", tool, **{"risk": "writes", **fields}),)
+        step("a", "Odd", onError="skip"),
+        step("b"),
+        tools=(make_tool("Odd", tool, **{"risk": "writes", "timeout_ms": 60_000, **fields}),),
     )
     assert [state.end for state in ran.steps][1] == "ok"
     return recorder.results[0]

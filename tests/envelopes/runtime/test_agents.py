@@ -19,6 +19,7 @@ from envelopes.runtime.children import ChildAgent, run_loop, run_plan
 from envelopes.runtime.tasks import TaskTable, TaskTools
 from envelopes.runtime.work_items import WorkItemTools
 from envelopes.runtime.workspaces import Workspaces
+from tests.envelopes.built_in import output, receipt_text
 from tests.envelopes.runtime.calls import run_tool
 from tests.envelopes.runtime.test_workspaces import git
 
@@ -107,7 +108,7 @@ def test_a_child_runs_a_plan_of_its_own(tmp_path: Path, search: Tool) -> None:
     parent.call("SpawnAgent", initial_message="Nothing")
     assert parent.report("task_1").output == "look: ok"
     failed = parent.report("task_2")
-    assert (failed.status, failed.failure_artifact.kind, failed.output) == ("failed", "PlanRejected", "")
+    assert (failed.status, failed.failure_artifact.kind, failed.output) == ("failed", "child_failed", "")
 
 
 def test_a_plan_that_fails_and_a_turn_without_an_answer_are_failed_children(tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_a_child_gets_what_its_parent_sends(tmp_path: Path) -> None:
 def test_a_child_is_listed_stopped_and_read(waiting: Family) -> None:
     waiting.call("SpawnAgent", initial_message="wait")
     (listed,) = waiting.call("TaskList").tasks
-    assert (listed.id, listed.kind, listed.summary) == ("task_1", "child_agent", "wait")
+    assert (listed.id, listed.kind, listed.summary) == ("task_1", "child_agent_task", "wait")
     (child,) = waiting.call("AgentGet").agent.active_children
     assert (child.agent_id, child.status, child.task_id) == ("agent_main.1", "running", "task_1")
     reading = waiting.call("TaskOutput", task_id="task_1", block=False)
@@ -209,6 +210,8 @@ def test_a_child_works_in_a_worktree_which_stays_if_it_was_changed(
     read = parent.report("task_1")
     assert read.output == spawned.child_supervision.worktree.path != str(repository)
     assert (read.child_supervision.cleanup_status or "").startswith(cleanup)
+    text = receipt_text(output("TaskOutput", read))
+    assert f"Worktree: {read.output}\nBranch: isolated/agent-main-1\nWorktree was: {cleanup}" in text
     assert Path(read.output).is_dir() is stays
     assert list(repository.iterdir()) == [repository / ".git"]
     workspaces.close()

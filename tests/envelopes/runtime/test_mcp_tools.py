@@ -21,7 +21,7 @@ SERVER = Path(__file__).with_name("mcp_server.py")
 
 
 def server(**settings: Any) -> McpServer:
-    return McpServer("files", sys.executable, (str(SERVER),), **settings)
+    return McpServer("files", sys.executable, (str(SERVER),), start_s=120, **settings)
 
 
 @pytest.fixture(scope="module")
