@@ -309,5 +309,5 @@ def test_a_run_whose_recording_has_no_times_shows_neither_a_duration_nor_an_age(
     assert age.text == "–"
     assert age["title"].startswith("The recording has no times; imported 20")
     assert load(client, f"/runs/{run.pk}/").facts["Duration"] == "–"
-    step = load(client, f"/runs/{run.pk}/1/halves").select_one(".step-args summary")
+    step = load(client, f"/runs/{run.pk}/1/halves").select_one(".step-args > summary")
     assert " ".join(step.text.split()) == "asked the arguments contain no text"
