@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-WITHOUT_STORE = ("verify",)
+WITHOUT_STORE = ("verify", "tap")
 NEW_OBJECTS = 50_000  # between two collections
 
 
