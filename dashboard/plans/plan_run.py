@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -99,15 +100,15 @@ class WorkspaceTools:
         shutil.rmtree(self._running, ignore_errors=True)
 
 
-Approve = Callable[[ConfirmationRequest, Callable[[], bool]], Decision | None]
+Approve: TypeAlias = Callable[[ConfirmationRequest], Decision | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOrder:
     """A plan that is to be run. `approve` asks for its confirmation; None: an operator decides on the pages.
 
-    `approve` is given the request and a function that becomes true when the answer is no longer needed; None is no
-    answer. `on_waiting` is told the run whose page waits for a decision.
+    `approve` is asked again and again until it returns a decision, and must not wait long: meanwhile nothing is
+    imported. `on_waiting` is told the run whose page waits for a decision.
     """
 
     plan: ActionPlan
@@ -178,7 +179,7 @@ class _PlanRun:
         thread.start()
         try:
             while thread.is_alive():
-                self._look_and_survive(thread)
+                self._look_and_survive()
                 thread.join(POLL_SECONDS)
         except BaseException:
             self._executor.cancel()
@@ -209,17 +210,17 @@ class _PlanRun:
             raise RuntimeError("the run ended before anybody decided")
         return decision
 
-    def _look_and_survive(self, thread: threading.Thread) -> None:
+    def _look_and_survive(self) -> None:
         """An outage of the store does not end the plan."""
         try:
-            self._look(thread)
+            self._look()
         except (Error, OSError) as error:
             if (outage := find_outage(error)) is None:
                 raise
             logger.warning("%s; the plan goes on, and is imported later: %s", outage.title, error)
             drop_connection()
 
-    def _look(self, thread: threading.Thread) -> None:
+    def _look(self) -> None:
         """Imports what is new, and passes on what people decided."""
         if time.monotonic() >= self._next_import:
             self._import()
@@ -230,7 +231,7 @@ class _PlanRun:
             self._import()  # the page of a decision shows the plan as it is recorded
             request_decision(self._key, self._request, self._order.expiry_s)
             self._order.on_waiting(self._key)
-        if self._request is not None and (decision := self._find_decision(self._request, thread)) is not None:
+        if self._request is not None and (decision := self._find_decision(self._request)) is not None:
             record_decision(self._project, self._key, self._order.run_id, decision)
             self._answers.put(decision)
             self._request, self._next_import = None, 0.0
@@ -238,10 +239,8 @@ class _PlanRun:
             self._is_cancelled = True
             self._executor.cancel()
 
-    def _find_decision(self, request: ConfirmationRequest, thread: threading.Thread) -> Decision | None:
-        if self._order.approve is None:
-            return load_decision(self._key)
-        return self._order.approve(request, lambda: not thread.is_alive())
+    def _find_decision(self, request: ConfirmationRequest) -> Decision | None:
+        return load_decision(self._key) if self._order.approve is None else self._order.approve(request)
 
     def _import(self) -> None:
         """The run.json of a run may not be there yet in the first moment."""

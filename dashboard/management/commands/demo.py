@@ -83,7 +83,7 @@ def run_demo_plan(project: Project) -> None:
         order = PlanOrder(
             plan=read_plan(json.loads(PLAN.read_text("utf-8"))),
             workspace=workspace,
-            approve=lambda request, _is_over: Decision(
+            approve=lambda request: Decision(
                 is_approved=True,
                 actor=OPERATOR,
                 plan_hash=request.plan_hash,

@@ -7,7 +7,6 @@ import json
 import select
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
+from dashboard.faults import find_outage
 from dashboard.management.console import BASE_URL, add_project_argument, find_project, terminal_text
 from dashboard.models import Project
 from dashboard.plans.plan_run import EXPIRY_S, Approve, PlanOrder, run_plan
@@ -54,7 +54,7 @@ class Command(BaseCommand):
             help="who confirms a plan that writes or runs commands: you on this terminal, an operator on the page of "
             "the run, or nobody more",
         )
-        parser.add_argument("--expires", type=float, default=EXPIRY_S, metavar="SECONDS", help="to decide; 3600")
+        parser.add_argument("--expires", type=int, default=EXPIRY_S, metavar="SECONDS", help="to decide; 3600")
         parser.add_argument("--base-url", default=BASE_URL, help=f"address of the dashboard; default: {BASE_URL}")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
@@ -76,12 +76,12 @@ class Command(BaseCommand):
         if not workspace.is_dir():
             message = f"{terminal_text(str(workspace))} is no folder: the workspace has to exist"
             raise CommandError(message, returncode=REFUSED)
-        self._masks = Masks(load_rules(project))
+        self._masks, self._is_asked = Masks(load_rules(project)), False
         order = PlanOrder(
             plan=_read(document),
             workspace=workspace,
             approve=self._approve(options["confirm"]),
-            expiry_s=options["expires"],
+            expiry_s=max(0, options["expires"]),
             replay_of=replay_of,
             on_waiting=partial(self._print_address, options),
         )
@@ -90,6 +90,10 @@ class Command(BaseCommand):
             result = run_plan(project, order, on_start=self._cancel_by_signal)
         except PlanRejected as refusal:
             raise CommandError(_list_faults(map(str, refusal.faults)), returncode=REFUSED) from None
+        except OSError as error:
+            if find_outage(error) is not None:
+                raise
+            raise CommandError(f"The run could not go on: {error.strerror or error}") from None
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -108,22 +112,25 @@ class Command(BaseCommand):
 
     def _approve(self, confirm: str) -> Approve | None:
         if confirm == "yes":
-            return lambda request, _is_over: _decide(request, is_approved=True, reason="--confirm yes")
+            return lambda request: _decide(request, is_approved=True, reason="--confirm yes")
         return self._ask if confirm == "ask" else None
 
-    def _ask(self, request: ConfirmationRequest, is_over: Callable[[], bool]) -> Decision | None:
-        """Asks on the terminal; nothing is printed on stdout, which may be JSON. The end of the input rejects."""
-        lines = [terminal_text(line) for line in self._masks.mask(request.preview).split("\n")]
-        self.stderr.write("\n".join(lines))
-        self.stderr.write(f"Plan {request.plan_hash}\nPolicy {request.policy_hash}")
-        self.stderr.write("Approve? y, or anything else and the reason: ", ending="")
-        self.stderr.flush()
-        while not is_over():
-            if select.select([sys.stdin], [], [], LOOK_S)[0]:
-                answer = sys.stdin.readline().strip()
-                is_approved = answer.lower() in ("y", "yes")
-                return _decide(request, is_approved=is_approved, reason="" if is_approved else answer or "no answer")
-        return None
+    def _ask(self, request: ConfirmationRequest) -> Decision | None:
+        """Asks on the terminal, and looks whether there is an answer. The end of the input rejects.
+
+        Nothing is printed on stdout, which may be JSON.
+        """
+        if not self._is_asked:
+            self._is_asked = True
+            lines = [terminal_text(line) for line in self._masks.mask(request.preview).split("\n")]
+            self.stderr.write("\n".join([*lines, f"Plan {request.plan_hash}", f"Policy {request.policy_hash}"]))
+            self.stderr.write("Approve? y, or anything else and the reason: ", ending="")
+            self.stderr.flush()
+        if not select.select([sys.stdin], [], [], LOOK_S)[0]:
+            return None
+        answer = sys.stdin.readline().strip()
+        is_approved = answer.lower() in ("y", "yes")
+        return _decide(request, is_approved=is_approved, reason="" if is_approved else answer or "no answer")
 
     def _print_address(self, options: dict[str, Any], run: UUID) -> None:
         if options["confirm"] != "dashboard":

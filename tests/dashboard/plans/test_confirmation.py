@@ -140,6 +140,7 @@ def answer_is_refused(client: Client, run: Run) -> bool:
     return "The request has expired, or the run was cancelled." in parse_page(refused).text
 
 
+@pytest.mark.extended
 def test_a_request_that_nobody_answers_expires(project: Project, client: Client, alice: User, tmp_path: Path) -> None:
     run, result = run_until_asked(project, tmp_path, WRITES, lambda _run: None, expiry_s=1.0)
     assert result.reason == "the plan was not confirmed: nobody decided in time"

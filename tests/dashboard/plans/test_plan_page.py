@@ -52,6 +52,7 @@ def test_every_kind_of_step_is_shown_with_what_fed_it(project: Project, client: 
     assert Call.objects.get(step="end").summary.endswith("lines 5999 to 6005 of 6005")
 
 
+@pytest.mark.extended
 def test_the_rounds_of_a_foreach_are_counted_and_those_that_failed_are_listed_first(
     project: Project, client: Client, alice: User, tmp_path: Path
 ) -> None:
