@@ -1,7 +1,7 @@
 """The share of receipts' tokens that no later step quoted, by time and tool: the view Quoted later of Insights.
 
 A report on used lines has measured which lines of a receipt later steps quote; the newest finished one is read, and
-its calls that meet the filter are counted. Tokens of a line are its share of the receipt's characters. A line is
+its scored calls that meet the filter are counted. Tokens of a line are its share of the receipt's characters. A line is
 quoted when any later step may have had it from there, so the share that nothing quoted is at least the one shown.
 """
 
@@ -118,7 +118,7 @@ def load_quoted_tokens(project: Project, query: Query, params: InsightsParams) -
 def _load_measured(project: Project, query: Query, results: RecallResults) -> Iterator[_MeasuredCall]:
     """The calls of the report that meet the filter, those that were deleted since left out."""
     lines = {call.call: {line for item in call.items for line in item.lines} for call in results.calls}
-    shapes = {UUID(bytes=shape.call): shape for shape in results.shapes}
+    shapes = {UUID(bytes=shape.call): shape for shape in results.shapes if shape.is_scored}
     keys = list(shapes)
     for start in range(0, len(keys), CALLS_AT_ONCE):
         calls = query.calls_in(project).filter(pk__in=keys[start : start + CALLS_AT_ONCE]).order_by()

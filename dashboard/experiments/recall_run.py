@@ -72,7 +72,8 @@ class RecallScore(msgspec.Struct, frozen=True, array_like=True):
 class ReceiptShape(msgspec.Struct, frozen=True, array_like=True):
     """The lines of a call's recorded receipt, as lengths, and how many later requests carried it.
 
-    `requests` end at the first compaction, clear or replacement; UNKNOWN_REQUESTS where the run has no usage.
+    `requests` end at the first compaction, clear or replacement; UNKNOWN_REQUESTS where the run has no usage. Quoted
+    lines are looked for only in those that are scored.
     """
 
     call: bytes
@@ -81,6 +82,7 @@ class ReceiptShape(msgspec.Struct, frozen=True, array_like=True):
     tokens: int
     lengths: bytes  # unsigned integers of 4 bytes: characters of each line
     requests: int
+    is_scored: bool = False
 
     @property
     def line_lengths(self) -> array[int]:
@@ -198,9 +200,10 @@ def _build_shapes(run: Run, receipts: Sequence[RecordedReceipt], texts: Mapping[
             if end is not None and end > receipt.line:
                 last = min(last, bisect_left(requests, end))
         carried = max(0, last - bisect_right(requests, receipt.line)) if requests else UNKNOWN_REQUESTS
-        lengths = array("I", [len(line) for line in texts[receipt.call_id].split("\n")]).tobytes()
-        tool = receipt.call.tool
-        yield ReceiptShape(receipt.call_id.bytes, run.pk.bytes, tool, receipt.tokens, lengths, carried)
+        text, tool = texts[receipt.call_id], receipt.call.tool
+        lengths = array("I", [len(line) for line in text.split("\n")]).tobytes()
+        is_scored = not _find_reason(receipt, text)
+        yield ReceiptShape(receipt.call_id.bytes, run.pk.bytes, tool, receipt.tokens, lengths, carried, is_scored)
 
 
 class ScoreInput(NamedTuple):

@@ -44,7 +44,8 @@ def recalled(project: Project, call: Call) -> RecallReport:
     score = {256: {"first": RecallScore(1_000, 1)}}
     run = call.run_id.bytes
     row = RecalledCall(call.pk.bytes, run, run, call.tool, 5_000, (QuotedItem((0,), place),), score)
-    shape = ReceiptShape(call.pk.bytes, run, call.tool, 1_250, array("I", [40] * 125).tobytes(), 3)
+    lengths = array("I", [40] * 125).tobytes()
+    shape = ReceiptShape(call.pk.bytes, run, call.tool, 1_250, lengths, 3, is_scored=True)
     cells = {256: {"first": RecallCell(calls=1, mean=1.0, characters=1_000.0)}}
     tool = ToolRecall(tool=call.tool, scored=1, quoted=1, items=1, sessions=1, cells=cells)
     summary = RecallSummary(1, 1, 0, 0, {}, 0, ("first",), {}, (tool,))

@@ -144,6 +144,10 @@ def test_lists_of_names_echoes_and_calls_outside_the_filter_are_not_scored(
     summary, results = read(measure(operator_client))
     assert summary.not_scored == {"a list of names": 1, "an echo of its arguments": 1}
     assert [tool.tool for tool in summary.tools] == ["Bash"]
+    insights = parse_page(operator_client.get("/insights/?show=quoted"))
+    assert (insights.facts["Calls measured"], insights.facts["With a quoted line"]) == ("1", "1 (100%)")
+    assert insights.texts("[aria-labelledby=tools-title] tbody th") == ["Bash"]
+    assert "2 of the 3 calls of the filter are not measured" in insights.text
     summary, results = read(measure(operator_client, query="tool:Glob"))
     assert (summary.calls, summary.tools, results.calls) == (1, (), ())
 

@@ -39,7 +39,7 @@ def test_the_share_is_that_of_the_measured_calls_and_names_those_that_are_not(cl
     assert page.facts["With a quoted line"] == "1 (100%)"
     assert page.facts["Tokens of their receipts"] == "≈1,250"
     assert page.facts["Not quoted by a later step"] == "99%"
-    assert "1 of the 2 calls of the filter are not in it" in page.text
+    assert "1 of the 2 calls of the filter are not measured in it" in page.text
     assert page.texts("[aria-labelledby=tools-title] tbody tr")[0] == "Read 1 1 (100%) ≈1,250 99%"
     assert page.texts(".chart-table tbody td") == ["99% of 1 calls"]
     assert client.get(page.by_role("link", "Read")["href"]).status_code == 200
