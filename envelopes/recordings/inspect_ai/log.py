@@ -141,7 +141,7 @@ class _Sample:
             sent += request["messages"].elements() if "messages" in request else []
         for message in sent:
             members = message.members()
-            if "error" in members or "content" not in members:  # the log's own form of the message
+            if members.keys() & {"error", "function"} or "content" not in members:  # the log's own form of it
                 continue
             if name := text_member(members, "tool_call_id"):
                 yield name, members["content"]
@@ -242,6 +242,9 @@ class _Sample:
             content, fidelity = self._resolve(self._sent[call]), "exact"
         elif "message" in error:
             content, fidelity = error["message"], "reconstructed"
+        if error and call not in self._tools:  # a log without its events
+            recorded = message["error"]
+            yield ResultRecord(line=recorded.line, run=self.run, call=call, result=recorded.raw, is_error=True)
         if content is not None:
             yield ReceiptRecord(line=content.line, run=self.run, call=call, content=content.raw, fidelity=fidelity)
 

@@ -218,6 +218,8 @@ def test_a_recorded_run_of_pydantic_ai_has_metadata_as_results() -> None:
         "call_3": "reconstructed",
     }
     assert len(only(UsageRecord, sample.records)) == 3
+    failed = [half.evidence.tool for half in sample.halves() if half.projection.canonical.error]
+    assert failed == ["flaky"]  # a call that the model was asked to repeat
 
 
 def test_damaged_messages_are_named_and_the_others_are_read() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from envelopes.recordings import RECORDINGS
 from envelopes.recordings.base import Format, LineProblem, SourceLine, SourcePath
 from tests.envelopes.settled import JSON
+from tests.source import CHECKOUT
 
 # Field names that the formats read; the values are of any type.
 NAMES = re.findall(
@@ -66,3 +67,18 @@ def test_any_beginning_is_recognised_or_not(recording: Format, head: bytes, path
 @each_format
 def test_a_name_that_is_no_utf8_stops_no_detection(recording: Format) -> None:
     assert recording.sniff(b'{"\xef": 1, "type": 2}\n', SourcePath("session.jsonl")) is False
+
+
+@each_format
+def test_a_format_names_what_it_is_recognised_by(recording: Format) -> None:
+    assert recording.mark
+
+
+POSTED = ("native", "otlp")  # come over HTTP and have pages of their own
+
+
+def test_the_documentation_and_the_readme_list_every_agent_whose_files_are_read() -> None:
+    agents = {recording.agent for recording in RECORDINGS if recording.agent not in POSTED}
+    for page in ("dashboard/docs/recordings.md", "README.md"):
+        text = (CHECKOUT / page).read_text("utf-8").lower().replace("-", " ")
+        assert not [agent for agent in agents if agent.replace("-", " ") not in text], page
