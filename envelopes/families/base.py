@@ -31,7 +31,7 @@ from envelopes.alignment.mapping import ToolMapping
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Renderer
-from envelopes.schema.result import ArtifactRef, CompleteOutput, JsonValue, ToolError, summarize
+from envelopes.schema.result import ArtifactRef, CompleteOutput, JsonValue, ToolError, summarize, to_members
 from envelopes.schema.tool import ToolDefinition
 from envelopes.storage.sinks import ArtifactSink
 from envelopes.text.preview import Cut, FileText, TextPreview, clip, head_tail
@@ -205,6 +205,15 @@ class Projector:
         budget = policy.preview if characters is None else min(policy.preview, characters)
         limit = count_fitting((text_size(item) for item in items), rows=policy.rows, characters=budget)
         return _with_omitted(field, self.rows(field, items, limit), len(items))
+
+    def store_items(
+        self, field: str, items: Sequence[msgspec.Struct], members: Mapping[str, JsonValue]
+    ) -> ResultMembers:
+        """`<field>_artifact` with all items where `members` lack some: one a line, so that a slice is readable."""
+        if f"{field}_omitted" not in members:
+            return {}
+        lines = "\n".join(json.dumps(to_members(item), ensure_ascii=False) for item in items)
+        return {f"{field}_artifact": self.store(field, lines)}
 
     def build_items(
         self,

@@ -17,7 +17,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 3},
+    versions={"receipt": 4},
     projection=ProjectionPolicy(preview=MEMORY_CHARACTERS),
     tools=TOOLS,
     granted=granted_characters,

@@ -67,9 +67,11 @@ class ReadMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _project_found(result: FoundMemories, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    listed = projector.build_items("results", result.results, policy, partial(_project_row, projector, policy))
     return {
         "query": projector.line("query", result.query, policy.details),
-        **projector.build_items("results", result.results, policy, partial(_project_row, projector, policy)),
+        **listed,
+        **projector.store_items("results", result.results, listed),
     }
 
 

@@ -322,11 +322,7 @@ def _project_list(result: ActiveTasks, projector: Projector, policy: ProjectionP
     rows = count_fitting(sizes, rows=min(policy.rows, LISTED_TASKS), characters=policy.preview)
     few = msgspec.structs.replace(policy, rows=rows, preview=ROWS_SHARE * policy.preview)
     listed = projector.build_items("tasks", result.tasks, few, partial(_project_row, projector))
-    if "tasks_omitted" in listed:
-        # One task a line, so that a slice of the artifact is readable.
-        lines = "\n".join(json.dumps(to_members(task), ensure_ascii=False) for task in result.tasks)
-        listed["tasks_artifact"] = projector.store("tasks", lines)
-    return listed
+    return {**listed, **projector.store_items("tasks", result.tasks, listed)}
 
 
 def _project_row(projector: Projector, task: TaskDigest, field: str) -> JsonValue:

@@ -21,7 +21,7 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 3},
+    versions={"receipt": 4},
     projection=ProjectionPolicy(preview=WEB_CHARACTERS),
     mappings=MAPPINGS,
     tools=TOOLS,

@@ -172,6 +172,9 @@ def _project_found(result: FoundPages, projector: Projector, policy: ProjectionP
     """Attempts and citations get a fifth of the preview budget each, the hits the rest."""
     aside = policy.preview // 5
     attempts, hits, citations = result.provider_attempts, result.results, _list_links(result.citations)
+    found = projector.build_items(
+        "results", hits, policy, partial(_project_hit, projector), characters=policy.preview - 2 * aside
+    )
     return {
         "query": projector.line("query", result.query, policy.details),
         **pick(result, "provider", "mode"),
@@ -179,9 +182,8 @@ def _project_found(result: FoundPages, projector: Projector, policy: ProjectionP
             "provider_attempts", attempts, policy, partial(_project_attempt, projector), characters=aside
         ),
         "winning_provider": result.winning_provider,
-        **projector.build_items(
-            "results", hits, policy, partial(_project_hit, projector), characters=policy.preview - 2 * aside
-        ),
+        **found,
+        **projector.store_items("results", hits, found),
         **projector.items("citations", citations, policy, characters=aside),
         "fetched_at": result.fetched_at,
     }
