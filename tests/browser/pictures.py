@@ -42,6 +42,7 @@ LISTS = {
     "insights": "/insights/",
     "insights-differs": "/insights/?show=differs",
     "insights-cost": "/insights/?show=cost",
+    "insights-quoted": "/insights/?show=quoted",
     "chosen-runs": "/runs/against/",
     "problems": "/problems/",
     "docs": "/docs/",

@@ -7,9 +7,11 @@ import re
 import pytest
 from playwright.sync_api import Page
 
+from dashboard.insights.call_numbers import VIEWS
 from dashboard.models import Note, Project
 from tests.browser.conftest import Serious
 from tests.browser.rest import come_to_rest
+from tests.dashboard.measured_comparisons import recalled
 from tests.dashboard.page_text import parse_page
 
 NARROW, WIDE = 390, 1440
@@ -22,7 +24,8 @@ def addresses(bundled: Project) -> list[str]:
     artifact = bundled.artifacts.select_related("call").order_by("-state", "role", "size", "pk")[0]
     run = f"/runs/{artifact.call.run_id}/"
     dropped = f"/runs/{bundled.runs.get(drop_count=1).pk}/"
-    insights = [f"/insights/?show={view}" for view in ("numbers", "differs", "cost")]
+    insights = [f"/insights/?show={view}" for view in VIEWS]
+    recalled(bundled, artifact.call)
     lists = [
         "/runs/",
         "/calls/",
