@@ -13,16 +13,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from os import kill
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from dashboard.cluster import ClusterExecutor, ClusterRefused
 from tests.conftest import CHECKOUT
 from tests.faults.cluster import certificates
 from tests.faults.imports import environment, manage, rows, started, wait_until
+from tests.postgresql import private_cluster
 
 SAMPLES = str(CHECKOUT / "dashboard" / "samples")
 START = """
@@ -43,6 +47,7 @@ if __name__ == "__main__":
     sys.argv = ["manage.py", "work", "--until-idle", "--processes", "2"]
     main()
 """
+DONE = "SELECT count(*) FROM dashboard_comparisonbatch WHERE finished_at IS NOT NULL"
 KILLS = 6
 POOL_KILLS = 3
 RESULTS = "SELECT number, results FROM dashboard_comparisonbatch ORDER BY number"
@@ -126,11 +131,12 @@ def test_killed_processes_of_the_pool_leave_the_numbers_of_an_undisturbed_one(
     whole: Path, killed: Path, program: Path
 ) -> None:
     leader = lead(program, killed)
+    assert wait_until(lambda: bool(_computing(leader.pid)))  # the first one is killed before it has done anything
     for _ in range(POOL_KILLS):
-        wait_for_a_batch(killed, leader)
         for process in _computing(leader.pid)[:1]:
             with suppress(ProcessLookupError):
                 kill(process, signal.SIGKILL)
+        wait_for_a_batch(killed, leader)
     leader.communicate()
     assert leader.returncode == 0
     assert_same_numbers(whole, killed)
@@ -179,14 +185,61 @@ def test_a_worker_with_another_program_is_refused(tmp_path: Path) -> None:
         ClusterExecutor(address)
 
 
+LEADERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"
+LOST_LOCKS = 3
+
+
+@pytest.mark.extended
+def test_a_leader_that_loses_its_lock_in_postgresql_stores_nothing_more(whole: Path, tmp_path: Path) -> None:
+    """Its session is ended, and with it the lock. It, or the process that waits, leads again."""
+    with private_cluster() as url, ExitStack() as workers:
+        variables = environment(tmp_path / "store") | {"DATABASE_URL": url}
+        for command in (["manage.py", "migrate"], ["manage.py", "import_runs", SAMPLES], ["-c", START]):
+            run = [sys.executable, *command]
+            subprocess.run(run, cwd=CHECKOUT, env=variables, check=True, capture_output=True)
+        for _ in range(2):
+            work = subprocess.Popen([sys.executable, "manage.py", "work"], cwd=CHECKOUT, env=variables)
+            workers.callback(work.wait)
+            workers.callback(work.terminate)
+        folder, _, name = urlsplit(url).path.removeprefix("/").rpartition("/")
+        with psycopg.connect(host=folder, user="postgres", dbname=name, autocommit=True) as database:
+            for _ in range(LOST_LOCKS):  # what was interrupted is computed first, so no batch is hit again and again
+                done = first(database, DONE)
+                assert wait_until(lambda done=done: first(database, DONE) > done or is_finished(database))
+                assert len(database.execute(LEADERS).fetchall()) <= 1
+                database.execute(LEADERS.replace("pid", "pg_terminate_backend(pid)", 1))
+            assert wait_until(lambda: is_finished(database))
+            stored = [(number, bytes(results)) for number, results in database.execute(RESULTS)]
+    assert stored == rows(whole, RESULTS)
+
+
+def is_finished(database: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    return bool(first(database, "SELECT state FROM dashboard_comparison") == "finished")
+
+
+def first(database: psycopg.Connection[tuple[Any, ...]], query: str) -> Any:
+    row = database.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
 def _computing(leader: int) -> list[int]:
     """The processes that compute for the leader, the oldest first."""
-    threads = Path(f"/proc/{leader}/task").glob("*/children")
-    children = sorted({int(child) for thread in threads for child in thread.read_text().split()})
-    return [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    children = {
+        int(child) for thread in Path(f"/proc/{leader}/task").glob("*/children") for child in _read(thread).split()
+    }
+    return [child for child in sorted(children) if b"spawn_main" in _read(Path(f"/proc/{child}/cmdline"))]
+
+
+def _read(path: Path) -> bytes:
+    """Empty for a thread or a process that has ended meanwhile."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _done(store: Path) -> int:
-    ((done,),) = rows(store, "SELECT count(*) FROM dashboard_comparisonbatch WHERE finished_at IS NOT NULL")
+    ((done,),) = rows(store, DONE)
     assert isinstance(done, int)
     return done
