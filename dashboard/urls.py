@@ -157,6 +157,7 @@ urlpatterns = [
     path("api/v1/openapi.json", reading.openapi, name="api-openapi"),
     path("api/v1/hooks/claude-code", intake.claude_code_hook, name="api-hook"),
     path("mcp", reading.mcp, name="api-mcp"),
+    path("v1/logs", intake.logs, name="api-logs"),
     path("v1/traces", intake.traces, name="api-traces"),
     path("api/v1/limits", intake.show_limits, name="api-limits"),
     path("docs/", site.docs_index, name="docs-index"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from django.conf import settings
@@ -34,7 +34,7 @@ from dashboard.models.runs import derive_id
 from dashboard.text.formatting import format_size
 from dashboard.text.responses import sandboxed
 from dashboard.tokens import TokenRequest
-from envelopes.recordings import Unavailable, decode_traces, encode_protobuf_answer
+from envelopes.recordings import Unavailable, decode_logs, decode_traces, encode_protobuf_answer
 from envelopes.text.untrusted_json import Untrusted, check_json, dump_json, join_object, object_slices
 
 PROTOBUF = "application/x-protobuf"
@@ -107,13 +107,38 @@ def receive_traces(request: TokenRequest) -> tuple[bytes, str]:
         LiveLine(line.raw + b"\n", derive_id("received", request.project.pk, "otlp", line.key), number, 0, line.at)
         for number, line in enumerate(traced, start=1)
     ]
+    rejected = _receive(request, "otlp", lines, body)[0].rejected if lines else []
+    return _otlp_answer(rejected, "trace", is_json=is_json)
+
+
+def receive_logs(request: TokenRequest) -> tuple[bytes, str]:
+    """The same for a log request, of which the tool results of agents are stored. Raises BodyRefused."""
+    body, is_json = read_body(request), request.content_type == "application/json"
+    try:
+        logged = decode_logs(body, is_json=is_json)
+    except Untrusted as refusal:
+        raise BodyRefused(400, f"{refusal.path}: {refusal.reason}") from None
+    except Unavailable as missing:
+        raise BodyRefused(415, str(missing)) from None
     rejected: list[Rejected] = []
-    if lines:
-        rejected = _receive(request, "otlp", lines, body)[0].rejected
+    for agent in sorted({line.agent for line in logged}):
+        name = f"{agent}-otel"
+        lines = [
+            LiveLine(line.raw + b"\n", derive_id("received", request.project.pk, name, line.key), number)
+            for number, line in enumerate(logged, start=1)
+            if line.agent == agent
+        ]
+        rejected += _receive(request, name, lines, body)[0].rejected
+    return _otlp_answer(rejected, "logs", is_json=is_json)
+
+
+def _otlp_answer(rejected: list[Rejected], signal: Literal["trace", "logs"], *, is_json: bool) -> tuple[bytes, str]:
+    """Partial success, in the encoding of the request."""
     sentence = "; ".join(dict.fromkeys(f"{entry.path}: {entry.reason}" for entry in rejected))[:1_000]
     if not is_json:
-        return encode_protobuf_answer(len(rejected), sentence), PROTOBUF
-    partial = {"rejectedSpans": str(len(rejected)), "errorMessage": sentence}
+        return encode_protobuf_answer(len(rejected), sentence, signal), PROTOBUF
+    count = "rejectedSpans" if signal == "trace" else "rejectedLogRecords"
+    partial = {count: str(len(rejected)), "errorMessage": sentence}
     return msgspec.json.encode({"partialSuccess": partial} if rejected else {}), "application/json"
 
 

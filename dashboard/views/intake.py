@@ -18,6 +18,7 @@ from dashboard.api.intake import (
     limits,
     receive_content,
     receive_hook,
+    receive_logs,
     receive_records,
     receive_traces,
 )
@@ -73,6 +74,15 @@ def artifact(request: TokenRequest, sha256: str) -> HttpResponse:
 def traces(request: TokenRequest) -> HttpResponse:
     """An OTLP trace request; the answer has its encoding."""
     answer, content_type = receive_traces(request)
+    return HttpResponse(answer, content_type=content_type)
+
+
+@accepts_body("INTAKE_BODY_LIMIT_BYTES", TRACE_TYPES)
+@accepts_token("ingest", ["POST"])
+@answers_refusals
+def logs(request: TokenRequest) -> HttpResponse:
+    """An OTLP log request, of which the tool results of Claude Code and Codex are stored."""
+    answer, content_type = receive_logs(request)
     return HttpResponse(answer, content_type=content_type)
 
 

@@ -20,6 +20,7 @@ from envelopes.recordings import (
 )
 from envelopes.recordings.base import Format, SourcePath
 from envelopes.recordings.otlp import decode_traces
+from envelopes.recordings.otlp.logs import decode_logs, log_format
 from envelopes.recordings.otlp.spans import Unavailable, encode_protobuf_answer
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "RECORDINGS",
     "Unavailable",
     "UnknownFormat",
+    "decode_logs",
     "decode_traces",
     "detect_format",
     "encode_protobuf_answer",
@@ -40,6 +42,8 @@ RECORDINGS: tuple[Format, ...] = (
     *audit.FORMATS,
     *native.FORMATS,
     *otlp.FORMATS,
+    log_format(claude_code.SESSION),
+    log_format(codex.FORMATS[0]),
     *gemini_cli.FORMATS,
     *swe_agent.FORMATS,
     *inspect_ai.FORMATS,

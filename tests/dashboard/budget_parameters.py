@@ -75,6 +75,7 @@ PARAMETERS = {
     "api-unseen": "",
     "api-variant": "",
     "api-limits": "",
+    "api-logs": "",
     "api-mcp": "",
     "api-records": "",
     "api-traces": "",

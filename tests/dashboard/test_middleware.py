@@ -105,6 +105,7 @@ def test_only_declared_addresses_accept_more_than_a_form() -> None:
         "import-new": "UPLOAD_LIMIT_BYTES",
         "api-traces": "INTAKE_BODY_LIMIT_BYTES",
         "api-mcp": "TEXT_BODY_LIMIT_BYTES",
+        "api-logs": "INTAKE_BODY_LIMIT_BYTES",
         "api-hook": "INTAKE_BODY_LIMIT_BYTES",
         "api-records": "INTAKE_BODY_LIMIT_BYTES",
         "api-artifact": "UPLOAD_LIMIT_BYTES",

@@ -51,6 +51,7 @@ HOOKS = _format(
     mark="lines with a hook_event_name and a session_id",
     sniff=hooks.sniff,
     read=hooks.read,
+    recorded_as="claude-code",
     run_alias=run_alias,
     spawning_call=spawning_call,
 )

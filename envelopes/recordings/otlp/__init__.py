@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -40,12 +39,10 @@ from envelopes.recordings.base import (
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines, storable
 from envelopes.recordings.otlp import conventions
 from envelopes.recordings.otlp.conventions import TracePart, as_json, first_value, message_parts, span_kind
-from envelopes.recordings.otlp.spans import ERROR_STATUS, TraceSpan, decode_json, decode_protobuf
+from envelopes.recordings.otlp.spans import ERROR_STATUS, LATEST, TraceSpan, decode_json, decode_protobuf, iso_time
 from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, object_slices, parse_json
 
 Records: TypeAlias = Iterator[Record | LineProblem]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LATEST = 7_000_000_000_000_000  # microseconds: the year 2191
 KNOWN = frozenset(
     (
         *conventions.CONVERSATION,
@@ -199,7 +196,7 @@ def _read_line(members: dict[str, bytes], line: int) -> Records:
         yield from readers[sort](members, line, run)
         return
     at = _number(members, "at")
-    place: dict[str, Any] = {"line": line, "run": run, "position": at, "at": _time(at)}
+    place: dict[str, Any] = {"line": line, "run": run, "position": at, "at": iso_time(at)}
     content, call = members.get("content", b"null"), _word(members, "call")
     match kind:
         case "response" if call:
@@ -229,7 +226,7 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
         args=members.get("args", b"null"),
         step=_word(members, "parent") or None,
         attempt=retry + 1 if isinstance(retry, int) and 0 <= retry < 1_000 else 1,
-        at=_time(start),
+        at=iso_time(start),
     )
     result, is_error = members.get("result"), _number(members, "status") == ERROR_STATUS
     rest = {name: value for name, value in attributes.items() if name not in KNOWN}
@@ -244,9 +241,9 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
         result=result,
         fidelity=fidelity,
         is_error=is_error,
-        at=_time(end),
-        started_at=_time(start),
-        ended_at=_time(end),
+        at=iso_time(end),
+        started_at=iso_time(start),
+        ended_at=iso_time(end),
         duration_ms=max(0, end - start) // 1_000,
         error=_error(members) if is_error else None,
         extra=dump_json(rest) if rest else None,
@@ -277,7 +274,7 @@ def _model_records(members: dict[str, bytes], line: int, run: str) -> Records:
         line=line,
         run=run,
         position=start,
-        at=_time(start),
+        at=iso_time(start),
         request=_word(members, "span"),
         input_tokens=total - read - created if read + created <= total else total,
         cache_read_tokens=read,
@@ -292,8 +289,10 @@ def _agent_records(members: dict[str, bytes], line: int, run: str) -> Records:
     yield _run_record(members, line, run)
     name = _word(members, "name")
     level: Literal["info", "error"] = "error" if _number(members, "status") == ERROR_STATUS else "info"
-    yield EventRecord(line=line, run=run, position=end, kind="agent.finished", message=name, level=level, at=_time(end))
-    yield EventRecord(line=line, run=run, position=start, kind="agent.started", message=name, at=_time(start))
+    yield EventRecord(
+        line=line, run=run, position=end, kind="agent.finished", message=name, level=level, at=iso_time(end)
+    )
+    yield EventRecord(line=line, run=run, position=start, kind="agent.started", message=name, at=iso_time(start))
 
 
 def _run_record(members: dict[str, bytes], line: int, run: str) -> RunRecord:
@@ -307,8 +306,8 @@ def _run_record(members: dict[str, bytes], line: int, run: str) -> RunRecord:
         title=storable(service) if isinstance(service, str) else None,
         agent=storable(agent) if isinstance(agent, str) else None,
         model=storable(model) if isinstance(model, str) and _word(members, "kind") == "model" else None,
-        started_at=_time(_number(members, "start")),
-        last_at=_time(_number(members, "end")),
+        started_at=iso_time(_number(members, "start")),
+        last_at=iso_time(_number(members, "end")),
     )
 
 
@@ -330,12 +329,6 @@ def _number(members: dict[str, bytes], name: str) -> int:
 def _count(attributes: dict[str, Any], names: tuple[str, ...]) -> int:
     value = first_value(attributes, names)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
-
-
-def _time(at: int) -> str | None:
-    if not 0 < at < LATEST:
-        return None
-    return (EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 FORMATS: tuple[Format, ...] = (

@@ -7,12 +7,15 @@ without an error; its 64-bit integers are strings.
 from __future__ import annotations
 
 import base64
-from typing import Any, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = 7_000_000_000_000_000  # microseconds: the year 2191
 MOST_DEPTH = 40  # of values within values
 Attributes: TypeAlias = dict[str, Any]
 ERROR_STATUS = 2
@@ -50,34 +53,34 @@ def decode_json(body: bytes) -> list[TraceSpan]:
     if not isinstance(document, dict) or "resourceSpans" not in document:
         raise Untrusted("no resourceSpans: not an OTLP trace request")
     spans = []
-    for resource in _objects(document, "resourceSpans"):
-        owner = _json_attributes(_object(resource, "resource"))
-        for scoped in _objects(resource, "scopeSpans"):
+    for resource in objects_in(document, "resourceSpans"):
+        owner = json_attributes(_object(resource, "resource"))
+        for scoped in objects_in(resource, "scopeSpans"):
             scope = _text(_object(scoped, "scope"), "name")
-            spans += [_json_span(span, owner, scope) for span in _objects(scoped, "spans")]
+            spans += [_json_span(span, owner, scope) for span in objects_in(scoped, "spans")]
     return spans
 
 
 def _json_span(span: dict[str, Any], resource: Attributes, scope: str) -> TraceSpan:
     status = _object(span, "status")
-    events = [SpanEvent(_text(event, "name"), _json_attributes(event)) for event in _objects(span, "events")]
+    events = [SpanEvent(_text(event, "name"), json_attributes(event)) for event in objects_in(span, "events")]
     return TraceSpan(
         trace=_text(span, "traceId").lower(),
         span=_text(span, "spanId").lower(),
         parent=_text(span, "parentSpanId").lower(),
         name=_text(span, "name"),
-        start=_nanoseconds(span.get("startTimeUnixNano")) // 1_000,
-        end=_nanoseconds(span.get("endTimeUnixNano")) // 1_000,
+        start=nanoseconds(span.get("startTimeUnixNano")) // 1_000,
+        end=nanoseconds(span.get("endTimeUnixNano")) // 1_000,
         status=_status_code(status.get("code")),
         status_message=_text(status, "message"),
-        attributes=_json_attributes(span),
+        attributes=json_attributes(span),
         events=tuple(events),
         resource=resource,
         scope=scope,
     )
 
 
-def _objects(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def objects_in(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:
     values = owner.get(name)
     return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
@@ -92,7 +95,7 @@ def _text(owner: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _nanoseconds(value: object) -> int:
+def nanoseconds(value: object) -> int:
     digits = str(value) if isinstance(value, (int, str)) else ""
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 19 else 0
 
@@ -101,8 +104,8 @@ def _status_code(value: object) -> int:
     return ERROR_STATUS if value in (ERROR_STATUS, "STATUS_CODE_ERROR") else 0
 
 
-def _json_attributes(owner: dict[str, Any]) -> Attributes:
-    pairs = _objects(owner, "attributes")
+def json_attributes(owner: dict[str, Any]) -> Attributes:
+    pairs = objects_in(owner, "attributes")
     return {_text(pair, "key"): _json_value(pair.get("value"), 0) for pair in pairs}
 
 
@@ -121,9 +124,9 @@ def _json_value(value: object, depth: int) -> Any:
             case ("bytesValue", str()):
                 return content
             case ("arrayValue", dict()):
-                return [_json_value(item, depth + 1) for item in _objects(content, "values")]
+                return [_json_value(item, depth + 1) for item in objects_in(content, "values")]
             case ("kvlistValue", dict()):
-                pairs = _objects(content, "values")
+                pairs = objects_in(content, "values")
                 return {_text(pair, "key"): _json_value(pair.get("value"), depth + 1) for pair in pairs}
     return None
 
@@ -134,19 +137,36 @@ def _integer(value: int | str) -> int | None:
     return int(digits) if is_number else None
 
 
-def decode_protobuf(body: bytes) -> list[TraceSpan]:
-    """The spans of an ExportTraceServiceRequest in protobuf. Raises Untrusted, and Unavailable without its package."""
+class RequestType:
+    """The message type of a request, of which what is damaged is refused as other foreign bytes are."""
+
+    def __init__(self, message: Any, refused: type[Exception]) -> None:
+        self._message, self._refused = message, refused
+
+    def FromString(self, body: bytes) -> Any:
+        """Raises Untrusted."""
+        try:
+            return self._message.FromString(body)
+        except self._refused as error:
+            raise Untrusted(f"not an OTLP request: {error}") from None
+
+
+def request_type(signal: Literal["trace", "logs"]) -> RequestType:
+    """Raises Unavailable without the package."""
     try:
         from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError:
         raise Unavailable("Protobuf needs the extra otlp: pip install 'counterfoil[otlp]'. JSON works.") from None
-    try:
-        request = ExportTraceServiceRequest.FromString(body)
-    except DecodeError as error:
-        raise Untrusted(f"not an OTLP trace request: {error}") from None
+    return RequestType(ExportTraceServiceRequest if signal == "trace" else ExportLogsServiceRequest, DecodeError)
+
+
+def decode_protobuf(body: bytes) -> list[TraceSpan]:
+    """The spans of an ExportTraceServiceRequest in protobuf. Raises Untrusted, and Unavailable without its package."""
+    request = request_type("trace").FromString(body)
     return [
-        _protobuf_span(span, _protobuf_attributes(resource.resource.attributes), scoped.scope.name)
+        _protobuf_span(span, protobuf_attributes(resource.resource.attributes), scoped.scope.name)
         for resource in request.resource_spans
         for scoped in resource.scope_spans
         for span in scoped.spans
@@ -163,14 +183,14 @@ def _protobuf_span(span: Any, resource: Attributes, scope: str) -> TraceSpan:
         end=span.end_time_unix_nano // 1_000,
         status=ERROR_STATUS if span.status.code == ERROR_STATUS else 0,
         status_message=span.status.message,
-        attributes=_protobuf_attributes(span.attributes),
-        events=tuple(SpanEvent(event.name, _protobuf_attributes(event.attributes)) for event in span.events),
+        attributes=protobuf_attributes(span.attributes),
+        events=tuple(SpanEvent(event.name, protobuf_attributes(event.attributes)) for event in span.events),
         resource=resource,
         scope=scope,
     )
 
 
-def _protobuf_attributes(pairs: Any) -> Attributes:
+def protobuf_attributes(pairs: Any) -> Attributes:
     return {pair.key: _protobuf_value(pair.value, 0) for pair in pairs}
 
 
@@ -187,12 +207,21 @@ def _protobuf_value(value: Any, depth: int) -> Any:
     return getattr(value, kind)
 
 
-def encode_protobuf_answer(rejected: int, sentence: str) -> bytes:
-    """An ExportTraceServiceResponse; empty where nothing was rejected."""
+def iso_time(at: int) -> str | None:
+    """The time of microseconds since 1970; None for what is no time."""
+    if not 0 < at < LATEST:
+        return None
+    return (EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def encode_protobuf_answer(rejected: int, sentence: str, signal: Literal["trace", "logs"] = "trace") -> bytes:
+    """An ExportTraceServiceResponse, or that of logs; empty where nothing was rejected."""
+    if not rejected:
+        return b""
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-    answer = ExportTraceServiceResponse()
-    if rejected:
-        answer.partial_success.rejected_spans = rejected
-        answer.partial_success.error_message = sentence
+    answer: Any = ExportTraceServiceResponse() if signal == "trace" else ExportLogsServiceResponse()
+    setattr(answer.partial_success, "rejected_spans" if signal == "trace" else "rejected_log_records", rejected)
+    answer.partial_success.error_message = sentence
     return bytes(answer.SerializeToString())

@@ -1,0 +1,160 @@
+"""Log events of OTLP in which Claude Code and Codex report the result of a tool: its time, and whether it succeeded.
+
+1. `claude_code.tool_result` names the session (`session.id`), the call (`tool_use_id`) and the tool, without content.
+2. `codex.tool_result` names the conversation (`conversation.id`) and the call (`call_id`), with its arguments and the
+   beginning of its output, which is neither half: it stays in the event.
+3. The call is that of the agent's own recording, which it joins. Other events are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from envelopes.recordings.base import (
+    CallRecord,
+    EventRecord,
+    Format,
+    LineProblem,
+    Record,
+    ResultRecord,
+    SourceLine,
+    SourcePath,
+)
+from envelopes.recordings.json_lines import read_json_lines, storable
+from envelopes.recordings.otlp.spans import (
+    Attributes,
+    iso_time,
+    json_attributes,
+    nanoseconds,
+    objects_in,
+    protobuf_attributes,
+    request_type,
+)
+from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_json
+
+EVENTS = {"claude_code.tool_result": "claude-code", "codex.tool_result": "codex"}
+RUN = {"claude-code": "session.id", "codex": "conversation.id"}
+CALL = {"claude-code": ("tool_use_id", "gen_ai.tool.call.id"), "codex": ("call_id",)}
+SUFFIX = "-otel"
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """A line of ours; `agent` is whose event it is."""
+
+    agent: str
+    raw: bytes
+    key: bytes
+
+
+def decode_logs(body: bytes, *, is_json: bool) -> list[LogLine]:
+    """The tool results in a log request. Raises Untrusted, and Unavailable (spans.py)."""
+    lines = []
+    for name, at, attributes in _json_logs(body) if is_json else _protobuf_logs(body):
+        event = name if name in EVENTS else f"claude_code.{name}" if name == "tool_result" else ""
+        if (agent := EVENTS.get(event)) is None:
+            continue
+        raw = dump_json({"otel_event": event, "at": at, "attributes": dict(sorted(attributes.items()))})
+        lines.append(LogLine(agent, raw, hashlib.blake2b(raw, digest_size=16).digest()))
+    return lines
+
+
+def _json_logs(body: bytes) -> Iterator[tuple[str, int, Attributes]]:
+    document = parse_json(body)
+    if not isinstance(document, dict) or "resourceLogs" not in document:
+        raise Untrusted("no resourceLogs: not an OTLP log request")
+    for resource in objects_in(document, "resourceLogs"):
+        for scoped in objects_in(resource, "scopeLogs"):
+            for record in objects_in(scoped, "logRecords"):
+                attributes, text = json_attributes(record), record.get("body")
+                name = text.get("stringValue") if isinstance(text, dict) else None
+                at = nanoseconds(record.get("timeUnixNano")) or nanoseconds(record.get("observedTimeUnixNano"))
+                yield (
+                    str(record.get("eventName") or attributes.get("event.name") or name or ""),
+                    at // 1_000,
+                    attributes,
+                )
+
+
+def _protobuf_logs(body: bytes) -> Iterator[tuple[str, int, Attributes]]:
+    request = request_type("logs").FromString(body)
+    for resource in request.resource_logs:
+        for scoped in resource.scope_logs:
+            for record in scoped.log_records:
+                attributes = protobuf_attributes(record.attributes)
+                name = record.event_name or attributes.get("event.name") or record.body.string_value
+                yield str(name), (record.time_unix_nano or record.observed_time_unix_nano) // 1_000, attributes
+
+
+def log_format(recorded: Format) -> Format:
+    """The format of such events of an agent: its ids and names are those of its own recordings."""
+    return msgspec.structs.replace(
+        recorded,
+        name=f"{recorded.agent}{SUFFIX}",
+        title=f"{recorded.title}, events of OpenTelemetry",
+        mark="lines with an otel_event",
+        sniff=sniff,
+        read=read,
+        recorded_as=recorded.name,  # the run is the same one
+        name_mark=lambda _head, _path: b"",
+    )
+
+
+def sniff(head: bytes, _path: SourcePath) -> bool:
+    return head.startswith(b'{"otel_event":"')
+
+
+def read(lines: Iterable[SourceLine], _path: SourcePath, state: dict[str, object]) -> Iterator[Record | LineProblem]:
+    for line in read_json_lines(lines, state):
+        if isinstance(line, LineProblem):
+            yield line
+            continue
+        try:
+            yield from list(_records(line.raw, line.number))
+        except Untrusted as refusal:
+            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
+
+
+def _records(raw: bytes, line: int) -> Iterator[Record]:
+    """Raises Untrusted."""
+    members = object_slices(raw)
+    event, at, attributes = (parse_json(members.get(name, b"null")) for name in ("otel_event", "at", "attributes"))
+    agent = EVENTS.get(event) if isinstance(event, str) else None
+    if agent is None or not isinstance(at, int) or not isinstance(attributes, dict):
+        raise Untrusted("not a tool result of an agent that is known", "$.otel_event")
+    run, call = _word(attributes, RUN[agent]), next(filter(None, (_word(attributes, name) for name in CALL[agent])), "")
+    if not run:
+        raise Untrusted(f"no {RUN[agent]}", "$.attributes")
+    place: dict[str, Any] = {"line": line, "run": run, "position": max(0, at), "at": iso_time(at)}
+    tool, payload = _word(attributes, "tool_name"), members["attributes"]
+    yield EventRecord(kind=str(event), message=tool, call=call or None, payload=payload, **place)
+    if not call:
+        return
+    if tool and _word(attributes, "arguments"):
+        yield CallRecord(call=call, tool=tool, args=_json(attributes["arguments"]), origin="progress", **place)
+    success = {"true": True, "false": False}.get(str(attributes.get("success")).lower())
+    duration = _duration(attributes.get("duration_ms"))
+    is_error = None if success is None else not success
+    yield ResultRecord(call=call, result=None, fidelity="absent", is_error=is_error, duration_ms=duration, **place)
+
+
+def _word(attributes: Attributes, name: str) -> str:
+    value = attributes.get(name)
+    return storable(value) if isinstance(value, str) else ""
+
+
+def _json(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogatepass")
+    try:
+        parse_json(raw)
+    except Untrusted:
+        return dump_json(text)
+    return raw
+
+
+def _duration(value: object) -> int | None:
+    digits = str(value)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
