@@ -8,6 +8,7 @@ claim: unless the policy trusts it, every tool runs commands as far as the gates
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -23,12 +24,13 @@ import msgspec
 
 from envelopes.families.external import FAMILY
 from envelopes.families.external.any_agent import read_content
-from envelopes.families.external.results import ContentBlocks
+from envelopes.families.external.results import ContentBlock, ContentBlocks
 from envelopes.plan.answers import FAILED, Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.schema.outcome import CANCELLED
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import InvalidToolInput, RiskLevel, ToolAnnotations, ToolDefinition, ToolInput
+from envelopes.storage.sinks import ArtifactSink
 from envelopes.transports.mcp import Declaration, read_declaration
 
 if TYPE_CHECKING:
@@ -107,10 +109,13 @@ class McpToolDefinition(ToolDefinition[McpInput], frozen=True, kw_only=True):
 
 
 class McpTools:
-    """A server that runs, from the time of its making until `close`. Raises ToolFailed where it cannot be started."""
+    """A server that runs, from the time of its making until `close`. Raises ToolFailed where it cannot be started.
 
-    def __init__(self, server: McpServer) -> None:
-        self._server = server
+    `sink` keeps the pictures and sounds of its results; without it only their size is known.
+    """
+
+    def __init__(self, server: McpServer, sink: ArtifactSink | None = None) -> None:
+        self._server, self._sink = server, sink
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._client: Client | None = None
@@ -163,6 +168,10 @@ class McpTools:
         """A result with `isError` is a failure that the model may cure by other arguments: it blocks no tool."""
         recorded = self._ask(name, call.arguments, context)
         content, words = read_content(recorded)
+        content = ContentBlocks(
+            content=tuple(map(self._keep_data, content.content, recorded.get("content", ()))),
+            structured_content=content.structured_content,
+        )
         if not recorded.get("isError"):
             return CompleteOutput.success(definition.name, f"{definition.name} returned {words}", content)
         text = "\n".join(block.text for block in content.content if block.text)
@@ -173,6 +182,17 @@ class McpTools:
             details=details,
             retryable=definition.risk == "read-only",
         )
+
+    def _keep_data(self, block: ContentBlock, recorded: dict[str, Any]) -> ContentBlock:
+        """The block with the artifact of its data. Data that is no base64 is left out, as without a sink."""
+        data = recorded.get("data") or recorded.get("resource", {}).get("blob")
+        if self._sink is None or not isinstance(data, str):
+            return block
+        try:
+            raw = base64.b64decode(data, validate=True)
+        except ValueError:
+            return block
+        return msgspec.structs.replace(block, data_path=self._sink.write(block.kind, raw).path)
 
     def _ask(self, name: str, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         """The server's result as JSON. Raises ToolFailed."""

@@ -9,7 +9,7 @@ import msgspec
 
 from envelopes.families.base import Projection, Projector, ResultMembers, count_fitting, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.result import JsonValue, to_members
+from envelopes.schema.result import ArtifactRef, JsonValue, to_members
 from envelopes.text.outline import outline_text
 
 ROWS_SHARE = 2  # of the preview budget: the rows with all their fields, beside the budget of their texts
@@ -17,13 +17,17 @@ ROW_CHARACTERS = 160
 
 
 class ContentBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """`text` is None for a block without one; `data_characters` is the length of base64 data, which is left out."""
+    """`text` is None for a block without one; `data_characters` is the length of base64 data, which is left out.
+
+    `data_path` is the virtual path of the artifact that holds the data, where it was kept.
+    """
 
     kind: str
     text: str | None = None
     uri: str | None = None
     media_type: str | None = None
     data_characters: int | None = None
+    data_path: str | None = None
 
 
 class ContentBlocks(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +51,8 @@ def _project_blocks(result: ContentBlocks, projector: Projector, policy: Project
             text = {"text": preview, "text_artifact": artifact}
             room = max(room - len(block.text), 0)
         facts = {"uri": block.uri, "media_type": block.media_type, "data_characters": block.data_characters}
-        rows.append(without_nulls({"type": block.kind, **text, **facts}))
+        kept = None if block.data_path is None else projector.refer(ArtifactRef(block.data_path))
+        rows.append(without_nulls({"type": block.kind, **text, **facts, "data_artifact": kept}))
     members: ResultMembers = {"content": rows}
     if omitted := len(result.content) - len(rows):
         # One block a line, so that a slice of the artifact is readable.

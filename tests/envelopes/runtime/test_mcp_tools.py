@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envelopes import InvalidToolInput, MemorySink, ToolFailed, ToolLoop, ToolRequest
+from envelopes import FileStore, InvalidToolInput, MemorySink, ToolFailed, ToolLoop, ToolRequest
 from envelopes.plan.tool_loop import AnsweredRequest
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.mcp_tools import McpServer, McpToolDefinition, McpTools
@@ -75,7 +75,21 @@ def test_an_error_of_the_server_s_tool_blocks_nothing(tools: McpTools) -> None:
 
 
 @pytest.mark.extended
-def test_a_picture_is_named_and_its_data_left_out(tools: McpTools) -> None:
+def test_a_picture_is_kept_as_a_file_that_the_receipt_names(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    tools = McpTools(server(), store)
+    drawn = answer(tools, "files.draw")
+    tools.close()
+    assert isinstance(drawn.canonical.result, dict)
+    (artifact,) = drawn.canonical.artifacts
+    assert drawn.canonical.result["content"][0]["data_artifact"] == 0
+    assert artifact.path in drawn.receipt.text
+    with store.open(artifact.path) as picture:
+        assert picture.read() == b"hello"
+
+
+@pytest.mark.extended
+def test_a_picture_is_named_and_its_data_left_out_without_a_store(tools: McpTools) -> None:
     drawn = answer(tools, "files.draw")
     assert drawn.canonical.result == {
         "content": [
