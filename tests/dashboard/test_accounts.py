@@ -18,10 +18,12 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from dashboard.accounts import FAILURE_MEMORY, client_address, create_link, identify_client
-from dashboard.models import Membership, Project, SignInFailure, SignInLink
+from dashboard.models import Comparison, Membership, Project, SignInFailure, SignInLink
 from tests.cases import each
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
+from tests.dashboard.measured_comparisons import recalled
 from tests.dashboard.page_text import parse_page
+from tests.dashboard.stored_artifacts import stored
 
 pytestmark = pytest.mark.django_db
 
@@ -254,7 +256,11 @@ def test_a_link_into_another_project_of_the_person_offers_to_switch(client: Clie
     calls = [create_call(create_run(create_project(name), f"of {name}")) for name in ("work", "secret")]
     create_user("alice", project=create_project("work"), role="viewer")
     client.force_login(alice)
-    for subject in (calls[0], calls[0].run):
+    work = calls[0].project
+    subjects = [calls[0], calls[0].run, stored(calls[0], b"x"), recalled(work, calls[0])]
+    comparison = Comparison.objects.create(project=work).get_absolute_url()
+    assert parse_page(client.get(comparison)).by_role("link", "Open it in Work")["href"] == f"{comparison}?project=work"
+    for subject in subjects:
         response = client.get(subject.get_absolute_url())
         offer = parse_page(response).by_role("link", "Open it in Work")
         assert (response.status_code, client.get(offer["href"], follow=True).status_code) == (404, 200)
