@@ -1,11 +1,13 @@
 """Recordings that are one JSON document, not lines of it: its values with the line on which each begins.
 
-A value on one line is a slice of that line, so a string always is; an object over several lines carries its own bytes.
+A value on one line is a slice of that line, so a string always is; an object over several lines carries its own bytes,
+with the line breaks between its tokens removed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -186,8 +188,11 @@ def outline(head: bytes) -> Outline:
 
 
 def place_records(records: Iterable[Record | LineProblem]) -> list[Record | LineProblem]:
-    """Gives the records their positions in the run where lines do not order them: a document may be one line."""
-    listed = list(records)
+    """Gives the records their positions in the run where lines do not order them: a document may be one line.
+
+    Their JSON is put on one line, because exports have an object a line.
+    """
+    listed = [record if isinstance(record, LineProblem) else _on_one_line(record) for record in records]
     lines = [record.line for record in listed if isinstance(record, CallRecord | MessageRecord)]
     if all(line < following for line, following in pairwise(lines)):
         return listed
@@ -195,6 +200,21 @@ def place_records(records: Iterable[Record | LineProblem]) -> list[Record | Line
         msgspec.structs.replace(record, position=number) if isinstance(record, LineRecord) else record
         for number, record in enumerate(listed, start=1)
     ]
+
+
+def _on_one_line(record: Record) -> Record:
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    joined = {name: join_lines(raw) for name, raw in fields.items() if isinstance(raw, bytes) and b"\n" in raw}
+    return msgspec.structs.replace(record, **joined) if joined else record
+
+
+def join_lines(raw: bytes) -> bytes:
+    """JSON without its line breaks; unchanged where a line break is within a string, which JSON forbids."""
+    try:
+        json.loads(raw)
+    except (ValueError, RecursionError):
+        return raw
+    return b"".join(line.strip() for line in raw.split(b"\n"))
 
 
 def name_run(path: SourcePath, messages: list[DocumentValue]) -> str:

@@ -275,7 +275,7 @@ def _poll(line: RolloutRead, session: CommandSession, call: str, *, has_ended: b
 def _session_result(line: RolloutRead, session: CommandSession) -> Records:
     if session.poll and session.record:
         recorded = session.record.encode("utf-8", "surrogatepass")
-        yield line.result(session.poll, recorded, line=session.line, at=None, is_error=session.is_error)
+        yield line.result(session.poll, recorded, line=session.line, is_error=session.is_error)
 
 
 def _command_end(line: RolloutRead) -> Records:

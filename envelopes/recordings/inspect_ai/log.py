@@ -226,6 +226,7 @@ class _Sample:
             result=recorded.raw if recorded else None,
             fidelity="structured" if error else "bounded" if "truncated" in event else "stringified",
             is_error=error is not None,
+            at=valid_timestamp(text_member(event, "completed")),
             ended_at=valid_timestamp(text_member(event, "completed")),
             duration_ms=int(seconds * 1000) if isinstance(seconds, int | float) and 0 <= seconds < 2**40 else None,
         )

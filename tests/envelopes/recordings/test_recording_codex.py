@@ -113,7 +113,7 @@ def test_polls_share_the_record_of_their_session_and_are_events_of_its_command()
     command = next(iter(sample.results))
     poll = next(call for call in sample.results if names[call] == "write_stdin")
     assert sample.results[poll].result == sample.results[command].result
-    assert sample.results[poll].at is None  # the time of the record is that of the command
+    assert sample.results[poll].at == sample.receipts[poll].at  # the time of the record is that of the command
     events = [record for record in only(EventRecord, sample.records) if record.kind == "poll"]
     assert (events[0].call, events[0].message) == (command, f"polled by {poll}, which reports its end")
     halves = {call.call: half for call, half in zip(sample.calls, sample.halves(), strict=True)}
