@@ -6,7 +6,7 @@ calls and events prove. A run that was killed shows its steps as far as they wer
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,8 +25,10 @@ from envelopes.plan.steps import find_dependencies, order_steps
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 SHOWN_CHARACTERS = 600  # of a template or a value
+DRAWN_STEPS = 40
+NODE_WIDTH, NODE_HEIGHT, NODE_GAP, NODE_PITCH = 110, 22, 34, 30  # of the drawing
 SHOWN_CALLS = 24  # of a step; those that failed first
-TONES = {"ok": "good", "error": "bad", "interrupted": "bad", "partial": "warn", "skipped": "warn", "cancelled": "warn"}
+TONES = {"ok": "good", "error": "bad", "interrupted": "warn", "partial": "warn", "skipped": "warn", "cancelled": "warn"}
 RUN_ENDS = ("run.finished", "run.cancelled")
 STEP_ENDS = ("step.finished", "step.failed")
 
@@ -119,10 +121,32 @@ class PlanStepRow:
         return TONES.get(self.end, "")
 
 
+class GraphNode(NamedTuple):
+    """A step in the drawing; `x` and `y` are its left upper corner."""
+
+    x: int
+    y: int
+    step: str
+    end: str
+
+
+class StepGraph(NamedTuple):
+    """A drawing of the dependencies, from left to right: a step stands behind all that it needs."""
+
+    width: int
+    height: int
+    nodes: tuple[GraphNode, ...]
+    paths: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanPage:
-    """`problem` is why the recorded plan cannot be shown as steps. `counts` are numbers of steps by their end."""
+    """`problem` is why the recorded plan cannot be shown as steps. `counts` are numbers of steps by their end.
 
+    `graph` is None where there is nothing to draw, or too much.
+    """
+
+    graph: StepGraph | None = None
     run: Run
     goal: str
     risk: str
@@ -174,6 +198,7 @@ def load_plan_page(run: Run) -> PlanPage:
     rows = tuple(_build_rows(run, plan, ordered, dependencies, ends))
     counts = {row.end: sum(other.end == row.end for other in rows) for row in rows}
     return PlanPage(
+        graph=_draw_graph(rows),
         run=run,
         goal=plan.goal,
         risk=plan.risk_level,
@@ -255,6 +280,34 @@ def _build_rows(
             failed=sum(call.has_failed for call in last.values()),
             retries=len(of_step) - len(last),
         )
+
+
+def _draw_graph(rows: Sequence[PlanStepRow]) -> StepGraph | None:
+    """Each step in the column behind the last one that it needs. None without dependencies, or for many steps."""
+    if len(rows) > DRAWN_STEPS or not any(row.needs for row in rows):
+        return None
+    columns: dict[str, int] = {}
+    height_of: Counter[int] = Counter()
+    places: dict[str, tuple[int, int]] = {}
+    for row in rows:  # in the order of their dependencies
+        column = columns[row.step.id] = max((columns[name] + 1 for name in row.needs), default=0)
+        places[row.step.id] = (column * (NODE_WIDTH + NODE_GAP), height_of[column] * NODE_PITCH)
+        height_of[column] += 1
+    paths = []
+    for row in rows:
+        right, below = places[row.step.id]
+        for name in row.needs:
+            x, y = places[name]
+            start, middle = x + NODE_WIDTH, y + NODE_HEIGHT // 2
+            bend = (right - start) // 2
+            end = below + NODE_HEIGHT // 2
+            paths.append(f"M{start} {middle}C{start + bend} {middle} {right - bend} {end} {right} {end}")
+    return StepGraph(
+        width=(max(columns.values()) + 1) * (NODE_WIDTH + NODE_GAP) - NODE_GAP,
+        height=max(height_of.values()) * NODE_PITCH,
+        nodes=tuple(GraphNode(*places[row.step.id], row.step.id, row.end) for row in rows),
+        paths=tuple(paths),
+    )
 
 
 def _find_end(run: Run, step: Step, last: Sequence[CallOfStep], ends: _RecordedEnds, *, is_newest: bool) -> str:

@@ -42,6 +42,9 @@ def test_every_kind_of_step_is_shown_with_what_fed_it(project: Project, client: 
     assert "3 counted, last file %s" in report
     assert [link.text for link in page.select("#step-notes .plan-edges a")] == ["build", "sums", "report"]
     assert "task_1" in page.select_one("#step-built").text
+    nodes = {node.select_one("text").text: node["data-end"] for node in page.select(".plan-graph g")}
+    assert (len(nodes), nodes["notes"], nodes["keys"], nodes["publish"]) == (11, "ok", "error", "skipped")
+    assert len(page.select(".plan-graph path")) == 9
     refused = Call.objects.get(step="keys")
     assert (refused.outcome, refused.error_kind) == ("refused", "policy_denied")
     proof = parse_page(client.get(page.select_one("#step-keys .plan-proof")["href"]))
