@@ -45,6 +45,7 @@ LARGEST_SEED = 2**31
 LEAST_BUDGET, MOST_BUDGET = 16, 1_000_000  # tokens
 BATCH_SIZE = 200  # calls
 ID_BYTES = 16
+SEARCHED_AT_ONCE = 64  # batches
 SPOOLED_IN_MEMORY = 4_000_000  # bytes of ids; those of more calls go to a temporary file
 SPOOLED_AT_ONCE = 10_000  # ids
 BATCHES_INSERTED_AT_ONCE = 500
@@ -319,11 +320,31 @@ def load_batches(comparison: Comparison, numbers: Sequence[int]) -> Iterator[tup
 
 def find_row(comparison: Comparison, call: UUID) -> MeasuredCall | None:
     """The numbers of one call; None when the comparison has none of it."""
-    batches = comparison.batches.order_by("number").values_list("number", "calls")
-    for number, calls in batches.iterator(chunk_size=64):
-        if call.bytes in bytes(calls):
-            rows = [row for _, batch in load_batches(comparison, [number]) for row in batch]
-            return next((row for row in rows if row.call == call.bytes), None)
+    number = _find_batch(comparison, call.bytes)
+    rows = [row for _, batch in load_batches(comparison, [number]) for row in batch] if number is not None else []
+    return next((row for row in rows if row.call == call.bytes), None)
+
+
+def _find_batch(comparison: Comparison, call: bytes) -> int | None:
+    """The number of the only batch that can contain the call. Ids ascend over all batches.
+
+    One query for the first SEARCHED_AT_ONCE batches, two more for each time so many.
+    """
+
+    def load(low: int, step: int) -> list[tuple[int, bytes]]:
+        numbers = list(range(low, low + SEARCHED_AT_ONCE * step, step))
+        rows = comparison.batches.filter(number__in=numbers).order_by("number").values_list("number", "calls")
+        return [(number, bytes(calls)[:ID_BYTES]) for number, calls in rows]
+
+    step, rows = 1, load(0, 1)
+    while len(rows) == SEARCHED_AT_ONCE and rows[-1][1] <= call:
+        step *= SEARCHED_AT_ONCE
+        rows = load(rows[-1][0], step)
+    while before := [number for number, first in rows if first <= call]:
+        if step == 1:
+            return before[-1]
+        step //= SEARCHED_AT_ONCE
+        rows = load(before[-1], step)
     return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from dashboard.experiments.stored_comparison import (
     CannotCompare,
     Selection,
     count_done,
+    find_row,
     load_results,
     load_summary,
     start_comparison,
@@ -219,6 +221,18 @@ def test_a_batch_of_a_cancelled_comparison_is_stored_once(
     take_steps(work, 1)
     assert not work.step()
     assert count_done(comparison) == 2
+
+
+@pytest.mark.parametrize("at_once", [2, 3, 64])
+def test_a_call_is_found_in_its_batch_without_loading_all(
+    project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(stored_comparison, "SEARCHED_AT_ONCE", at_once)
+    comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=1)
+    worker.work_until_idle(comparison)
+    found = [find_row(comparison, call.pk) for call in calls]
+    assert [row.key for row in found if row] == [call.pk for call in calls]
+    assert [find_row(comparison, UUID(int=number)) for number in (0, 2**128 - 1)] == [None, None]
 
 
 def test_a_large_batch_is_computed_in_portions_with_the_same_result(
