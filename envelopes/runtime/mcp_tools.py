@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import wait as wait_for
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -202,22 +203,20 @@ class McpTools:
         if self._client is None or not self._thread.is_alive():
             raise self._unavailable("has ended")
         asked = asyncio.run_coroutine_threadsafe(self._client.call_tool(name, arguments), self._loop)
-        while True:
-            try:
-                result = asked.result(LOOK_S)
-            except FutureTimeout:
-                if context.is_cancelled:
-                    asked.cancel()
-                    raise ToolFailed(CANCELLED, "the call was cancelled before the server answered") from None
-                if not self._thread.is_alive():
-                    raise self._unavailable("has ended") from None
-            except (CancelledError, BrokenResourceError, ClosedResourceError):
-                raise self._unavailable("has ended") from None
-            except MCPError as error:
-                raise self._refused(error.code, error.message) from error
-            else:
-                document: dict[str, Any] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-                return document
+        while not wait_for((asked,), LOOK_S).done:
+            if context.is_cancelled:
+                asked.cancel()
+                raise ToolFailed(CANCELLED, "the call was cancelled before the server answered")
+            if not self._thread.is_alive():
+                raise self._unavailable("has ended")
+        try:
+            result = asked.result()
+        except (CancelledError, BrokenResourceError, ClosedResourceError):
+            raise self._unavailable("has ended") from None
+        except MCPError as error:
+            raise self._refused(error.code, error.message) from error
+        document: dict[str, Any] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return document
 
     def _refused(self, code: int, message: str) -> ToolFailed:
         from mcp.types import CONNECTION_CLOSED, INVALID_PARAMS

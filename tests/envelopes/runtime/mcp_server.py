@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 
+from mcp import MCPError
 from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, ImageContent, TextContent, ToolAnnotations
 
@@ -29,6 +30,18 @@ def remove(name: str) -> CallToolResult:
 def draw() -> CallToolResult:
     """Draw a picture."""
     return CallToolResult(content=[ImageContent(data="aGVsbG8=", mime_type="image/png"), TextContent(text="a dot")])
+
+
+@server.tool()
+def smudge() -> CallToolResult:
+    """Draw a picture whose data is no base64."""
+    return CallToolResult(content=[ImageContent(data="!!", mime_type="image/png")])
+
+
+@server.tool()
+def refuse(code: int) -> str:
+    """Answer with an error of the protocol, not with a result."""
+    raise MCPError(code, "no such volume")
 
 
 @server.tool()

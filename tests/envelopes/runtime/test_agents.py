@@ -14,13 +14,14 @@ from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import MemoryRecorder
 from envelopes.plan.schema import read_plan
 from envelopes.plan.tool_loop import ToolLoop, TurnBudget
+from envelopes.plan.workers import CallContext
 from envelopes.runtime.agents import MOST_CHILDREN, AgentPlaneTools
 from envelopes.runtime.children import ChildAgent, run_loop, run_plan
 from envelopes.runtime.tasks import TaskTable, TaskTools
 from envelopes.runtime.work_items import WorkItemTools
 from envelopes.runtime.workspaces import Workspaces
 from tests.envelopes.built_in import output, receipt_text
-from tests.envelopes.runtime.calls import run_tool
+from tests.envelopes.runtime.calls import CALL, run_tool
 from tests.envelopes.runtime.test_workspaces import git
 
 POLICY = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=False), limits=Limits())
@@ -164,6 +165,15 @@ def test_a_child_is_listed_stopped_and_read(waiting: Family) -> None:
         waiting.call("TaskStop", task_id="task_1")
 
 
+def test_a_cancelled_wait_leaves_the_child_at_work(waiting: Family) -> None:
+    waiting.call("SpawnAgent", initial_message="wait")
+    context = CallContext(call=CALL, report=lambda _report: None)
+    context.stop.set()
+    with pytest.raises(ToolFailed, match="cancelled; task_1 goes on"):
+        waiting.tasks.get("task_1").wait_during(60, context)
+    assert waiting.call("TaskStatus", task_id="task_1").task.status == "running"
+
+
 def test_a_child_that_ignores_its_end_is_left(tmp_path: Path) -> None:
     released = threading.Event()
     parent = Family(tmp_path, lambda _child: str(released.wait(60)))
@@ -232,6 +242,8 @@ def test_a_named_agent_is_created_idle_with_its_first_message(tmp_path: Path) ->
         with pytest.raises(ToolFailed, match="already"):
             parent.call("SpawnAgent", preset="public_named", agent_id=agent_id)
     assert again.named_agents() == ("rev-1",)
+    parent.call("SpawnAgent", preset="public_named", agent_id="rev-2")
+    assert (again.named_agents(), again.take_follow_up("rev-2")) == (("rev-1", "rev-2"), None)
 
 
 def test_follow_ups_come_by_priority_and_then_by_age(tmp_path: Path) -> None:

@@ -78,8 +78,9 @@ def test_an_error_of_the_server_s_tool_blocks_nothing(tools: McpTools) -> None:
 def test_a_picture_is_kept_as_a_file_that_the_receipt_names(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     tools = McpTools(server(), store)
-    drawn = answer(tools, "files.draw")
+    drawn, smudged = answer(tools, "files.draw"), answer(tools, "files.smudge")
     tools.close()
+    assert smudged.canonical.artifacts == ()
     assert isinstance(drawn.canonical.result, dict)
     (artifact,) = drawn.canonical.artifacts
     assert drawn.canonical.result["content"][0]["data_artifact"] == 0
@@ -146,6 +147,14 @@ def test_the_top_of_any_schema_is_checked() -> None:
             tool.parse(arguments)
     assert "oneOf" not in tool.input_schema(has_conditions=False)
     assert tool.input_schema() == schema
+
+
+@pytest.mark.extended
+def test_an_error_of_the_protocol_is_a_failure_with_the_words_of_the_server(tools: McpTools) -> None:
+    for code, kind in ((-32602, "invalid_tool_input"), (-32603, "tool_execution_failed")):
+        error = answer(tools, "files.refuse", code=code).canonical.error
+        assert error is not None
+        assert (error.kind, error.message) == (kind, "no such volume")
 
 
 @pytest.mark.extended

@@ -152,6 +152,12 @@ def test_without_git_nothing_is_isolated(
         use(workspaces, workspace_id="ws_ledger", mode="isolated")
 
 
+def test_a_git_that_does_not_answer_isolates_nothing(workspaces: Workspaces, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envelopes.runtime.workspaces.GIT_S", 0.0)
+    with pytest.raises(ToolFailed, match="git did not answer within 0 s"):
+        use(workspaces, workspace_id="ws_ledger", mode="isolated")
+
+
 def test_a_worktree_that_somebody_removed_is_no_concern(workspaces: Workspaces, ledger: Path) -> None:
     use(workspaces, workspace_id="ws_ledger")
     worktree, root = workspaces.add_worktree("child.1")
