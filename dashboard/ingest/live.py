@@ -39,6 +39,7 @@ from envelopes.storage.file_store import StoredContent
 
 MOST_LINES = 20_000  # of one batch
 KEY_CHARACTERS = 200
+ATTEMPTS = 3
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -98,8 +99,11 @@ def split_lines(project: Project, format_name: str, body: bytes) -> list[LiveLin
 
 
 def receive(project: Project, batch: LiveBatch) -> BatchAnswer:
-    """Returns when everything that it calls accepted is on disk. Raises KeyReused, and database errors."""
-    for _ in range(3):
+    """Returns when everything that it calls accepted is on disk.
+
+    Raises KeyReused, SourceMoved where others write the same batch all the time, and database errors.
+    """
+    for attempt in range(ATTEMPTS):
         if batch.key and (answer := _earlier_answer(project, batch)) is not None:
             return answer
         job = _read_batch(project, batch)
@@ -107,10 +111,12 @@ def receive(project: Project, batch: LiveBatch) -> BatchAnswer:
             return job.answer
         try:
             WRITER.write(job)
-        except SourceMoved:  # the same batch is being written by another process
-            continue
-        return job.answer
-    return job.answer
+        except SourceMoved:  # another process has just written a batch with this key
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return job.answer
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _earlier_answer(project: Project, batch: LiveBatch) -> BatchAnswer | None:
@@ -214,7 +220,7 @@ def _source_batch(
     is_known = bool(batch.key)
     return SourceBatch(
         source=source,
-        is_known=lambda: is_known and Source.objects.filter(project=project, path=batch.path).exists(),
+        is_known=lambda: is_known and _earlier_answer(project, batch) is not None,
         start=0,
         lines=lines,
         records=records,
@@ -289,6 +295,12 @@ def _write_or_note(jobs: Sequence[_Job]) -> None:
 
 
 def _write_jobs(project: Project, jobs: Sequence[_Job]) -> None:
+    firsts: dict[tuple[str, str], _Job] = {}  # the same body may come twice at once
+    for job in jobs:
+        if job.source_batch is not None:
+            source = job.source_batch.source
+            job.answer = firsts.setdefault((source.path, source.head_sha256), job).answer
+    jobs = list(firsts.values())
     artifacts = [entry for job in jobs for entry in job.artifacts]
     with shared_store_lock() if artifacts else nullcontext(), transaction.atomic():
         files = _find_sent(project, artifacts)

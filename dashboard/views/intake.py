@@ -25,6 +25,7 @@ from dashboard.api.intake import (
 from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed
 from dashboard.artifacts.upload_folders import UploadsFull
 from dashboard.ingest.live import KeyReused
+from dashboard.ingest.sources import SourceMoved
 from dashboard.middleware import accepts_body
 from dashboard.tokens import TokenRequest, accepts_token
 
@@ -43,7 +44,7 @@ def answers_refusals(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
             return json_response({"error": str(refusal)}, refusal.status)
         except KeyReused as refusal:
             return json_response({"error": str(refusal)}, UNPROCESSABLE)
-        except (QuotaExceeded, UploadsFull, StoreFailed) as refusal:
+        except (QuotaExceeded, UploadsFull, StoreFailed, SourceMoved) as refusal:
             status = FULL if isinstance(refusal, QuotaExceeded) else UNAVAILABLE
             response = json_response({"error": str(refusal)}, status)
             response["Retry-After"] = RETRY_SECONDS

@@ -26,6 +26,15 @@ class Sender:
         self.token = create_token(project, f"{scope} of a test", scope, by="test")
         self._client = Client()
 
+    @property
+    def raises(self) -> bool:
+        """False: an exception is answered as the server answers it."""
+        return self._client.raise_request_exception
+
+    @raises.setter
+    def raises(self, value: bool) -> None:
+        self._client.raise_request_exception = value
+
     def post(self, address: str, body: bytes, content_type: str = NDJSON, **headers: str) -> HttpResponse:
         headers = {"Authorization": f"Bearer {self.token}"} | {
             name.replace("_", "-"): headers[name] for name in headers
