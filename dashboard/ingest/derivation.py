@@ -10,6 +10,7 @@ next import, the worker or `rederive` continues (design.md section 1a).
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -17,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, models
 
 from dashboard.artifacts.stores import LockTimeout, hold_lock
 from dashboard.ingest import sources
@@ -47,9 +48,12 @@ from dashboard.models import (
     RunCall,
     load_slices,
 )
+from dashboard.models.sources import DamagedEvidence
 from dashboard.pool import Computing, is_lost, open_pool
 from dashboard.search.index import index_entries, index_waiting
 
+logger = logging.getLogger(__name__)
+_REPORTED: set[UUID] = set()  # calls with damaged evidence: the background work tries them again and again
 CALLS_AT_ONCE = 256
 BYTES_AT_ONCE = 4_000_000  # of their evidence
 CALLS_STORED_AT_ONCE = 1_024  # by an import
@@ -167,25 +171,45 @@ def _is_same(stored: CanonicalProjection, computed: CanonicalProjection) -> bool
 
 
 def derive_waiting(project: Project, computing: Computing | None = None, most: int | None = None) -> int:
-    """Derives all calls that wait for it, or the first `most`, here or where `computing` says; returns how many."""
+    """Derives all calls that wait for it, or the first `most`, here or where `computing` says; returns how many.
+
+    Calls with damaged evidence go on waiting, and the log names them.
+    """
     waiting = Call.objects.waiting().filter(project=project).order_by("pk")
     keys = list(waiting.values_list("pk", flat=True)[:most])
     deriver = Deriver(project, computing.choose(calls=len(keys)) if computing else None)
     for start in range(0, len(keys), CALLS_AT_ONCE):
-        deriver.submit({call.call.pk: call for call in load_recorded_calls(keys[start : start + CALLS_AT_ONCE])})
+        deriver.submit({call.call.pk: call for call in _load_undamaged(keys[start : start + CALLS_AT_ONCE])})
     deriver.finish()
     if computing and deriver.is_broken:
         computing.close(is_broken=True)
     return deriver.stored
 
 
+def _load_undamaged(keys: Sequence[UUID]) -> list[RecordedCall]:
+    try:
+        return load_recorded_calls(keys)
+    except DamagedEvidence:
+        pass  # of which call, is found out below
+    calls: list[RecordedCall] = []
+    for key in keys:
+        try:
+            calls += load_recorded_calls([key])
+        except DamagedEvidence as damaged:
+            if key not in _REPORTED:
+                logger.error("call %s cannot be derived: %s", key, damaged)
+                _REPORTED.add(key)
+    return calls
+
+
 def derive_next_waiting(computing: Computing | None = None) -> bool:
     """Derives waiting calls of one project, unless another process does; False when there was nothing to do."""
-    first = Call.objects.waiting().select_related("project").order_by("project").first()
-    if first is None:
+    waiting = Call.objects.waiting().filter(project=models.OuterRef("pk"))
+    projects = list(Project.objects.filter(models.Exists(waiting)).order_by("pk"))
+    if not projects:
         return False
     with derivation_lock() as is_leader:
-        return is_leader and derive_waiting(first.project, computing, CALLS_A_STEP) > 0
+        return is_leader and any(derive_waiting(project, computing, CALLS_A_STEP) for project in projects)
 
 
 @contextmanager

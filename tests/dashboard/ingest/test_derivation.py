@@ -16,7 +16,17 @@ from dashboard.ingest import derived_calls
 from dashboard.ingest.derivation import compute_calls, current_derivation, derive_next_waiting, store_derived
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
-from dashboard.models import Call, CanonicalProjection, Project, ReceiptFingerprint, RecordedReceipt, Run, RunFacet
+from dashboard.models import (
+    Call,
+    CanonicalProjection,
+    Observation,
+    Project,
+    ReceiptFingerprint,
+    RecordedReceipt,
+    Run,
+    RunFacet,
+)
+from tests.dashboard.factories import create_project
 from tests.dashboard.older_versions import (
     changed_versions,
     no_shared_variants,
@@ -85,6 +95,21 @@ def test_calls_that_wait_are_derived_as_an_import_does(
     derive()
     assert derived_rows() == expected
     assert not derive_next_waiting()
+
+
+@pytest.mark.postgresql
+def test_a_call_with_damaged_evidence_keeps_no_other_from_being_derived(
+    project: Project, session: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import_paths(project, [session])
+    import_paths(create_project("other"), [session])
+    set_back()
+    damaged = Call.objects.get(project=project, external_id="toolu_1")
+    Observation.objects.filter(call=damaged, own_data=None).update(start=10**9)
+    while derive_next_waiting():
+        pass
+    assert list(Call.objects.waiting()) == [damaged]
+    assert caplog.text.count(f"call {damaged.pk} cannot be derived: the recorded bytes") == 1
 
 
 def test_a_page_computes_what_waits_and_stores_nothing(
