@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.mapping import Evidence, NoReading, OutputField, Reading, ToolMapping
 from envelopes.alignment.source_cuts import PREVIEW_TAG, OutputPreview, SourceCut, complete_cut, find_output_preview
 from envelopes.alignment.spans import Span, find_cut, to_segments, whole_cut
 from envelopes.families import FALLBACK
@@ -259,6 +259,8 @@ def _read(call: _Recorded, result: JsonValue, notes: list[str]) -> Halves:
         try:
             halves = _apply(owner, mapping, call)
             break
+        except NoReading:
+            continue
         except Exception as error:
             notes.append(f"{owner.name} could not read this call ({type(error).__name__}: {error})")
     else:

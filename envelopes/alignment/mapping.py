@@ -132,6 +132,10 @@ class ItemLinks(Mapping[str, str]):
         return len(self._links) + self._count * len(self.names)
 
 
+class NoReading(Exception):
+    """Raised by a mapping for a call that is none of its tool's: it is read as that of any tool, without a note."""
+
+
 class ToolMapping(msgspec.Struct, frozen=True, kw_only=True):
     """One family's reading and alignment of the results of some foreign tools.
 

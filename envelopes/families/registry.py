@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 import msgspec
 
 from envelopes.alignment.failures import read_failure
-from envelopes.alignment.lenient_structs import read_untyped, reading
-from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
+from envelopes.alignment.lenient_structs import reading
+from envelopes.alignment.mapping import Evidence, NoReading, Reading, ToolMapping
 from envelopes.families import FALLBACK, FAMILIES, is_mcp_tool, plugins
 from envelopes.families.base import Family
 from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CompleteOutput
-from envelopes.schema.tool import DISPATCH_KINDS, Capability, Profile, ToolDefinition
+from envelopes.schema.tool import DISPATCH_KINDS, Capability, InvalidToolOutput, Profile, ToolDefinition
 
 # spec/model.md E-16: a child that one agent supervises creates no agents of its own.
 WITHHELD: dict[Profile, frozenset[Capability]] = {
@@ -139,15 +139,17 @@ def _mappings() -> dict[tuple[str, str], tuple[Family, ToolMapping]]:
 def _map_own_tool(family: Family, definition: ToolDefinition) -> ToolMapping:
     """Reads the results of a built-in tool as an executor of plans records them, with the members of its own struct.
 
-    A result that is none of the structs is read as that of any tool, with a note.
+    A call without an answer, and a result that is none of the structs, are read as those of any tool: an executor may
+    have another tool of that name.
     """
 
     def read(evidence: Evidence) -> Reading:
         if failure := read_failure(evidence):
             return failure
-        if evidence.result is None:
-            return read_untyped(evidence)
-        result = definition.read_data(evidence.result)
+        try:
+            result = definition.read_data(evidence.result)
+        except InvalidToolOutput as error:
+            raise NoReading from error
         describe = family.outcomes.get(type(result))
         outcome = describe(result) if describe else f"{definition.name} returned a result"
         return reading(evidence, result, outcome, links={})

@@ -1,0 +1,39 @@
+"""The results of the built-in tools in an executor's record: each tool's own family reads them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from envelopes import read_halves
+
+COMPLETED = {"disposition": "completed", "exit_status": 0, "stdout": "3 passed\n", "stderr": ""}
+FOUND = {"query": "q", "provider": "own", "fetched_at": "2026-01-05T10:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "family", "summary"),
+    [
+        ("ExecCommand", COMPLETED, "command", "command exited with status 0"),
+        ("WebSearch", FOUND, "web", "WebSearch returned a result"),
+        ("ExecCommand", {"code": "POLICY_DENIED", "message": "no"}, "command", "no"),
+        ("WebSearch", {"another": "shape"}, "external", "WebSearch returned a result"),
+        ("ExecCommand", None, "external", "ExecCommand: no result was recorded"),
+    ],
+)
+def test_a_result_is_read_by_the_family_of_its_tool(
+    tool: str, result: dict[str, Any] | None, family: str, summary: str
+) -> None:
+    """Another executor may have another tool of that name: its results, and missing ones, are those of any tool."""
+    halves = read_halves(
+        agent="audit",
+        tool=tool,
+        args=b"{}",
+        result=None if result is None else json.dumps(result).encode(),
+        content=None,
+        is_error=None if result is None else "code" in result,
+    )
+    assert (halves.family, halves.projection.canonical.summary_text) == (family, summary)
+    assert halves.note == ""
