@@ -246,7 +246,7 @@ class CommandTools:
         return RunningCommand(
             task=TaskHandle(task_id=task.task_id, kind=COMMAND_TASK, status=task.status),
             cmd=spec.cmd,
-            workdir=task.workdir,
+            workdir=None if task.workdir == "." else task.workdir,
             shell=spec.shell,
             summary=f"It has run for {task.process.seconds:.0f} s.",
             instructions=f"Read it with TaskOutput {task.task_id}; duplicate_policy start_new starts a second one.",

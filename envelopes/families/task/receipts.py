@@ -156,6 +156,9 @@ def _stop(canonical: CanonicalResult) -> Iterable[Segment]:
         words = "Task {task} cancelled"
     yield from _sentence(canonical, words, "/result/stop_requested")
     yield from _task_lines(canonical)
+    if result.member("task").text("status") == "cancelling":
+        end = "" if force else "; a second TaskStop {task_id} forces it"
+        yield from phrase(canonical, f"\nWait for its end: TaskOutput {{task_id}}{end}", "/result/task")
     if force is None:  # a foreign agent's: nothing but the command says what was stopped
         yield from member_line(canonical, "Command", "/result/task/command/cmd")
     yield from text_block(canonical, "/result/message")
