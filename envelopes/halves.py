@@ -82,7 +82,7 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_cut(self) -> bool:
         """True when a part of the output did not reach the model, as far as the halves show it."""
-        if self.receipt is None:
+        if self.receipt is None or self.reading.is_cut_unknown:
             return False
         is_short = any(not output.complete.is_whole for output in self.outputs)
         return is_short or bool(self.reading.source_cuts) or self.preview is not None

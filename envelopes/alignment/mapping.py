@@ -71,7 +71,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `links` maps pointers into the recorded result to pointers into the canonical envelope. A link also covers
     what is below it: `/filenames` -> `/result/filenames` includes `/filenames/3`.
 
-    `source_cuts` are parts of the output that neither the recorded result nor the receipt contains.
+    `source_cuts` are parts of the output that neither the recorded result nor the receipt contains. `is_cut_unknown`:
+    the receipt has more of the output than the record, or later receipts have the rest, so that no cut is claimed.
 
     `build` makes the complete output when `complete` is first used: a page that has the stored envelope needs
     the links alone, and typing the twenty thousand items of a list takes longer than the rest of the page.
@@ -83,6 +84,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     outputs: tuple[OutputField, ...] = ()
     slices: tuple[FieldSlice, ...] = ()
     source_cuts: tuple[SourceCut, ...] = ()
+    is_cut_unknown: bool = False
 
     @cached_property
     def complete(self) -> CompleteOutput:

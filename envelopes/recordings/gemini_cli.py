@@ -270,7 +270,7 @@ _TITLE = "Gemini CLI chat"
 FORMATS: tuple[Format, ...] = (
     Format(
         name="gemini-cli-jsonl",
-        title=f"{_TITLE}, from release 0.40",
+        title=f"{_TITLE} (JSON lines)",
         agent="gemini-cli",
         namespace="gemini-cli",
         mark="a first line with sessionId and projectHash",

@@ -26,7 +26,7 @@ import msgspec
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json_at
 from envelopes.alignment.lenient_structs import RecordedObject, reading
-from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
 from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span
 from envelopes.families.command.claude_code import read_text
@@ -91,14 +91,27 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     )
     links = {pointer: f"/result/{_canonical(pointer)}" for pointer, text in pointers.items() if text}
     links |= {} if status is None else {"/exit_code": "/result/exit_status"}
-    # A command that runs on has the beginning of its output at most in its receipt, and polls have the rest. What is
-    # before the output of a poll was in the receipts before it.
+    if shown.session or (cuts and _has_whole_output(recorded, shown)):
+        fidelity: ResultFidelity = "bounded" if cuts else "structured"
+        read = reading(evidence, result, command_outcome(result), links=links, fidelity=fidelity)
+        return msgspec.structs.replace(read, is_cut_unknown=True)
+    # What is before the output of a poll was in the receipts before it.
     outputs = tuple(
         OutputField(pointer, start=_find_output(text, shown, is_poll=True) or 0 if evidence.tool == POLL else 0)
         for pointer, text in pointers.items()
-        if text.strip() and not shown.session
+        if text.strip()
     )
     return reading(evidence, result, command_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
+
+
+def _has_whole_output(recorded: RecordedObject, shown: _ShownOutput) -> bool:
+    """Checks that a receipt has the output from beginning to end, of which the record has no middle."""
+    parts = _composed_outputs(recorded)[-1]
+    if len(parts) == 1:
+        return False
+    head, tail = parts[0].text, parts[-1].text
+    is_long = len(shown.output) >= len(head) + len(tail) and RECEIPT_CUT_HEAD.match(shown.output) is None
+    return is_long and shown.output.startswith(head) and shown.output.endswith(tail)
 
 
 def _canonical(pointer: str) -> str:

@@ -30,7 +30,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="inspect-eval",
-        title="Inspect log, an .eval archive",
+        title="Inspect log (.eval archive)",
         agent="inspect",
         namespace="inspect",
         mark="an archive with a journal or a header of an evaluation",

@@ -118,6 +118,7 @@ def test_polls_share_the_record_of_their_session_and_are_events_of_its_command()
     assert (events[0].call, events[0].message) == (command, f"polled by {poll}, which reports its end")
     halves = {call.call: half for call, half in zip(sample.calls, sample.halves(), strict=True)}
     assert not halves[command].outputs  # its receipt has nothing of the output yet, and polls have
+    assert not halves[command].is_cut
     assert halves[poll].outputs[0].cut.is_whole
 
 
@@ -285,6 +286,19 @@ def test_both_sides_may_lack_the_middle_of_an_output() -> None:
     linked = [segment.text for segment in halves.receipt.segments if segment.source]
     assert linked == ["0", output[:3_000], output[-5_000:]]
     assert halves.is_cut
+
+
+def test_a_receipt_with_more_than_the_record_is_not_cut() -> None:
+    output = "".join(f"line {number}\n" for number in range(1_500))
+    recorded = output[:5_000] + f"…{len(output) - 10_000} chars truncated…" + output[-5_000:]
+    result = json.dumps({"exit_code": 0, "aggregated_output": recorded, "stdout": "", "stderr": ""}).encode()
+    for text, is_cut in ((output, False), (output[:-1] + "!", True)):
+        receipt = json.dumps(f"Process exited with code 0\nOutput:\n{text}").encode()
+        halves = read_halves(
+            agent="codex", tool="write_stdin", args=b"{}", result=result, content=receipt, is_error=False
+        )
+        assert (halves.reading.fidelity, halves.is_cut) == ("bounded", is_cut)
+        assert halves.reading.is_cut_unknown is not is_cut
 
 
 def test_damaged_lines_are_named_and_the_others_are_read() -> None:
