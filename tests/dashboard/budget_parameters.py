@@ -24,7 +24,7 @@ ARTIFACT = (
 CALL = f"{EVIDENCE} as=choice left=choice right=choice lint=choice what=choice q=filter queue=number"
 NOTE = "text=word half=word quote=word start=number"
 ANNOTATE = "POST do=word tag=word to=word next=number query=word"
-PARAMETERS = {
+PARAMETERS = {  # those of api-* are read from a plain dict, which notes no reads: each is declared by hand
     "artifact-detail": ARTIFACT,
     "artifact-difference": "with=id view=choice spaces=flag row=number",
     "artifact-find": f"{SEARCH} from=number count=number listed=number next=number before=number hit=number"
@@ -62,18 +62,18 @@ PARAMETERS = {
     "import-new": "POST paths=word files=word",
     "insights-index": "q=filter from=range to=range show=choice by=choice sort=choice where=filter",
     "api-artifact": "",
-    "api-artifact-text": "",
-    "api-artifacts": "",
-    "api-calls": "",
+    "api-artifact-text": "offset=number limit=number",
+    "api-artifacts": "call=id after=id limit=number",
+    "api-calls": "q=filter sort=choice after=cursor limit=number",
     "api-context": "",
-    "api-experiments": "",
-    "api-halves": "",
+    "api-experiments": "after=id limit=number",
+    "api-halves": f"{EVIDENCE} part=choice offset=number limit=number",
     "api-hook": "",
     "api-openapi": "",
     "api-run": "",
-    "api-runs": "",
-    "api-unseen": "",
-    "api-variant": "",
+    "api-runs": "q=filter sort=choice after=cursor limit=number",
+    "api-unseen": "pointer=word offset=number limit=number",
+    "api-variant": "offset=number limit=number",
     "api-limits": "",
     "api-logs": "",
     "api-mcp": "",

@@ -10,6 +10,7 @@ from typing import Any
 from django.urls import get_resolver
 
 from dashboard.models import AccessToken, Note, Project, SavedView
+from dashboard.tokens import create_token
 from dashboard.variants.variant_list import save_version
 from envelopes.families.registry import family
 from tests.dashboard.factories import create_problem, create_user
@@ -26,6 +27,7 @@ class BudgetStore:
 
     arguments: dict[str, dict[str, Any]]
     artifacts: dict[str, str]  # ids by what is in them
+    token: str  # for what programs read
 
     def address(self, name: str) -> str:
         return address_of(name, self.arguments.get(name.partition("-")[0], {}) | self.arguments.get(name, {}))
@@ -83,9 +85,12 @@ def build_store(project: Project, folder: Path) -> BudgetStore:
         "docs": {"name": "renderers"},
         "sign": {"token": "x"},
         "audit": {"form": "csv"},
-        "api": {"sha256": "0" * 64},
+        "api": {"sha256": "0" * 64, "pk": calls[1].pk, "name": "receipt", "position": 2},
+        "api-run": {"pk": calls[1].run_id},
+        "api-context": {"pk": calls[1].run_id, "position": 2},
+        "api-artifact-text": {"pk": artifacts["lines"]},
         "mask": {"name": "password"},
         "token": {"pk": AccessToken.objects.create(project=project, name="mine", scope="read", key="k").pk},
     }
     arguments["review"] = arguments["view"]
-    return BudgetStore(arguments, artifacts)
+    return BudgetStore(arguments, artifacts, create_token(project, "reader", "read", by="olga"))

@@ -133,9 +133,11 @@ def record_parameters(get_response: Callable[[HttpRequest], HttpResponse]) -> Ca
 
 
 @pytest.fixture
-def store(project: Project, settings: Settings, tmp_path: Path) -> BudgetStore:
+def store(project: Project, settings: Settings, tmp_path: Path, operator_client: Client) -> BudgetStore:
     settings.ARTIFACTS = tmp_path / "artifacts"
-    return build_store(project, tmp_path)
+    store = build_store(project, tmp_path)
+    operator_client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {store.token}"  # for the addresses of programs
+    return store
 
 
 @pytest.mark.parametrize(
