@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 LIVE = "live/"  # how the path of a source begins that is no file: one batch of records that a program sent
+SENT = "sent live"
 FEW_SLICES = 4  # rows whose frames are looked up one by one
 SLICE_FIELDS = ("source_id", "start", "size", "own_data")  # what `load_slices` needs
 FRAME_BYTES = 131_072  # of a frame; a longer line has a frame of its own
@@ -76,7 +77,7 @@ class Source(models.Model):
 
     @property
     def name(self) -> str:
-        return self.path.rsplit("/", 1)[-1]
+        return SENT if self.path.startswith(LIVE) else self.path.rsplit("/", 1)[-1]
 
 
 class ReceivedRecord(models.Model):

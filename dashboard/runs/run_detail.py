@@ -22,6 +22,7 @@ from dashboard.filters.language import MAX_CHARACTERS, Query, parse
 from dashboard.filters.syntax import Term
 from dashboard.models import Call, Project, Run, Source
 from dashboard.models.runs import FAILED
+from dashboard.models.sources import SENT
 from dashboard.runs.overview import OutcomeStrip, RunOverview, build_strip, load_overview
 from dashboard.runs.replay import AS_RECORDED, ReplaySwitch, replace_tokens
 from dashboard.runs.waterfall import (
@@ -210,9 +211,13 @@ def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_R
 
 
 def _load_sources(run: Run) -> tuple[Source, ...]:
-    """Each file once: the run.json of an executor is written anew with the confirmation and the end of its run."""
+    """Each file once: the run.json of an executor is written anew with the confirmation and the end of its run.
+
+    What a program sent in many batches is one of them.
+    """
     rows = Source.objects.filter(runs=run).only("path", "format").order_by("id")[: 3 * MAX_SOURCES]
-    return tuple({source.path: source for source in rows}.values())[:MAX_SOURCES]
+    names = {SENT if source.name == SENT else source.path: source for source in rows}
+    return tuple(names.values())[:MAX_SOURCES]
 
 
 def _load_calls(

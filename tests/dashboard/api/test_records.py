@@ -195,7 +195,9 @@ def test_a_page_names_the_time_of_a_sent_record_and_the_line_of_one_in_a_file(
     derive_waiting(project)
     run = Run.objects.get()
     facts = client.get(f"/runs/{run.pk}/1/halves").content.decode()
-    assert "09:00:01.000" in facts
+    assert "sent live, 09:00:01.000" in facts
+    sender.records(one_call(7))
+    assert parse_page(client.get(f"/runs/{run.pk}/")).text.count("sent live") == 1
     history = client.get(f"/runs/{run.pk}/context").content.decode()
     assert "08:59:00.000" in history
     assert "1772355" not in parse_page(client.get(f"/runs/{run.pk}/context")).select_one("main").text
