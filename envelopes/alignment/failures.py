@@ -206,7 +206,8 @@ def find_failure_text(evidence: Evidence) -> FailureText | None:
         return _from_string(evidence, evidence.result)
     if not evidence.is_error:
         return None
-    if isinstance(evidence.result, dict) and isinstance(message := evidence.result.get("message"), str):
+    message = evidence.result.get("message") if isinstance(evidence.result, dict) else None
+    if isinstance(message, str) and message:
         return FailureText(message, "structured")  # an error of JSON-RPC, whose code is a number
     # MCP servers return a failure as a list of content blocks.
     blocks = evidence.result if isinstance(evidence.result, list) else []
