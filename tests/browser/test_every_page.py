@@ -9,6 +9,7 @@ from playwright.sync_api import Page
 
 from dashboard.insights.call_numbers import VIEWS
 from dashboard.models import Note, Project
+from dashboard.tokens import create_token
 from tests.browser.conftest import Serious
 from tests.browser.rest import come_to_rest
 from tests.dashboard.measured_comparisons import recalled
@@ -26,12 +27,14 @@ def addresses(bundled: Project) -> list[str]:
     dropped = f"/runs/{bundled.runs.get(drop_count=1).pk}/"
     insights = [f"/insights/?show={view}" for view in VIEWS]
     recalled(bundled, artifact.call)
+    create_token(bundled, "a machine with a long name", "ingest", by="operator")
     lists = [
         "/runs/",
         "/calls/",
         "/problems/",
         *insights,
         "/setup/",
+        "/tokens/",
         "/docs/",
         "/runs/import/",
         "/tools/",
