@@ -118,7 +118,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
 
 # What the types of an agent's own errors mean.
 _KINDS: dict[str, dict[str, str]] = {
-    "inspect": {
+    "inspect-ai": {
         "parsing": "invalid_tool_input",
         "timeout": "command_timed_out",
         "unicode_decode": "tool_execution_failed",

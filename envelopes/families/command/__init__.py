@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.command import claude_code, codex, gemini_cli, inspect_ai, swe_agent
+from envelopes.families.command import claude_code, codex, gemini_cli, inspect_ai, mini_swe_agent, swe_agent
 from envelopes.families.command.projection import PROJECTIONS, granted_characters
 from envelopes.families.command.receipts import RENDERERS
 from envelopes.families.command.results import BatchResult, CommandResult, batch_outcome, command_outcome
@@ -22,7 +22,14 @@ FAMILY = Family(
     tools=TOOLS,
     granted=granted_characters,
     outcomes={CommandResult: command_outcome, BatchResult: batch_outcome},
-    mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS, *swe_agent.MAPPINGS, *inspect_ai.MAPPINGS),
+    mappings=(
+        *claude_code.MAPPINGS,
+        *codex.MAPPINGS,
+        *gemini_cli.MAPPINGS,
+        *inspect_ai.MAPPINGS,
+        *mini_swe_agent.MAPPINGS,
+        *swe_agent.MAPPINGS,
+    ),
     lint=(
         must_mention("task_unsaid", "which task runs the command", "/result/task_handle/task_id"),
         must_mention("saved_output_unsaid", "where the whole output was saved", "/result/saved_output/path"),

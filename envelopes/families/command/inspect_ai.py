@@ -19,6 +19,6 @@ def _align_output(evidence: Evidence, text: str) -> list[Span]:
 
 MAPPINGS = (
     ToolMapping(
-        agent="inspect", tools=("bash", "python", "bash_session"), version=1, read=_read_output, align=_align_output
+        agent="inspect-ai", tools=("bash", "python", "bash_session"), version=1, read=_read_output, align=_align_output
     ),
 )

@@ -20,8 +20,8 @@ FORMATS: tuple[Format, ...] = (
     Format(
         name="inspect",
         title="Inspect log",
-        agent="inspect",
-        namespace="inspect",
+        agent="inspect-ai",
+        namespace="inspect-ai",
         mark="a document with version, status and eval",
         is_document=True,
         sniff=log.sniff,
@@ -31,8 +31,8 @@ FORMATS: tuple[Format, ...] = (
     Format(
         name="inspect-eval",
         title="Inspect log (.eval archive)",
-        agent="inspect",
-        namespace="inspect",
+        agent="inspect-ai",
+        namespace="inspect-ai",
         mark="an archive with a journal or a header of an evaluation",
         is_document=True,
         is_archive=True,

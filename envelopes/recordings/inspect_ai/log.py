@@ -155,7 +155,7 @@ class _Sample:
         yield RunRecord(
             line=self.node.line,
             run=self.run,
-            agent="inspect",
+            agent="inspect-ai",
             title=summarize(self.title),
             model=self.facts.model,
             version=self.facts.version,

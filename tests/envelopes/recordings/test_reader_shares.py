@@ -11,7 +11,7 @@ SAMPLES = {
     "gemini-cli": ("gemini_cli/*.json",),
     "swe-agent": ("swe_agent/*.traj",),
     "mini-swe-agent": ("mini_swe_agent/*.json",),
-    "inspect": ("inspect_ai/log_message_deduplication.eval",),  # the other logs call tools of their users
+    "inspect-ai": ("inspect_ai/log_message_deduplication.eval",),  # the other logs call tools of their users
 }
 LEAST_SHARE = 0.95
 

@@ -98,7 +98,7 @@ def test_an_output_that_inspect_cut_is_bounded_and_says_so() -> None:
 def test_the_type_of_an_error_decides_its_kind(type_: str, kind: str | None) -> None:
     error = {"type": type_, "message": "it was refused"}
     halves = read_halves(
-        agent="inspect",
+        agent="inspect-ai",
         tool="bash",
         args=b"{}",
         result=json.dumps(error).encode(),
