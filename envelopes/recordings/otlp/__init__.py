@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -143,17 +144,24 @@ def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes]) -> Trac
     return TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), 0)
 
 
-def sniff(head: bytes, _path: SourcePath) -> bool:
-    """A trace request in JSON, or lines that `span_lines` wrote."""
+def sniff(head: bytes, path: SourcePath) -> bool:
+    """Trace requests in JSON, one a line, or lines that `span_lines` wrote."""
     beginning = head.removeprefix(BYTE_ORDER_MARK).lstrip()
-    return beginning.startswith(b'{"otlp":') or (beginning.startswith(b"{") and b'"resourceSpans"' in beginning[:200])
+    is_request = beginning.startswith(b"{") and b'"resourceSpans"' in beginning[:200]
+    return beginning.startswith(b'{"otlp":') or (is_request and not sniff_document(head, path))
+
+
+def sniff_document(head: bytes, _path: SourcePath) -> bool:
+    """One trace request in JSON over many lines."""
+    first, _, rest = head.removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")
+    return first.strip() == b"{" and b'"resourceSpans"' in rest[:200]
 
 
 def read(lines: Iterable[SourceLine], _path: SourcePath, state: dict[str, object]) -> Records:
     """Reads lines of ours, requests of one line each, and a file that is one request over many lines."""
     content = list(lines)
     first = next((line.raw.strip() for line in content if not is_blank(line.raw)), b"")
-    if first == b"{" and "one_document" not in state:
+    if first == b"{":
         yield from _read_document(content)
         return
     for line in read_json_lines(content, state):
@@ -331,15 +339,20 @@ def _count(attributes: dict[str, Any], names: tuple[str, ...]) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
 
 
+_format = partial(Format, agent="otlp", namespace="otlp", read=read, is_global_call_id=lambda _call: False)
 FORMATS: tuple[Format, ...] = (
-    Format(
+    _format(
         name="otlp",
         title="OpenTelemetry traces (OTLP)",
         mark="trace requests in JSON, with resourceSpans",
-        agent="otlp",
-        namespace="otlp",
         sniff=sniff,
-        read=read,
-        is_global_call_id=lambda _call: False,
+    ),
+    _format(
+        name="otlp-document",
+        title="OpenTelemetry traces (OTLP), one request",
+        mark="a trace request in JSON over many lines",
+        sniff=sniff_document,
+        recorded_as="otlp",
+        is_document=True,
     ),
 )

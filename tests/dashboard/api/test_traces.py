@@ -339,6 +339,17 @@ def test_a_request_in_a_file_gives_the_same_calls(project: Project, tmp_path: Pa
     assert_both_halves(project)
 
 
+def test_a_request_over_many_lines_is_one_document(project: Project, tmp_path: Path) -> None:
+    path = tmp_path / "traces.json"
+    others = [
+        span(number, "GET /", {f"key {place}": "x" for place in range(40)}, seconds=1) for number in range(10, 40)
+    ]
+    path.write_text(json.dumps(request(*others, *genai()), indent=1))
+    assert len(path.read_text().splitlines()) > 4_000  # more than a batch of lines
+    assert import_paths(project, [path]).problems == []
+    assert_both_halves(project)
+
+
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["pydantic_ai_2.58.0.otlp.pb", "pydantic_ai_2.58.0_delegation.otlp.pb"])
 def test_each_tool_call_of_the_samples_has_both_halves(
