@@ -91,9 +91,9 @@ class RequestRate:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._buckets: dict[int, tuple[float, float]] = {}  # what is left, and when that was
+        self._buckets: dict[str, tuple[float, float]] = {}  # by key: what is left, and when that was
 
-    def wait_seconds(self, token: int, most: int) -> float:
+    def wait_seconds(self, token: str, most: int) -> float:
         """0 where the token may send now; else after how many seconds. `most` is the number a minute."""
         with self._lock:
             now = self._clock()
@@ -133,7 +133,7 @@ def authorise(request: HttpRequest, scope: str) -> JsonResponse | None:
         return _refuse_token(request, is_sent=bool(text))
     if token.scope != scope:
         return _refuse(403, f"This token is for {token.scope}; the address needs one for {scope}.")
-    if wait := RATE.wait_seconds(token.pk, settings.TOKEN_REQUESTS_A_MINUTE):
+    if wait := RATE.wait_seconds(token.key, settings.TOKEN_REQUESTS_A_MINUTE):
         sentence = f"This token may send {settings.TOKEN_REQUESTS_A_MINUTE:,} requests a minute."
         return _refuse(429, sentence, {"Retry-After": str(int(wait) + 1)})
     _note_use(token)

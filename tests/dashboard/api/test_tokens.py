@@ -65,11 +65,11 @@ def test_a_client_that_guesses_waits_and_a_valid_token_does_not(project: Project
 def test_a_token_sends_so_many_requests_a_minute(project: Project, settings: Settings) -> None:
     now = 100.0
     rate = RequestRate(lambda: now)
-    assert [rate.wait_seconds(1, 60) for _ in range(60)] == [0.0] * 60
-    assert rate.wait_seconds(1, 60) == pytest.approx(1.0)
-    assert rate.wait_seconds(2, 60) == 0.0
+    assert [rate.wait_seconds("a", 60) for _ in range(60)] == [0.0] * 60
+    assert rate.wait_seconds("a", 60) == pytest.approx(1.0)
+    assert rate.wait_seconds("b", 60) == 0.0
     now += 1
-    assert [rate.wait_seconds(1, 60), rate.wait_seconds(1, 60)] == [0.0, pytest.approx(1.0)]
+    assert [rate.wait_seconds("a", 60), rate.wait_seconds("a", 60)] == [0.0, pytest.approx(1.0)]
     settings.TOKEN_REQUESTS_A_MINUTE = 1
     token = create_token(project, "ci", "ingest", by="alice")
     assert [answer(token), answer(token)] == [200, 429]
