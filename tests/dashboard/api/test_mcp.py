@@ -131,5 +131,5 @@ async def main():
         print(json.dumps([len(tools.tools), len(found.structured_content["items"])]))
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300)
     assert json.loads(done.stdout or "null") == [len(TOOLS), 2], done.stderr

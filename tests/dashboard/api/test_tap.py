@@ -54,7 +54,7 @@ def test_not_one_byte_is_changed_and_the_status_is_the_servers(tmp_path: Path) -
     lines += [b'{"jsonrpc": "2.0", "id": 1e400, "x": "\\ud800"}', b"\r", b"\xff\xfe"]
     sent = b"".join(line + b"\n" for line in lines)
     record = tmp_path / "frames.jsonl"
-    done = subprocess.run(tapped(record, ECHO), input=sent, capture_output=True, env=environment(tmp_path), timeout=60)
+    done = subprocess.run(tapped(record, ECHO), input=sent, capture_output=True, env=environment(tmp_path), timeout=300)
     assert done.stdout == b"".join(line[::-1] + b"\n" for line in lines) + b"end"
     assert done.returncode == 3
     frames = [json.loads(line) for line in record.read_bytes().splitlines()]
@@ -92,6 +92,6 @@ def test_the_recording_of_a_connection_has_both_halves_of_its_calls(project: Pro
 
 def test_a_server_that_cannot_be_started_is_named(tmp_path: Path) -> None:
     command = [sys.executable, str(CHECKOUT / "manage.py"), "tap", "--", "/nowhere/server"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), timeout=300)
     assert done.returncode == 1
     assert "/nowhere/server cannot be started" in done.stderr
