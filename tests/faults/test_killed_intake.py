@@ -12,7 +12,7 @@ import random
 import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -37,15 +37,15 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": NDJSON}
-        with suppress(OSError, http.client.HTTPException):
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        with suppress(OSError, ValueError, http.client.HTTPException), closing(client) as connection:
             for number in range(10_000):
                 run = f"{self.name}-{number}"
                 body = lines(one_call(number, run))
                 self.sent.append((run, body))
                 connection.request("POST", "/api/v1/records", body, headers)
-                response = connection.getresponse()
-                answer = json.loads(response.read())
+                with connection.getresponse() as response:
+                    answer = json.loads(response.read())
                 if response.status == 200 and answer["accepted"] == 3:
                     self.acknowledged.append(run)
                 self.first.set()
