@@ -69,6 +69,7 @@ FORMATS = (
         sniff=sniff,
         read=read,
         is_global_call_id=lambda _call: False,
+        mark="a first line that begins with toy",
     ),
 )
 '''
@@ -189,8 +190,8 @@ def test_a_format_and_a_page_need_the_files_that_architecture_names_and_no_other
         replace(
             copy,
             "envelopes/recordings/__init__.py",
-            ("import audit, claude_code", "import audit, claude_code, toy"),
-            ("*audit.FORMATS)", "*audit.FORMATS, *toy.FORMATS)"),
+            ("    swe_agent,\n)", "    swe_agent,\n    toy,\n)"),
+            ("    *message_dumps.FORMATS,\n)", "    *message_dumps.FORMATS,\n    *toy.FORMATS,\n)"),
         ),
     ]
     page_files = [

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.extended]
 @pytest.fixture
 def report(bundled: Project) -> RecallReport:
     RecallReport.objects.create(project=bundled, variants=["receipt"])
-    assert measure_next_recall("tests")
+    assert measure_next_recall()
     return RecallReport.objects.get()
 
 

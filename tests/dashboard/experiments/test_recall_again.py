@@ -118,7 +118,7 @@ def test_a_second_computation_finds_the_same_items(project: Project, operator: U
     paths = [Path("dashboard/samples") / sample for sample in SAMPLES]
     import_paths(project, paths)
     RecallReport.objects.create(project=project, variants=["receipt"], created_by=operator)
-    assert measure_next_recall("tests")
+    assert measure_next_recall()
     report = RecallReport.objects.get()
     names = dict(Call.objects.values_list("pk", "external_id"))
     cut = set(Call.objects.filter(is_cut=True).values_list("external_id", flat=True))
