@@ -49,7 +49,7 @@ if __name__ == "__main__":
 """
 DONE = "SELECT count(*) FROM dashboard_comparisonbatch WHERE finished_at IS NOT NULL"
 KILLS = 6
-POOL_KILLS = 3
+POOL_KILLS = 2  # one fewer than the attempts that a batch has, which one batch may get all
 RESULTS = "SELECT number, results FROM dashboard_comparisonbatch ORDER BY number"
 SUMMARY = "SELECT state, summary FROM dashboard_comparison"
 

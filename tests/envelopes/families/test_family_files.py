@@ -13,8 +13,6 @@ from envelopes.families.base import Family
 FOLDER = Path(envelopes.families.__file__).parent
 MOST_LINES = 430
 SPLIT_OFF = ("projection.py", "alignment.py")
-# An agent's module has the agent's name, unless that is a module of Python, or another agent's tools are the same.
-MODULES = {"inspect": "inspect_ai", "mini-swe-agent": "swe_agent"}
 
 
 def lines(path: Path) -> int:
@@ -27,10 +25,7 @@ def files(family: Family) -> set[str]:
 
 def agent_modules(family: Family) -> set[str]:
     mappings = [*family.mappings, *([FALLBACK[1]] if family is FALLBACK[0] else [])]
-    names = {
-        "any_agent" if row.agent == "*" else MODULES.get(row.agent, row.agent.replace("-", "_")) for row in mappings
-    }
-    return {f"{name}.py" for name in names}
+    return {"any_agent.py" if row.agent == "*" else f"{row.agent.replace('-', '_')}.py" for row in mappings}
 
 
 def test_every_folder_is_a_family() -> None:
