@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import warnings
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from envelopes.recorder import LiveRecorder, LiveRun
+from tests.envelopes.recorder.event_loop import run_apart
 
 pytestmark = pytest.mark.extended  # the libraries take seconds to import
 
@@ -115,7 +115,7 @@ def test_pydantic_ai_keeps_the_return_its_metadata_and_the_text_for_the_model(re
     def flaky() -> str:
         raise ModelRetry("try again later")
 
-    result = asyncio.run(agent.run("How warm is it?"))
+    result = run_apart(agent.run("How warm is it?"))
     record_messages(recorded.run, result.new_messages())
     halves = recorded.halves()
     assert halves["weather"] == ({"city": "Bern", "degrees": 3}, '{"city":"Bern","degrees":3}')
@@ -167,7 +167,7 @@ def test_openai_agents_records_calls_and_usage(recorded: Recorded, monkeypatch: 
 
     agent = Agent(name="Reader", model=Scripted(), tools=[lines, read])
     config = RunConfig(tracing_disabled=True)
-    asyncio.run(Runner.run(agent, "Read it.", hooks=ToolHooks(recorded.run), run_config=config))
+    run_apart(Runner.run(agent, "Read it.", hooks=ToolHooks(recorded.run), run_config=config))
     assert recorded.halves() == {
         "lines": (["a.txt", "two"], "['a.txt', 'two']"),
         "read": (None, "the text of a.txt"),
@@ -201,7 +201,7 @@ def test_an_mcp_session_records_the_whole_answer_and_what_was_meant_for_the_mode
             await session.call_tool("create", {"title": "A bug"})
             await session.call_tool("fail", {})
 
-    asyncio.run(use())
+    run_apart(use())
     halves = recorded.halves()
     result, receipt = halves["issues.create"]
     assert result["structuredContent"] == {"id": 7, "title": "A bug"}
