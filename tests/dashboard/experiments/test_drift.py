@@ -258,6 +258,7 @@ def test_a_variant_that_raises_today_is_drift_of_the_text(
     assert "RuntimeError: no words" in exit_status()[1]
 
 
+@pytest.mark.postgresql
 def test_a_pinned_version_of_a_template_is_not_compared_with_a_later_one(project: Project, calls: list[Call]) -> None:
     author = create_user("ada", project=project)
     fields = {"name": "brief", "title": "Brief", "characters": "900"}
