@@ -1,7 +1,7 @@
 """`counterfoil tap -- SERVER …`: records the frames between an MCP host and its server, and changes not one byte.
 
-The host starts this command in place of the server. What either side writes is passed on as it comes, and then written
-to a file with a JSON object for each line; `import_runs FILE`, or `--watch` meanwhile, reads that.
+The host starts this command in place of the server. What either side writes is passed on as it comes, and written by
+another thread to a file with a JSON object for each line; `import_runs FILE`, or `--watch` meanwhile, reads that.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -23,25 +24,34 @@ PIECE = 65_536
 LONGEST_FRAME = 64_000_000  # bytes; of a longer line only the size is recorded
 
 
-class FrameLog:
-    """Writes frames to the file, from two threads. A disk that fails ends the recording, never the connection."""
+class FrameLog(threading.Thread):
+    """Writes frames to the file, in the order in which they were added.
+
+    A slow disk delays no frame, and one that fails ends the recording, never the connection.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
+        super().__init__(daemon=True)
         self._file = file
-        self._lock = threading.Lock()
-        self._has_failed = False
+        self._frames: queue.SimpleQueue[tuple[str, bytes] | None] = queue.SimpleQueue()
 
     def add(self, direction: str, line: bytes) -> None:
         stamp = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        head = json.dumps({"ts": stamp, "dir": direction})[:-1].encode()
-        with self._lock:
-            try:
-                if not self._has_failed:
-                    self._file.write(head + b", " + _member(line) + b"}\n")
-                    self._file.flush()
-            except OSError as error:
-                self._has_failed = True
-                sys.stderr.write(f"counterfoil tap: recording stopped: {error.strerror}\n")
+        self._frames.put((json.dumps({"ts": stamp, "dir": direction})[:-1], line))
+
+    def run(self) -> None:
+        try:
+            while (frame := self._frames.get()) is not None:
+                head, line = frame
+                self._file.write(head.encode() + b", " + _member(line) + b"}\n")
+                self._file.flush()
+        except OSError as error:
+            sys.stderr.write(f"counterfoil tap: recording stopped: {error.strerror}\n")
+
+    def close(self) -> None:
+        """Returns when everything that was added is written."""
+        self._frames.put(None)
+        self.join()
 
 
 def _member(line: bytes) -> bytes:
@@ -56,7 +66,7 @@ def _member(line: bytes) -> bytes:
 
 
 class Pump(threading.Thread):
-    """Passes bytes on as they come, and each whole line to the log after that."""
+    """Adds each whole line to the log and passes its bytes on: an answer is recorded behind what it answers."""
 
     def __init__(self, source: int, target: int, log: FrameLog, direction: str) -> None:
         super().__init__(daemon=True)
@@ -66,13 +76,13 @@ class Pump(threading.Thread):
         begun = bytearray()
         try:
             while piece := os.read(self._source, PIECE):
-                sent = 0
-                while sent < len(piece):
-                    sent += os.write(self._target, piece[sent:])
                 begun += piece
                 *lines, begun = begun.split(b"\n") if b"\n" in piece else [begun]
                 for line in lines:
                     self._log.add(self._direction, bytes(line))
+                sent = 0
+                while sent < len(piece):
+                    sent += os.write(self._target, piece[sent:])
         except OSError:  # the other side has gone
             pass
         if begun:
@@ -101,11 +111,13 @@ class Command(BaseCommand):
             log = FrameLog(file)
             to_server = Pump(sys.stdin.fileno(), os.dup(server.stdin.fileno()), log, "client")
             to_host = Pump(server.stdout.fileno(), os.dup(sys.stdout.fileno()), log, "server")
+            log.start()
             server.stdin.close()  # its copy closes with the host's end
             to_server.start()
             to_host.start()
             to_host.join()
             status = server.wait()
+            log.close()
         sys.exit(status if status >= 0 else 128 - status)
 
 
