@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
 
+from dashboard.garbage import collect_rarely
+
 WITHOUT_STORE = ("verify", "tap")
-NEW_OBJECTS = 50_000  # between two collections
 
 
 def main() -> None:
-    """Runs a command. Garbage is collected rarely: with Python's own threshold it is a tenth of an import's time."""
-    gc.set_threshold(NEW_OBJECTS, 10, 10)
+    collect_rarely()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     from django.core.management import execute_from_command_line
     from django.db import Error

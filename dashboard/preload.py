@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import sys
 from functools import cache
@@ -15,12 +14,13 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
+from dashboard.garbage import collect_rarely, exclude_loaded  # noqa: E402
 from dashboard.ingest import derivation, derived_calls, reading  # noqa: E402, F401
 from envelopes.text.tokens import count_tokens  # noqa: E402
 
 count_tokens("")
-gc.freeze()
-gc.set_threshold(50_000, 10, 10)
+exclude_loaded()
+collect_rarely()
 
 
 @cache

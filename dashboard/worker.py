@@ -14,7 +14,6 @@ There is no queue: the ones for Django keep no lease, so a task of a killed work
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from dashboard.artifacts.retention import DailyRetention
 from dashboard.experiments.measuring import Measuring
 from dashboard.experiments.recall_report import measure_next_recall
 from dashboard.faults import drop_connection, find_outage
+from dashboard.garbage import NEW_OBJECTS_IN_BACKGROUND, collect_rarely, exclude_loaded
 from dashboard.ingest.derivation import derive_next_waiting
 from dashboard.ingest.watch import Followers
 from dashboard.leadership import leadership
@@ -40,7 +40,6 @@ from dashboard.search.index import index_next_waiting
 POLL_SECONDS = 2.0
 IDLE_SECONDS = 1.0
 NICENESS = 10  # pages come first
-GC_THRESHOLD = 20_000  # new objects
 
 
 class WorkerSupervisor(threading.Thread):
@@ -65,8 +64,8 @@ class WorkerSupervisor(threading.Thread):
 def lower_priority() -> None:
     """Gives pages the processor first, and makes garbage collection and the database use less memory and time."""
     os.nice(NICENESS)
-    gc.freeze()  # the program itself is never garbage, and a batch creates objects by the hundred thousand
-    gc.set_threshold(GC_THRESHOLD)
+    exclude_loaded()
+    collect_rarely(NEW_OBJECTS_IN_BACKGROUND)
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA mmap_size=0")  # mapped pages would count as this process's memory

@@ -58,8 +58,10 @@ class LoadedPlugins(msgspec.Struct, Generic[Value], frozen=True):
     broken: tuple[BrokenPlugin, ...]
 
 
-def load_plugins(group: str, kind: type[Value], check: Callable[[Value], None]) -> LoadedPlugins[Value]:
-    """Loads the plugins of one group in the order of their names. `check` raises InvalidPlugin.
+def load_plugins(
+    group: str, kind: type[Value], check: Callable[[Value], None], *, seconds: float = IMPORT_SECONDS
+) -> LoadedPlugins[Value]:
+    """Loads the plugins of one group in the order of their names, each within `seconds`. `check` raises InvalidPlugin.
 
     A package that asks for families while it is imported gets the program's own: it cannot wait for itself.
     """
@@ -76,7 +78,7 @@ def load_plugins(group: str, kind: type[Value], check: Callable[[Value], None]) 
             version=point.dist.version if point.dist else "",
         )
         try:
-            values = _import(point, kind)
+            values = _import(point, kind, seconds)
             for value in values:
                 check(value)
         except (Exception, SystemExit) as error:  # whatever a foreign package does when it is imported
@@ -86,7 +88,7 @@ def load_plugins(group: str, kind: type[Value], check: Callable[[Value], None]) 
     return LoadedPlugins(tuple(plugins), tuple(broken))
 
 
-def _import(point: EntryPoint, kind: type[Value]) -> list[Value]:
+def _import(point: EntryPoint, kind: type[Value], seconds: float) -> list[Value]:
     """Imports in a thread of its own, so that an import that never ends blocks nobody. Raises what the import raises.
 
     A thread cannot be ended: one that waits costs nothing, one that spins costs time until the process ends. To
@@ -104,11 +106,11 @@ def _import(point: EntryPoint, kind: type[Value]) -> list[Value]:
 
     thread = threading.Thread(target=load, name=f"import of {point.value}", daemon=True)
     thread.start()
-    thread.join(IMPORT_SECONDS)
+    thread.join(seconds)
     for error in errors:
         raise error
     if not loaded:
-        raise InvalidPlugin(f"its import did not end within {IMPORT_SECONDS:g} seconds")
+        raise InvalidPlugin(f"its import did not end within {seconds:g} seconds")
     values: list[Value] = []
     for value in loaded[0] if isinstance(loaded[0], tuple | list) else loaded:
         if not isinstance(value, kind):

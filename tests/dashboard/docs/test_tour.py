@@ -17,7 +17,8 @@ COMMANDS = [text.strip() for language, text in BLOCKS if not language and re.mat
 OUTPUTS = [
     text.rstrip("\n") for language, text in BLOCKS if not language and text.endswith(("(none)\n", "printed nothing.\n"))
 ]
-FILES = re.findall(r"In `(envelopes/\S+\.py)`:\n\n```diff", PAGE)
+RECEIPTS = re.findall(r"In `(envelopes/\S+\.py)`:\n\n```diff", PAGE)
+VERSIONED = re.findall(r"In `(envelopes/\S+\.py)`, raise each number of `versions` by one", PAGE)
 DIFFS = [text for language, text in BLOCKS if language == "diff"]
 
 
@@ -36,9 +37,10 @@ def test_each_step_of_the_tour_does_what_the_page_shows(clone: Path) -> None:
     assert run(clone, render) == before
     assert {"results.py", "receipts.py", "claude_code.py", "examples.json"} <= set(run(clone, list_files).split())
 
-    in_receipts, in_family, in_golden = DIFFS
-    for name, diff in zip(FILES, (in_receipts, in_family), strict=True):
-        apply(clone / name, diff)
+    in_receipts, in_golden = DIFFS
+    (receipts,), (versioned,) = RECEIPTS, VERSIONED
+    apply(clone / receipts, in_receipts)
+    raise_versions(clone / versioned)
     assert render_again == render
     assert run(clone, render_again) == after
 
@@ -57,6 +59,14 @@ def apply(path: Path, diff: str) -> None:
     content = path.read_text("utf-8")
     assert content.count(before) == 1, path
     path.write_text(content.replace(before, after), "utf-8")
+
+
+def raise_versions(path: Path) -> None:
+    content = path.read_text("utf-8")
+    (versions,) = re.findall(r"^    versions=\{.+\},$", content, re.MULTILINE)
+    raised = re.sub(r"\d+", lambda number: str(int(number[0]) + 1), versions)
+    assert raised != versions
+    path.write_text(content.replace(versions, raised), "utf-8")
 
 
 def run(folder: Path, command: str, *, status: int = 0) -> str:
