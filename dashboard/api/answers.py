@@ -153,7 +153,7 @@ class RenderedVariant(msgspec.Struct, frozen=True, kw_only=True):
 
 # Answers of the API by their addresses, with what may be asked for; `openapi` is written from this table.
 ADDRESSES: Sequence[tuple[str, str, type | object, tuple[str, ...]]] = (
-    ("/api/v1/runs", "Runs that meet a filter", ItemPage[RunItem], ("q", "sort", "after")),
+    ("/api/v1/runs", "Runs that meet a filter", ItemPage[RunItem], ("q", "sort", "after", "limit")),
     ("/api/v1/runs/{run}", "One run", RunItem, ()),
     ("/api/v1/runs/{run}/context/{position}", "The model's context at a step", StepContext, ()),
     ("/api/v1/calls", "Calls that meet a filter", ItemPage[CallItem], ("q", "sort", "after", "limit")),

@@ -62,17 +62,15 @@ def _number(description: str, most: int | None = None) -> dict[str, Any]:
 
 
 def _search_runs(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    page = reading.list_runs(project, _query(given, "q", "sort", "after"))
-    items = page.items[: _limit(given, ITEMS, MOST_ITEMS)]
+    page = reading.list_runs(project, _list_query(given))
     lines = [
-        f"run {run.run} · {run.title or run.external_id} · {run.calls} calls, {run.failed} failed" for run in items
+        f"run {run.run} · {run.title or run.external_id} · {run.calls} calls, {run.failed} failed" for run in page.items
     ]
     return _page_answer(page, lines, "search_runs")
 
 
 def _search_calls(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    limit = str(_limit(given, ITEMS, MOST_ITEMS))
-    page = reading.list_calls(project, {**_query(given, "q", "sort", "after"), "limit": limit})
+    page = reading.list_calls(project, _list_query(given))
     lines = [
         f"call {call.call} · {call.tool} · {call.outcome}"
         + (f" · model saw {call.seen_lines:,} of {call.output_lines:,} lines" if call.is_cut else "")
@@ -158,6 +156,10 @@ def _variant_receipt(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
 
 def _query(given: Mapping[str, Any], *names: str) -> dict[str, str]:
     return {name: given[name] for name in names if isinstance(given.get(name), str)}
+
+
+def _list_query(given: Mapping[str, Any]) -> dict[str, str]:
+    return _query(given, "q", "sort", "after") | {"limit": str(_limit(given, ITEMS, MOST_ITEMS))}
 
 
 def _window_query(given: Mapping[str, Any], *names: str) -> dict[str, str]:

@@ -50,7 +50,8 @@ class NotAnswered(ValueError):
 
 def list_runs(project: Project, query: Mapping[str, str]) -> ItemPage[RunItem]:
     """Runs that meet the filter `q`, in the order of `sort`, behind the cursor `after`."""
-    page = build_run_list(project, RunListParams.from_query({**query, "view": "", "preset": ""}))
+    params = RunListParams.from_query({**query, "view": "", "preset": ""})
+    page = build_run_list(project, params, _page_size(query))
     keys = [UUID(row["id"]) for row in page.rows]
     runs = Run.objects.defer("plan", "document").in_bulk(keys)
     return ItemPage(
@@ -64,8 +65,7 @@ def list_calls(project: Project, query: Mapping[str, str]) -> ItemPage[CallItem]
     """Calls that meet the filter `q`, in the order of `sort`, behind the cursor `after`."""
     values = QueryDict(mutable=True)
     values.update({name: query[name] for name in ("q", "sort", "after") if name in query})
-    size = Params(query).integer("limit", default=PAGE_ITEMS, least=1, most=MOST_ITEMS)
-    page = load_call_table(project, CallTableParams(values), size=size)
+    page = load_call_table(project, CallTableParams(values), size=_page_size(query))
     keys = [UUID(row["key"]) for row in page.rows]
     calls = Call.objects.in_bulk(keys)
     return ItemPage(
@@ -73,6 +73,10 @@ def list_calls(project: Project, query: Mapping[str, str]) -> ItemPage[CallItem]
         next=_cursor(page.next_url),
         problems=[*page.problems, *page.hints],
     )
+
+
+def _page_size(query: Mapping[str, str]) -> int:
+    return Params(query).integer("limit", default=PAGE_ITEMS, least=1, most=MOST_ITEMS)
 
 
 def _cursor(url: str) -> str | None:
@@ -180,7 +184,7 @@ def list_artifacts(project: Project, query: Mapping[str, str]) -> ItemPage[Artif
     if "call" in query:
         rows = rows.filter(call=params.uuid("call"))
     after = params.uuid("after")
-    size = params.integer("limit", default=PAGE_ITEMS, least=1, most=MOST_ITEMS)
+    size = _page_size(query)
     rows = rows.filter(pk__gt=after) if after else rows
     found = list(rows[: size + 1])
     next_key = str(found[size - 1].pk) if len(found) > size else None
@@ -214,7 +218,7 @@ def load_artifact(project: Project, key: UUID, query: Mapping[str, str]) -> Arti
 def list_experiments(project: Project, query: Mapping[str, str]) -> ItemPage[ExperimentItem]:
     """Comparisons, the newest first, behind the cursor `after`."""
     params = Params(query)
-    size = params.integer("limit", default=PAGE_ITEMS, least=1, most=MOST_ITEMS)
+    size = _page_size(query)
     rows = project.comparisons.defer("summary").order_by("-created_at", "-pk")
     after = params.uuid("after")
     before = rows.filter(pk=after).first() if after else None

@@ -254,11 +254,12 @@ def find_first_cut(project: Project, query: Query) -> FirstCut | None:
     return FirstCut(call.tool, lines, seen, call.get_absolute_url())
 
 
-def build_run_list(project: Project, params: RunListParams) -> RunListPage:
+def build_run_list(project: Project, params: RunListParams, size: int = 0) -> RunListPage:
+    """The page of `size` runs that the parameters name; without one of ROWS_PER_PAGE."""
     query = parse(params.text)
     cursor, problems = _parse_cursor(params)
-    size = settings.ROWS_PER_PAGE
-    runs = [] if query.problems else _load_runs(project, query.tree, params.sort, cursor)
+    size = size or settings.ROWS_PER_PAGE
+    runs = [] if query.problems else _load_runs(project, query.tree, params.sort, cursor, size + 1)
     has_more, runs = len(runs) > size, runs[:size]
     now = timezone.now()
     peek_url = f"{params.page_url}&peek=".replace("?&", "?")
@@ -297,8 +298,7 @@ def build_run_list(project: Project, params: RunListParams) -> RunListPage:
     )
 
 
-def _load_runs(project: Project, tree: And | Or, sort: str, cursor: Cursor | None) -> list[Run]:
-    """One run more than a page shows, if there is one."""
+def _load_runs(project: Project, tree: And | Or, sort: str, cursor: Cursor | None, most: int) -> list[Run]:
     runs, is_small = queryset.select_runs(project, tree)
     column = SORTS[sort]
     if cursor:
@@ -307,7 +307,7 @@ def _load_runs(project: Project, tree: And | Or, sort: str, cursor: Cursor | Non
         runs = runs.filter(**{f"{column}__lte": value}).exclude(Q(**{column: value}) & Q(id__gte=key))
     # A small selection is sorted: the order of an index would tempt SQLite to walk the whole list for it.
     order = Coalesce(column, column) if is_small else F(column)
-    return list(runs.only(*LISTED_FIELDS).order_by(order.desc(), "-id")[: settings.ROWS_PER_PAGE + 1])
+    return list(runs.only(*LISTED_FIELDS).order_by(order.desc(), "-id")[:most])
 
 
 def _format_cursor(run: Run, sort: str) -> str:

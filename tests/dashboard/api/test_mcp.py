@@ -63,6 +63,19 @@ def test_a_client_is_told_the_tools_and_their_arguments(agent: Sender) -> None:
     assert agent.get("/mcp").status_code == 405
 
 
+def test_a_short_list_of_runs_ends_before_the_next_one_begins(project: Project) -> None:
+    Sender(project).records([record for number in range(5) for record in one_call(1, run=f"r{number}")])
+    agent, found = Sender(project, "mcp"), []
+    after: dict[str, str] | None = {}
+    while after is not None:
+        page = use(agent, "search_runs", limit=2, **after).structured_content
+        assert page is not None
+        found.append(sorted(run["external_id"] for run in page["items"]))
+        after = {"after": page["next"]} if page["next"] else None
+    assert [len(runs) for runs in found] == [2, 2, 1]
+    assert len({run for runs in found for run in runs}) == 5
+
+
 def test_an_agent_finds_a_call_and_reads_both_halves_in_windows(agent: Sender) -> None:
     call = str(Call.objects.get(external_id="c1").pk)
     found = use(agent, "search_calls", q="tool:Search", limit=2)
