@@ -35,6 +35,7 @@ WITHHELD: dict[Profile, frozenset[Capability]] = {
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 EXECUTOR, EXECUTOR_VERSION = "audit", 1  # the agent of recordings of the audit layout, and how its results are read
+NATIVE = "native"  # the agent of native records, which any runtime may write
 INVENTORY_PATH = Path(__file__).with_name("inventory.json")
 FIRST_VERSION = "1.0"
 WORDS = ("description", "title", "default")
@@ -127,7 +128,11 @@ def _tools() -> dict[str, tuple[Family, ToolDefinition]]:
 
 @cache
 def _mappings() -> dict[tuple[str, str], tuple[Family, ToolMapping]]:
-    own = {(EXECUTOR, name): (owner, _map_own_tool(owner, tool)) for name, (owner, tool) in _tools().items()}
+    own = {
+        (agent, name): (owner, _map_own_tool(agent, owner, tool))
+        for agent in (EXECUTOR, NATIVE)
+        for name, (owner, tool) in _tools().items()
+    }
     return own | {
         (mapping.agent, tool): (family, mapping)
         for family in all_families()
@@ -136,11 +141,12 @@ def _mappings() -> dict[tuple[str, str], tuple[Family, ToolMapping]]:
     }
 
 
-def _map_own_tool(family: Family, definition: ToolDefinition) -> ToolMapping:
+def _map_own_tool(agent: str, family: Family, definition: ToolDefinition) -> ToolMapping:
     """Reads the results of a built-in tool as an executor of plans records them, with the members of its own struct.
 
     A call without an answer, and a result that is none of the structs, are read as those of any tool: an executor may
-    have another tool of that name.
+    have another tool of that name. Native records come from any runtime, so a result of theirs is read only where it
+    has members of the struct and no others.
     """
 
     def read(evidence: Evidence) -> Reading:
@@ -150,12 +156,15 @@ def _map_own_tool(family: Family, definition: ToolDefinition) -> ToolMapping:
             result = definition.read_data(evidence.result)
         except InvalidToolOutput as error:
             raise NoReading from error
+        members = set(evidence.result) if isinstance(evidence.result, dict) else set[str]()
+        if agent == NATIVE and (not members or members - set(result.__struct_encode_fields__)):
+            raise NoReading
         describe = family.outcomes.get(type(result))
         outcome = describe(result) if describe else f"{definition.name} returned a result"
         return reading(evidence, result, outcome, links={})
 
     return ToolMapping(
-        agent=EXECUTOR, tools=(definition.name,), version=EXECUTOR_VERSION, read=read, align=FALLBACK[1].align
+        agent=agent, tools=(definition.name,), version=EXECUTOR_VERSION, read=read, align=FALLBACK[1].align
     )
 
 

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 RECORDINGS: tuple[Format, ...] = (
+    otlp.PROTOBUF,  # before the formats of lines: texts in its spans may have such lines
     *claude_code.FORMATS,
     *codex.FORMATS,
     *audit.FORMATS,
@@ -53,6 +54,10 @@ RECORDINGS: tuple[Format, ...] = (
 # What `export_run` writes for a run that was recorded in one of the formats above.
 EXPORTS = tuple(audit.export_format(recording) for recording in RECORDINGS if recording not in audit.FORMATS)
 READABLE = (*EXPORTS, *RECORDINGS)
+UNRECOGNISED = (
+    f"its content is that of none of the {len(RECORDINGS)} formats that can be read: `import_runs --help` and the page "
+    "Importing recordings list them; `--format NAME` reads a file as one of them"
+)
 
 
 class UnknownFormat(ValueError):
@@ -64,7 +69,7 @@ def detect_format(head: bytes, path: SourcePath) -> Format:
     for recording in READABLE:
         if recording.sniff(head, path):
             return recording
-    raise UnknownFormat(f"not a recording that can be read ({_names()})")
+    raise UnknownFormat(UNRECOGNISED)
 
 
 def find_format(name: str) -> Format:
@@ -72,8 +77,4 @@ def find_format(name: str) -> Format:
     for recording in READABLE:
         if recording.name == name:
             return recording
-    raise UnknownFormat(f"no format {name!r}; there are {_names()}")
-
-
-def _names() -> str:
-    return ", ".join(recording.name for recording in RECORDINGS)
+    raise UnknownFormat(f"no format {name!r}; there are {', '.join(recording.name for recording in RECORDINGS)}")

@@ -8,7 +8,7 @@ import json
 import tarfile
 import zipfile
 
-from envelopes.recordings import RECORDINGS
+from envelopes.recordings import UNRECOGNISED
 from tests.dashboard.sessions import answers, asks, encoded
 from tests.faults.bad_files import BadFile, fields, lines, output, result, settled, value, whole
 from tests.faults.hostile import quoted
@@ -16,7 +16,7 @@ from tests.faults.hostile import quoted
 MISSING = "its file is missing"
 NO_OBJECT = "line 2: expected a JSON object"
 PACKED = "not a recording, it is compressed: unpack it and import what it holds"
-UNKNOWN = f"not a recording that can be read ({', '.join(recording.name for recording in RECORDINGS)})"
+UNKNOWN = UNRECOGNISED
 
 
 def _zipped(raw: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of agents (OTLP): live over HTTP, or in files of one request a line.
+"""OpenTelemetry traces of agents (OTLP): live over HTTP, in files of one request a line, or one request a file.
 
 A request becomes lines of our own: one for each span of a tool, a model or an agent, and one for each part of a
 message. A model span repeats the whole history of its conversation, so a part is stored once, by its content, and its
@@ -40,7 +40,16 @@ from envelopes.recordings.base import (
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines, storable
 from envelopes.recordings.otlp import conventions
 from envelopes.recordings.otlp.conventions import TracePart, as_json, first_value, message_parts, span_kind
-from envelopes.recordings.otlp.spans import ERROR_STATUS, LATEST, TraceSpan, decode_json, decode_protobuf, iso_time
+from envelopes.recordings.otlp.spans import (
+    ERROR_STATUS,
+    LATEST,
+    TraceSpan,
+    Unavailable,
+    decode_json,
+    decode_protobuf,
+    iso_time,
+    sniff_protobuf,
+)
 from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, object_slices, parse_json
 
 Records: TypeAlias = Iterator[Record | LineProblem]
@@ -174,6 +183,19 @@ def read(lines: Iterable[SourceLine], _path: SourcePath, state: dict[str, object
 def _read_document(content: list[SourceLine]) -> Records:
     raw = b"".join(line.raw for line in content).removeprefix(BYTE_ORDER_MARK)
     yield from _read_checked(raw, content[0].number, content[0].raw, sum(not is_blank(line.raw) for line in content))
+
+
+def read_protobuf(lines: Iterable[SourceLine], _path: SourcePath, _state: dict[str, object]) -> Records:
+    """Reads a file that is one request in protobuf, or several of them one after another, which are one message."""
+    content = list(lines)
+    if not content:
+        return
+    try:
+        spans = decode_protobuf(b"".join(line.raw for line in content))
+        yield from [record for line in span_lines(spans) for record in _expand(line.raw, content[0].number)]
+    except (Untrusted, Unavailable) as refusal:
+        reason = refusal.reason if isinstance(refusal, Untrusted) else str(refusal)
+        yield LineProblem(line=content[0].number, path="$", reason=reason, raw=b"", lines=len(content))
 
 
 def _read_checked(raw: bytes, number: int, shown: bytes, lines: int = 1) -> Records:
@@ -355,4 +377,14 @@ FORMATS: tuple[Format, ...] = (
         recorded_as="otlp",
         is_document=True,
     ),
+)
+PROTOBUF = msgspec.structs.replace(
+    FORMATS[0],
+    name="otlp-protobuf",
+    title="OpenTelemetry traces (OTLP), protobuf",
+    mark="a trace request in protobuf, whose first span has its two ids",
+    sniff=sniff_protobuf,
+    read=read_protobuf,
+    recorded_as="otlp",
+    is_document=True,
 )

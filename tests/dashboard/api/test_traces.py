@@ -350,6 +350,21 @@ def test_a_request_over_many_lines_is_one_document(project: Project, tmp_path: P
     assert_both_halves(project)
 
 
+def test_a_file_that_is_a_request_in_protobuf_is_found_in_its_folder_by_its_content(
+    project: Project, tmp_path: Path
+) -> None:
+    body = protobuf(request(*genai()))
+    (tmp_path / "traces.pb").write_bytes(body)
+    (tmp_path / "other.pb").write_bytes(b"\n\x10" + b"\n{}\n" * 9)
+    report = import_paths(project, [tmp_path])
+    assert [Path(entry["file"]).name for entry in report.formats] == ["traces.pb"]
+    assert [(Path(entry["file"]).name, report.problems) for entry in report.skipped] == [("other.pb", [])]
+    assert_both_halves(project)
+    (tmp_path / "cut.pb").write_bytes(body[:-9])
+    (problem,) = import_paths(project, [tmp_path / "cut.pb"]).problems
+    assert problem["reason"].startswith("not an OTLP request: ")
+
+
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["pydantic_ai_2.58.0.otlp.pb", "pydantic_ai_2.58.0_delegation.otlp.pb"])
 def test_each_tool_call_of_the_samples_has_both_halves(

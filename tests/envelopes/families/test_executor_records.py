@@ -37,3 +37,29 @@ def test_a_result_is_read_by_the_family_of_its_tool(
     )
     assert (halves.family, halves.projection.canonical.summary_text) == (family, summary)
     assert halves.note == ""
+
+
+@pytest.mark.parametrize(
+    ("result", "family"),
+    [
+        (COMPLETED, "command"),
+        ({"stdout": "3 passed\n"}, "command"),
+        (COMPLETED | {"host": "ci-1"}, "external"),
+        ({"output": "3 passed\n"}, "external"),
+        ({}, "external"),
+        ("3 passed", "external"),
+        ({"kind": "sandbox_lost", "message": "the sandbox ended"}, "external"),
+    ],
+)
+def test_a_native_result_is_read_by_the_family_only_with_members_of_its_struct_and_no_others(
+    result: object, family: str
+) -> None:
+    halves = read_halves(
+        agent="native",
+        tool="ExecCommand",
+        args=b'{"cmd": "make test"}',
+        result=json.dumps(result).encode(),
+        content=b'"3 passed"',
+        is_error=False,
+    )
+    assert (halves.family, halves.note) == (family, "")
