@@ -214,15 +214,16 @@ def _again_by_characters(before: str, after: str, cut: Cut, budget: int) -> Text
 
 class FileText(msgspec.Struct, frozen=True, kw_only=True):
     # The docstring is part of inventory.json: a change raises the inventory's version.
-    """`path` is virtual. `start` and `end` are whole texts of `characters`, or its first and last ones.
+    """`path` is virtual. `start` has the first of its `characters`, `end` the last of those behind them.
 
+    Together they are the whole text of a short output; records of earlier releases repeat characters of it in both.
     Bytes that are no UTF-8 count as one replacement character each run, as Python decodes them, and `is_text` is then
     false. `size` is in bytes.
     """
 
     path: str
     start: str
-    end: str
+    end: str = ""
     characters: int
     lines: int
     size: int | None = None
@@ -233,6 +234,9 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
         if self.characters <= len(self.start):
             return head_tail(self.start, budget)
         budget = min(budget, len(self.start))
+        repeated = len(self.start) + len(self.end) - self.characters
+        if repeated >= 0:
+            return head_tail(self.start + self.end[repeated:], budget)
         first, last = split_lines(self.start), split_lines(self.end)
         head = count_fitting_lines(first, budget // 2)
         # The first line of the end may be half a line. It never fits: the end is longer than half the budget.
@@ -284,7 +288,7 @@ class FileTextReader:
         return FileText(
             path=path,
             start=self._start,
-            end=self._end,
+            end=self._end[max(0, len(self._start) + len(self._end) - self._characters) :],
             characters=self._characters,
             lines=self._newlines + (self._last not in ("", "\n")),
             size=self._size,

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from envelopes.families.task.results import TaskRead
 from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
-from envelopes.text.preview import FILE_CHUNK, head_tail, read_file_text
+from envelopes.text.preview import FILE_CHUNK, FileText, head_tail, read_file_text
+from tests.cases import each
 from tests.conftest import CHECKOUT
 from tests.envelopes.built_in import output, projected, receipt_of
 
@@ -52,7 +54,7 @@ def test_a_preview_from_the_ends_is_the_preview_of_the_whole(text: str, keep: in
 @pytest.mark.parametrize(("text", "lines"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("\n\n", 2)])
 def test_lines_are_counted_as_an_output_counts_them(text: str, lines: int) -> None:
     read = read_file_text(io.BytesIO(text.encode()), "log")
-    assert (read.lines, read.characters, read.start, read.end) == (lines, len(text), text, text)
+    assert (read.lines, read.characters, read.start, read.end) == (lines, len(text), text, "")
 
 
 def test_a_character_that_two_chunks_share_is_one_and_broken_bytes_are_replaced() -> None:
@@ -96,3 +98,13 @@ def test_an_output_of_a_gigabyte_is_projected_in_64_megabytes(tmp_path: Path) ->
     assert 8_000 <= characters <= 12_000
     assert named == 1
     assert megabytes < ALLOWED_MEGABYTES
+
+
+@each("size", (0, 5, 6, 9, 12, 13, 40))
+def test_an_output_is_kept_once_and_records_that_have_it_twice_are_read_alike(size: int) -> None:
+    text = "".join(f"{number}\n" for number in range(10, 60))[:size]
+    kept = read_file_text(io.BytesIO(text.encode()), "log", 6)
+    assert len(kept.start) + len(kept.end) == min(size, 12)
+    twice = msgspec.convert({**msgspec.to_builtins(kept), "start": text[:6], "end": text[-6:]}, FileText)
+    for budget in (2, 4, 6):
+        assert kept.preview(budget) == twice.preview(budget) == head_tail(text, budget)
