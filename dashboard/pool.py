@@ -13,11 +13,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from multiprocessing import get_context, parent_process
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
 
@@ -32,7 +33,46 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def open_pool(database: str, *, processes: int = 0, is_lasting: bool = False) -> ProcessPoolExecutor:
+class ProcessPool(Executor):
+    """Processes that each have queues of their own: a job goes to the one with the fewest.
+
+    One ProcessPoolExecutor over all of them starts processes while it looks after the others. When one is killed at
+    that moment, Python 3.11 raises OSError ("handle is closed"), or waits at its end for a process that waits for a
+    lock of the killed one. An executor of one process starts it before it looks after any.
+    """
+
+    def __init__(self, executors: Sequence[ProcessPoolExecutor]) -> None:
+        self._jobs: dict[ProcessPoolExecutor, list[Future[Any]]] = {executor: [] for executor in executors}
+
+    def submit(
+        self, fn: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Future[Result]:
+        """Raises BrokenProcessPool once any of the processes has died."""
+        for executor, jobs in self._jobs.items():
+            self._jobs[executor] = [job for job in jobs if not job.done()]
+        executor, jobs = min(self._jobs.items(), key=lambda item: len(item[1]))
+        try:
+            job = executor.submit(fn, *args, **kwargs)
+        except (ConnectionError, EOFError) as error:
+            raise BrokenProcessPool("A process has died while it was started.") from error
+        if executor._broken and not job.done():  # Python 3.11 forgets a job that is submitted as the process dies
+            raise BrokenProcessPool("A process has died while a job was submitted to it.")
+        jobs.append(job)
+        return job
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - of Executor
+        for executor in self._jobs:
+            executor.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+    def terminate(self) -> None:
+        """Ends the processes and what they compute."""
+        for executor in self._jobs:
+            for process in list((executor._processes or {}).values()):  # Python 3.14 has a method for this
+                process.terminate()
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def open_pool(database: str, *, processes: int = 0, is_lasting: bool = False) -> ProcessPool:
     """A pool with so many processes, or one for each processor, over the calling process's database of that name.
 
     For a command they are forks of one process without threads or connections, which has loaded what they need. That
@@ -43,7 +83,8 @@ def open_pool(database: str, *, processes: int = 0, is_lasting: bool = False) ->
     if is_command:
         context.set_forkserver_preload([PRELOAD])
     count = processes or os.cpu_count() or 2
-    return ProcessPoolExecutor(count, context, initializer=prepare_process, initargs=(database, is_lasting))
+    arguments = (database, is_lasting)
+    return ProcessPool([ProcessPoolExecutor(1, context, prepare_process, arguments) for _ in range(count)])
 
 
 def prepare_process(database: str, is_lasting: bool) -> None:  # noqa: FBT001 - an executor passes no names
@@ -125,9 +166,11 @@ class Computing:
 
     def close(self, *, is_broken: bool = False) -> None:
         """Ends the processes; a job at hand ends first, unless the executor is broken."""
-        if self._executor is not None:
+        if is_broken and isinstance(self._executor, ProcessPool):
+            self._executor.terminate()
+        elif self._executor is not None:
             self._executor.shutdown(wait=not is_broken, cancel_futures=True)
-            self._executor = None
+        self._executor = None
 
 
 def is_lost(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from uuid import UUID
 
@@ -274,7 +274,10 @@ class Deriver:
         while self._pending and (len(self._pending) > most_pending or self._pending[0][1].done()):
             keys, future = self._pending.popleft()
             try:
-                self._computed += future.result()
+                # Nothing is waited for once a process was lost: Python 3.11 may have forgotten what was submitted then.
+                self._computed += future.result(timeout=0 if self.is_broken else None)
+            except TimeoutError:
+                self._computed += compute_calls(keys)
             except Exception as error:
                 self._note_lost(error)
                 self._computed += compute_calls(keys)
@@ -290,7 +293,7 @@ class Deriver:
 
 
 @contextmanager
-def open_import_pool(size: int) -> Iterator[ProcessPoolExecutor | None]:
+def open_import_pool(size: int) -> Iterator[Executor | None]:
     """Processes for an import of recordings of `size` bytes; None where they are not worth their start.
 
     Other processes do not see rows of an open transaction, so within one there is no pool.
@@ -303,7 +306,7 @@ def open_import_pool(size: int) -> Iterator[ProcessPoolExecutor | None]:
 
 
 @contextmanager
-def open_deriver(project: Project, pool: ProcessPoolExecutor | None) -> Iterator[Deriver]:
+def open_deriver(project: Project, pool: Executor | None) -> Iterator[Deriver]:
     """A deriver for an import; at the end everything that waited is derived."""
     with derivation_lock() as is_leader:
         deriver = Deriver(project, pool)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
@@ -114,7 +114,7 @@ class ReadAhead:
     Without a pool, or where it has not begun in time, the importing process reads a file itself.
     """
 
-    def __init__(self, pool: ProcessPoolExecutor | None, paths: Sequence[Path], format_name: str | None) -> None:
+    def __init__(self, pool: Executor | None, paths: Sequence[Path], format_name: str | None) -> None:
         self._pool = pool
         self._format = format_name
         self._waiting = deque(dict.fromkeys(paths) if pool else ())  # those that come next, not asked for yet
@@ -134,6 +134,7 @@ class ReadAhead:
             packed = future.result()[index] if future is not None else b""
         except BrokenProcessPool:  # a process was killed, for its memory perhaps
             self._waiting.clear()
+            self._asked.clear()
             return None
         return _openings.decode(packed) if packed else None
 

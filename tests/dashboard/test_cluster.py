@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
+import os
+import time
+from concurrent.futures import Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any
 
 import pytest
 from pytest_django import Settings
 
 from dashboard.cluster import ClusterRefused, OtherProgram, check_address, name_program, run_on_worker
-from dashboard.pool import WORTH_A_POOL, Computing, HereExecutor, is_lost
+from dashboard.pool import WORTH_A_POOL, Computing, HereExecutor, ProcessPool, is_lost, open_pool
 from tests.cases import each
 
 
@@ -43,12 +48,12 @@ def test_little_work_starts_no_process_and_a_refused_cluster_is_replaced(
     computing = Computing(processes=3)
     assert isinstance(computing.choose(calls=WORTH_A_POOL - 1), HereExecutor)
     assert computing.most_pending == 1
-    assert isinstance(computing.choose(calls=WORTH_A_POOL), ProcessPoolExecutor)
+    assert isinstance(computing.choose(calls=WORTH_A_POOL), ProcessPool)
     assert computing.most_pending == 6
     assert "COUNTERFOIL_DASK=tcp://10.0.0.1:8786 is not used" in caplog.text
     assert "Processes of this machine compute instead." in caplog.text
     computing.close_idle()
-    assert isinstance(computing.choose(calls=1), ProcessPoolExecutor), "it may be needed again at once"
+    assert isinstance(computing.choose(calls=1), ProcessPool), "it may be needed again at once"
     computing.close()
     assert isinstance(computing.choose(calls=1), HereExecutor)
 
@@ -57,3 +62,35 @@ def test_an_exception_of_a_job_is_that_of_its_future() -> None:
     future = HereExecutor().submit(divmod, 1, 0)
     assert isinstance(future.exception(), ZeroDivisionError)
     assert not is_lost(future.exception() or KeyError())
+
+
+class KillingContext(SpawnContext):
+    """Before it starts a process it kills those that it has started, and waits until their executor has noticed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[SpawnProcess] = []
+        self.job: Future[Any] | None = None
+
+    def Process(self, *args: Any, **kwargs: Any) -> SpawnProcess:  # type: ignore[override]
+        for process in self.started:
+            process.kill()
+        if self.job is not None:
+            wait([self.job])
+        self.started.append(SpawnProcess(*args, **kwargs))
+        return self.started[-1]
+
+
+@pytest.mark.extended
+def test_a_process_that_dies_while_another_is_started_is_a_lost_job_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A ProcessPoolExecutor of two processes raises OSError here in Python 3.11, which ended the leader."""
+    context = KillingContext()
+    monkeypatch.setattr("dashboard.pool.get_context", lambda _: context)
+    with open_pool("no database is opened", processes=2, is_lasting=True) as pool:
+        context.job = pool.submit(time.sleep, 60)
+        assert pool.submit(os.getpid).result() == context.started[1].pid
+        assert is_lost(context.job.exception() or KeyError())
+        with pytest.raises(BrokenProcessPool):
+            pool.submit(os.getpid)

@@ -137,8 +137,8 @@ def test_killed_processes_of_the_pool_leave_the_numbers_of_an_undisturbed_one(
             with suppress(ProcessLookupError):
                 kill(process, signal.SIGKILL)
         wait_for_a_batch(killed, leader)
-    leader.communicate()
-    assert leader.returncode == 0
+    _, errors = leader.communicate()
+    assert leader.returncode == 0, errors
     assert_same_numbers(whole, killed)
     ((attempts,),) = rows(killed, "SELECT max(attempts) FROM dashboard_comparisonbatch")
     assert attempts in (2, 3), "some batches were computed again"
