@@ -20,17 +20,19 @@ from envelopes.codecs import call as codec
 from envelopes.families.registry import builtin
 from envelopes.plan.checks import effective_risk
 from envelopes.plan.confirmation import CHANGES, PREVIEW_CHARACTERS
+from envelopes.plan.policy import check_tool
 from envelopes.plan.references import UnresolvedReference, find_references
-from envelopes.plan.sandbox import find_values
+from envelopes.plan.sandbox import RefusedPath, check_path, find_values
 from envelopes.plan.schema import Step, read_plan
 from envelopes.plan.verify import audit_confirmations
 from envelopes.runtime.unified_diff import PatchRefused, parse_patch
-from envelopes.schema.call import ExecutionEvent, ToolCall, ToolResult
+from envelopes.schema.call import ExecutionEvent, RunPolicy, ToolCall, ToolResult
 from envelopes.schema.tool import ToolDefinition
 from envelopes.text.canonical_json import NotCanonical, named_hash
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 CONFIRMED = "run.confirmed"
+PATHS = ("folder", "add", "modify", "delete", "move", "move away")  # kinds of targets that the sandbox checks
 
 
 class RecordedConfirmation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -53,15 +55,20 @@ class PlannedStep(NamedTuple):
     risk: str
     foreach: str
     args: str
+    refusal: str  # of the policy; empty where it allows the tool
 
 
 class KnownTarget(NamedTuple):
-    """A path or a command of a step. `is_open`: it has references, which are resolved when the step runs."""
+    """A path or a command of a step. `is_open`: it has references, which are resolved when the step runs.
+
+    `refusal` is why the policy does not allow the path; empty where it does, and for commands, which it cannot judge.
+    """
 
     step: str
     kind: str
     text: str
     is_open: bool
+    refusal: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +88,7 @@ class ConfirmationPage:
     """`execution` waits for a decision, `recorded` is one. Both may be missing. The hashes are those of the request.
 
     `is_plan_proved`: the recorded plan has the hash. None where secrets are masked in it, so that nobody can tell.
+    `is_policy_proved` is the same of the policy, which has no secrets.
     """
 
     run: Run
@@ -97,6 +105,7 @@ class ConfirmationPage:
     recorded: RecordedConfirmation | None
     preview: str
     is_plan_proved: bool | None
+    is_policy_proved: bool
     proof: CallProof | None
     problem: str = ""
 
@@ -122,15 +131,15 @@ def load_confirmation_page(run: Run, position: int | None = None, problem: str =
         return None
     execution = PlanExecution.objects.filter(run=run).first()
     recorded = load_recorded_confirmation(run)
-    policy = document.get("policy")
+    policy = _read_policy(document.get("policy"))
     preview = recorded.preview if recorded else execution.preview if execution else ""
     return ConfirmationPage(
         run=run,
         goal=plan.goal,
         risk=effective_risk(plan, find_tool),
-        steps=tuple(_planned_step(number, step) for number, step in enumerate(plan.steps, start=1)),
-        targets=tuple(target for step in plan.steps for target in find_targets(step)),
-        policy=msgspec.json.format(dump_json(policy), indent=2).decode() if policy else "",
+        steps=tuple(_planned_step(number, step, policy) for number, step in enumerate(plan.steps, start=1)),
+        targets=tuple(_check_target(target, policy) for step in plan.steps for target in find_targets(step)),
+        policy=msgspec.json.format(dump_json(document["policy"]), indent=2).decode() if document.get("policy") else "",
         plan_hash=str(document.get("planHash", "")),
         policy_hash=str(document.get("policyHash", "")),
         expires_at=execution.expires_at if execution else None,
@@ -138,7 +147,8 @@ def load_confirmation_page(run: Run, position: int | None = None, problem: str =
         is_cancelled=execution is not None and execution.cancelled_at is not None,
         recorded=recorded,
         preview=preview,
-        is_plan_proved=_is_plan_proved(run, document),
+        is_plan_proved=None if document.get("redactions") else _has_hash(document, "plan"),
+        is_policy_proved=_has_hash(document, "policy") is not False,
         proof=_load_proof(run, position) if position else None,
         problem=problem,
     )
@@ -149,13 +159,31 @@ def _document(run: Run) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _is_plan_proved(run: Run, document: Mapping[str, Any]) -> bool | None:
-    if document.get("redactions") or "planHash" not in document:
+def _has_hash(document: Mapping[str, Any], name: str) -> bool | None:
+    """The recorded member `name` has the hash that is recorded of it; None where none is."""
+    if f"{name}Hash" not in document:
         return None
     try:
-        return bool(named_hash(document.get("plan")) == document["planHash"])
+        return bool(named_hash(document.get(name)) == document[f"{name}Hash"])
     except NotCanonical:
         return False
+
+
+def _read_policy(document: Any) -> RunPolicy | None:
+    try:
+        return codec.decode_policy(document)
+    except Untrusted:
+        return None
+
+
+def _check_target(target: KnownTarget, policy: RunPolicy | None) -> KnownTarget:
+    if target.is_open or target.kind not in PATHS or policy is None or not policy.sandbox.enabled:
+        return target
+    try:
+        check_path(target.text, policy.sandbox)
+    except RefusedPath as refusal:
+        return target._replace(refusal=refusal.reason)
+    return target
 
 
 def find_tool(name: str) -> ToolDefinition | None:
@@ -165,8 +193,9 @@ def find_tool(name: str) -> ToolDefinition | None:
         return None
 
 
-def _planned_step(number: int, step: Step) -> PlannedStep:
+def _planned_step(number: int, step: Step, policy: RunPolicy | None) -> PlannedStep:
     tool = find_tool(step.tool)
+    refusal = check_tool(tool, policy) if tool and policy else None
     args = dump_json(step.args).decode()
     return PlannedStep(
         number=number,
@@ -175,6 +204,7 @@ def _planned_step(number: int, step: Step) -> PlannedStep:
         risk=tool.risk if tool else "unknown",
         foreach=step.foreach.source if step.foreach else "",
         args=args if len(args) <= PREVIEW_CHARACTERS else f"{args[:PREVIEW_CHARACTERS]}…",
+        refusal=refusal.message if refusal else "",
     )
 
 
@@ -201,8 +231,9 @@ def _patched_files(step: Step, patch: str) -> Iterator[KnownTarget]:
         yield KnownTarget(step.id, "patch", f"will be refused: {refusal}", is_open=False)
         return
     for file in files:
-        moved = f", moved from {file.source}" if file.action == "move" else ""
-        yield KnownTarget(step.id, file.action, f"{file.path}{moved}", is_open=False)
+        if file.action == "move":
+            yield KnownTarget(step.id, "move away", file.source, is_open=False)
+        yield KnownTarget(step.id, file.action, file.path, is_open=False)
 
 
 def _commands(value: Any) -> Iterator[str]:

@@ -50,10 +50,10 @@ from envelopes.runtime.agents import AgentPlaneTools
 from envelopes.runtime.commands import CommandTools
 from envelopes.runtime.file_tools import FileTools
 from envelopes.runtime.memory import MemoryTools
-from envelopes.runtime.web import SearchProvider, WebTools
+from envelopes.runtime.web import SearchProvider, WebPolicy, WebTools
 from envelopes.runtime.work_items import WorkItemTools
 from envelopes.runtime.workspaces import Workspaces
-from envelopes.schema.call import Limits, RunPolicy, Sandbox
+from envelopes.schema.call import Limits, NetworkRules, RunPolicy, Sandbox
 
 logger = logging.getLogger(__name__)
 NAMESPACE = "audit"  # of the runs that are imported from an executor's records
@@ -73,7 +73,13 @@ class WorkspaceTools:
     """
 
     def __init__(
-        self, root: Path, state: Path, running: Path, artifacts: RunArtifacts, searches: Iterable[SearchProvider] = ()
+        self,
+        root: Path,
+        state: Path,
+        running: Path,
+        artifacts: RunArtifacts,
+        network: NetworkRules | None = None,
+        searches: Iterable[SearchProvider] = (),
     ) -> None:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = root.name or "workspace"
@@ -85,7 +91,10 @@ class WorkspaceTools:
         agents = AgentPlaneTools(
             state / "agents.db", self._commands.tasks, workspaces=self._workspaces, work_items=self._work_items
         )
-        files, web = FileTools(self._workspaces, artifacts.open), WebTools(providers=searches)
+        files, web = (
+            FileTools(self._workspaces, artifacts.open),
+            WebTools(_read_network(network or NetworkRules()), searches),
+        )
         groups = (self._commands, files, self._workspaces, self._work_items, self._memory, web, agents)
         self.tools: tuple[Tool, ...] = tuple(
             tool for group in groups for tool in group.tools() if tool.name != WITHOUT_PROGRAM
@@ -98,6 +107,14 @@ class WorkspaceTools:
         self._work_items.close()
         self._memory.close()
         shutil.rmtree(self._running, ignore_errors=True)
+
+
+def _read_network(rules: NetworkRules) -> WebPolicy:
+    return WebPolicy(
+        is_enabled=rules.enabled,
+        private_hosts=frozenset(host.lower() for host in rules.private_hosts),
+        denied_hosts=frozenset(host.lower() for host in rules.denied_hosts),
+    )
 
 
 Approve: TypeAlias = Callable[[ConfirmationRequest], Decision | None]
@@ -148,7 +165,8 @@ def _open_executor(order: PlanOrder) -> Iterator[tuple[Executor, RunArtifacts]]:
     plans = Path(settings.DATA) / "plans"
     state = plans / "workspaces" / hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     with ExitStack() as stack:
-        tools = WorkspaceTools(root, state, plans / "running" / order.run_id, artifacts, order.searches)
+        running = plans / "running" / order.run_id
+        tools = WorkspaceTools(root, state, running, artifacts, order.policy.network_rules, order.searches)
         stack.callback(tools.close)
         executor = Executor(
             tools.tools,

@@ -68,7 +68,14 @@ _LIMITS = WireShape(
     is_open=True,
 )
 _POLICY = WireShape(
-    _camel_case("confirmations_required sandbox limits"), {"sandbox": _SANDBOX, "limits": _LIMITS}, is_open=True
+    _camel_case("confirmations_required sandbox limits tool_rules network_rules"),
+    {
+        "sandbox": _SANDBOX,
+        "limits": _LIMITS,
+        "tool_rules": WireShape(_camel_case("allow deny planes max_risk")),
+        "network_rules": WireShape(_camel_case("enabled private_hosts denied_hosts")),
+    },
+    is_open=True,
 )
 _IDENTITY = _camel_case("call_id run_id step_id tool attempt")
 _CALL = WireShape(
@@ -109,8 +116,12 @@ def encode(record: Record) -> dict[str, JsonValue]:
 
 def decode(document: JsonValue, kind: type[Kind]) -> Kind:
     """Reads a record. Raises Untrusted with the path in the document's own names."""
+    return _decode_as(document, kind, _SHAPES[kind])  # type: ignore[no-any-return]
+
+
+def _decode_as(document: JsonValue, kind: type[Any], shape: WireShape) -> Any:
     try:
-        return convert_json(_decode_fields(document, _SHAPES[kind], "$"), kind, strict=True)
+        return convert_json(_decode_fields(document, shape, "$"), kind, strict=True)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
         raise Untrusted(_use_wire_names(reason), _use_wire_names(path.rstrip("`") or "$")) from None
@@ -119,6 +130,11 @@ def decode(document: JsonValue, kind: type[Kind]) -> Kind:
 def encode_policy(policy: RunPolicy) -> dict[str, JsonValue]:
     """The policy as run.json and each call have it."""
     return _encode_fields(msgspec.structs.asdict(policy), _POLICY)
+
+
+def decode_policy(document: JsonValue) -> RunPolicy:
+    """Reads a policy. Raises Untrusted with the path in the document's own names."""
+    return _decode_as(document, RunPolicy, _POLICY)  # type: ignore[no-any-return]
 
 
 def encode_effects(effects: Effects) -> dict[str, JsonValue]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,9 @@ class Tool:
     """A tool that can be run.
 
     `run` gets the parsed input and the `CallContext` of its call; it is a function or a coroutine function. `family`
-    projects and renders the result for a model; a plan needs none.
+    projects and renders the result for a model; a plan needs none. `find_paths` gives the paths inside of an argument,
+    relative to the workspace, for the sandbox. A tool with a reason in `unavailable` is refused in a plan before it
+    starts; called by a model, it fails by itself.
 
     >>> from envelopes import builtin
     >>> family, definition = builtin("WebSearch")
@@ -101,12 +103,14 @@ class Tool:
     definition: ToolDefinition
     run: Callable[[Any, Any], Any]
     family: Family | None = None
+    find_paths: Callable[[Any], Iterable[str]] = lambda _input: ()
+    unavailable: str = ""
 
     @classmethod
-    def built_in(cls, name: str, run: Callable[[Any, Any], Any]) -> Tool:
+    def built_in(cls, name: str, run: Callable[[Any, Any], Any], **fields: Any) -> Tool:
         """The built-in tool of that name, run by `run`. Raises KeyError."""
         family, definition = builtin(name)
-        return cls(definition, run, family)
+        return cls(definition, run, family, **fields)
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """Checks a plan before anything runs and lists every fault at once (CALL-110; OD-2, OD-11, OD-22, OD-23).
 
-    check_plan       the faults: unknown tools and names, cycles, understated risk, paths that an output does not have,
-                     constant arguments that the tool refuses, too many steps
+    check_plan       the faults: unknown tools and names, tools that are not set up, cycles, understated risk, paths
+                     that an output does not have, constant arguments that the tool refuses, too many steps
     effective_risk   the highest risk of the plan and of the tools that it uses
     PlanRejected     raised by the executor for a plan with faults; no call was made and nothing was recorded
 
@@ -29,7 +29,7 @@ from envelopes.schema.tool import InvalidToolInput, RiskLevel, ToolDefinition
 from envelopes.text.pointer import join
 
 FaultKind: TypeAlias = Literal[
-    "unknown_tool", "reference", "cycle", "risk", "output_path", "arguments", "too_many_steps"
+    "unknown_tool", "unavailable", "reference", "cycle", "risk", "output_path", "arguments", "too_many_steps"
 ]
 RISKS: tuple[RiskLevel, ...] = ("read-only", "writes", "commands")
 Schema: TypeAlias = dict[str, Any]
@@ -72,12 +72,14 @@ def check_plan(
     *,
     internal: Collection[str] = (),
     names: Collection[str] = (),
+    unavailable: Mapping[str, str] = {},
 ) -> tuple[PlanFault, ...]:
     """All faults of a plan, those of the plan first, then step by step.
 
-    `internal` are variables that the runtime sets; `names` are the tools that may be meant by an unknown one.
+    `internal` are variables that the runtime sets; `names` are the tools that may be meant by an unknown one;
+    `unavailable` has the tools that this runtime has not set up, with what they lack.
     """
-    return tuple(_PlanCheck(plan, registry, limits or Limits(), internal, names).faults())
+    return tuple(_PlanCheck(plan, registry, limits or Limits(), internal, names, unavailable).faults())
 
 
 @dataclass
@@ -135,7 +137,9 @@ class _PlanCheck:
         limits: Limits,
         internal: Collection[str],
         names: Collection[str],
+        unavailable: Mapping[str, str],
     ) -> None:
+        self._unavailable = unavailable
         self._plan, self._limits, self._internal, self._names = plan, limits, internal, names
         self._steps = {step.id: step for step in plan.steps}
         self._tools = {step.id: registry(step.tool) for step in plan.steps}
@@ -172,6 +176,8 @@ class _PlanCheck:
             nearest = difflib.get_close_matches(step.tool, self._names, n=1)
             hint = f"; nearest: {nearest[0]}" if nearest else ""
             yield PlanFault(kind="unknown_tool", step_id=step.id, message=f"there is no tool {step.tool}{hint}")
+        elif reason := self._unavailable.get(tool.name):
+            yield PlanFault(kind="unavailable", step_id=step.id, message=f"{tool.name} cannot run here: {reason}")
         bindings: dict[str, list[_Output]] = {}
         if step.foreach is not None:
             lists: list[_Output] = []

@@ -16,12 +16,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from envelopes.codecs import call as codec
 from envelopes.plan.answers import Tool
 from envelopes.plan.checks import PlanFault, PlanRejected, check_plan, effective_risk
 from envelopes.plan.confirmation import CHANGES, Confirm, ask, build_request, covers
 from envelopes.plan.dispatch import GRACE_MS, Dispatcher, Environment, EventLog, RunClock
 from envelopes.plan.effects import EffectsObserver, FolderSnapshot
 from envelopes.plan.gates import Admitted, Gates, Hook, allow
+from envelopes.plan.policy import check_tool
 from envelopes.plan.recorders import MemoryRecorder, Recorder, RunEnd, RunHeader
 from envelopes.plan.redaction import redact_plan
 from envelopes.plan.references import Scope, UnresolvedReference
@@ -119,7 +121,10 @@ class Executor:
     def check(self, plan: ActionPlan, variables: Mapping[str, Any] | None = None) -> tuple[PlanFault, ...]:
         """Every fault of the plan; it runs only when there is none."""
         internal = {*(variables or {}), *(request.kind for request in plan.context_requests)}
-        return check_plan(plan, self.registry, self.policy.limits, internal=internal, names=self.by_name)
+        unavailable = {tool.name: tool.unavailable for tool in self.by_name.values() if tool.unavailable}
+        return check_plan(
+            plan, self.registry, self.policy.limits, internal=internal, names=self.by_name, unavailable=unavailable
+        )
 
     def run(
         self,
@@ -179,7 +184,7 @@ class _PlanRun:
             plan=written,
             plan_hash=named_hash(plan_document(plan)),
             policy=policy,
-            policy_hash=named_hash(msgspec.to_builtins(policy)),
+            policy_hash=named_hash(codec.encode_policy(policy)),
             planner_version=executor.planner_version,
             executor_version=EXECUTOR_VERSION,
             tool_registry_version=executor.tool_registry_version,
@@ -209,8 +214,8 @@ class _PlanRun:
             registry=executor.registry,
             deadline_s=None if limits.max_run_ms is None else self.clock.now() + limits.max_run_ms / 1_000,
             clock=self.clock.now,
-            policy=executor.allow_tool,
-            sandbox=lambda call, admitted: check_sandbox(admitted.tool, admitted.args, call.policy.sandbox),
+            policy=lambda call, tool: check_tool(tool, call.policy) or executor.allow_tool(call, tool),
+            sandbox=self._check_paths,
             pre_hook=executor.pre_hook,
             confirmation=self._check_confirmation,
             approve_write=executor.approve_write,
@@ -276,6 +281,10 @@ class _PlanRun:
         payload = {"confirmationId": confirmation.confirmation_id, "actor": confirmation.actor, **hashes}
         self.log.emit("run.confirmed", f"confirmed by {confirmation.actor}", payload=payload)
         return True
+
+    def _check_paths(self, call: ToolCall, admitted: Admitted) -> ToolError | None:
+        paths = self.executor.by_name[call.tool].find_paths(admitted.input)
+        return check_sandbox(admitted.tool, admitted.args, call.policy.sandbox, paths)
 
     def _check_confirmation(self, call: ToolCall, _admitted: Admitted) -> ToolError | None:
         """The gate before each call that writes: the confirmation of this very plan and policy (OD-24)."""

@@ -35,20 +35,24 @@ class RefusedPath(ValueError):
         self.kind, self.reason = kind, reason
 
 
-def check_sandbox(tool: ToolDefinition, args: dict[str, Any], sandbox: Sandbox) -> ToolError | None:
-    """The error of the first path that is not allowed; None where all are, or the sandbox is off."""
+def check_sandbox(
+    tool: ToolDefinition, args: dict[str, Any], sandbox: Sandbox, paths: Iterable[str] = ()
+) -> ToolError | None:
+    """The error of the first path that is not allowed; None where all are, or the sandbox is off.
+
+    `paths` are those that the tool finds inside of its arguments, such as the files of a patch (`Tool.find_paths`).
+    """
     if not sandbox.enabled:
         return None
-    for pointer, value in find_values(args, tool.path_args):
-        if not isinstance(value, str):
-            continue
+    named = [(pointer, value) for pointer, value in find_values(args, tool.path_args) if isinstance(value, str)]
+    for place, value in (*named, *((path, path) for path in paths)):
         try:
             check_path(value, sandbox)
         except RefusedPath as refusal:
             return ToolError(
                 kind=refusal.kind,
-                message=f"{pointer}: {refusal.reason}",
-                details={"pointer": pointer, "path": value},
+                message=f"{place}: {refusal.reason}",
+                details={"pointer": place, "path": value} if place != value else {"path": value},
                 recovery_hint="use a relative path inside the workspace and its allowed folders",
                 retryable=False,
             )

@@ -23,6 +23,7 @@ import msgspec
 from envelopes.plan.answers import SettledCall, Tool
 from envelopes.plan.dispatch import Dispatcher, Environment, EventLog, RunClock
 from envelopes.plan.gates import Admitted, Gates, Hook, allow
+from envelopes.plan.policy import check_tool
 from envelopes.plan.recorders import MemoryRecorder, Recorder, RunHeader
 from envelopes.plan.sandbox import check_sandbox
 from envelopes.plan.turn_state import ReplayControl, TurnState, apply_outcome
@@ -183,7 +184,9 @@ class ToolLoop:
             replay=self.replay,
             clock=self.clock.now,
             policy=self._check_policy,
-            sandbox=lambda _call, admitted: check_sandbox(admitted.tool, admitted.args, self.policy.sandbox),
+            sandbox=lambda call, admitted: check_sandbox(
+                admitted.tool, admitted.args, self.policy.sandbox, by_name[call.tool].find_paths(admitted.input)
+            ),
             pre_hook=self.pre_hook,
             confirmation=self.confirmation,
             approve_write=self.approve_write,
@@ -307,4 +310,4 @@ class ToolLoop:
                 recovery_hint="answer with what is known, or ask for another turn",
                 retryable=False,
             )
-        return self.allow_tool(call, tool)
+        return check_tool(tool, self.policy) or self.allow_tool(call, tool)

@@ -303,6 +303,8 @@ def _header_problems(run: RecordedRun) -> Iterator[str]:
     header = run.header
     if not header.get("redactions") and header.get("planHash") not in (None, named_hash(header["plan"])):
         yield "run.json: the plan has another hash than planHash"
+    if header.get("policyHash") not in (None, named_hash(header.get("policy"))):
+        yield "run.json: the policy has another hash than policyHash"
     confirmation = header.get("confirmation")
     for event in run.events:
         payload = event.payload or {}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -84,12 +83,11 @@ class AgentPlaneTools:
             database.executescript(TABLES)
 
     def tools(self) -> tuple[Tool, ...]:
-        runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
-            "AgentGet": self.get,
-            "Enqueue": self.enqueue,
-            "SpawnAgent": self.spawn,
-        }
-        return tuple(Tool.built_in(name, run) for name, run in runs.items())
+        return (
+            Tool.built_in("AgentGet", self.get),
+            Tool.built_in("Enqueue", self.enqueue),
+            Tool.built_in("SpawnAgent", self.spawn),
+        )
 
     def close(self, seconds: float = 5.0) -> None:
         """Stops the children that run, and waits for each at most so long."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from envelopes.families.file.results import (
     MATCH_CHARACTERS,
@@ -28,7 +29,7 @@ from envelopes.families.file.tools import ApplyPatchInput, ReadArtifactInput
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.apply_patch import apply_patch
-from envelopes.runtime.unified_diff import PatchRefused
+from envelopes.runtime.unified_diff import PatchRefused, parse_patch
 from envelopes.runtime.workspaces import Workspaces, open_workspaces
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.storage.line_index import LineIndex, build_index
@@ -58,11 +59,10 @@ class FileTools:
         self._workspaces, self._open_artifact = open_workspaces(root), open_artifact
 
     def tools(self) -> tuple[Tool, ...]:
-        runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
-            "ApplyPatch": self.apply_patch,
-            "ReadArtifact": self.read_artifact,
-        }
-        return tuple(Tool.built_in(name, run) for name, run in runs.items())
+        return (
+            Tool.built_in("ApplyPatch", self.apply_patch, find_paths=self._find_paths),
+            Tool.built_in("ReadArtifact", self.read_artifact),
+        )
 
     def apply_patch(self, call: ApplyPatchInput, _context: CallContext) -> CompleteOutput:
         try:
@@ -70,6 +70,15 @@ class FileTools:
         except PatchRefused as refused:
             raise ToolFailed.from_error(refused.error) from refused
         return CompleteOutput.success("ApplyPatch", patch_outcome(result), result)
+
+    def _find_paths(self, call: ApplyPatchInput) -> Iterator[str]:
+        """The files of the patch, relative to the root of the workspace. A patch that cannot be read has none."""
+        active = self._workspaces.active
+        folder = active.cwd.relative_to(active.root).as_posix()
+        with suppress(PatchRefused):
+            for file in parse_patch(call.patch).files:
+                for path in dict.fromkeys((file.source, file.path)):
+                    yield path if folder == "." or path.startswith("/") else f"{folder}/{path}"
 
     def read_artifact(self, call: ReadArtifactInput, _context: CallContext) -> CompleteOutput:
         try:

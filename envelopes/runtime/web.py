@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Link
@@ -105,11 +106,12 @@ class WebTools:
         self._resolve = resolve or _resolve
 
     def tools(self) -> tuple[Tool, ...]:
-        runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
-            "WebFetch": self.fetch,
-            "WebSearch": self.search,
-        }
-        return tuple(Tool.built_in(name, run) for name, run in runs.items())
+        unsearched = "" if self._providers else "no search provider is set up"
+        unfetched = "" if find_spec("httpx") else "it needs httpx, the extra `web`"
+        return (
+            Tool.built_in("WebFetch", self.fetch, unavailable=unfetched),
+            Tool.built_in("WebSearch", self.search, unavailable=unsearched),
+        )
 
     def fetch(self, call: WebFetchInput, context: CallContext) -> CompleteOutput:
         if not self._policy.is_enabled:

@@ -83,8 +83,28 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidCall(f"{name}: {value} is negative")
 
 
+class ToolRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools that a run may call. `allow` and `planes` are limits where they are given; `deny` is stronger."""
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+    planes: tuple[str, ...] | None = None
+    max_risk: RiskLevel | None = None
+
+
+class NetworkRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The hosts that the web tools may ask. Only public addresses are allowed, and the `private_hosts` by name.
+
+    Hosts below one of `denied_hosts` are denied, too. The rules do not hold for what a command does by itself.
+    """
+
+    enabled: bool = True
+    private_hosts: tuple[str, ...] = ()
+    denied_hosts: tuple[str, ...] = ()
+
+
 class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The permissions of a run when the call was made (CALL-031, CALL-095).
+    """The permissions of a run when the call was made (CALL-031, CALL-095). Without rules every tool is allowed.
 
     >>> RunPolicy(confirmations_required=True, sandbox=Sandbox(enabled=True), limits=Limits()).confirmations_required
     True
@@ -93,6 +113,8 @@ class RunPolicy(msgspec.Struct, frozen=True, kw_only=True):
     confirmations_required: bool
     sandbox: Sandbox
     limits: Limits
+    tool_rules: ToolRules | None = None
+    network_rules: NetworkRules | None = None
     extra: dict[str, Any] = {}
 
 

@@ -8,6 +8,8 @@ from django.core.management.base import CommandError, CommandParser
 
 from dashboard.management.commands import run_plan
 from dashboard.management.console import find_run, terminal_text
+from dashboard.plans.plan_run import POLICY
+from envelopes.codecs.call import encode_policy
 from envelopes.text.untrusted_json import object_slices, parse_json
 
 
@@ -32,4 +34,6 @@ class Command(run_plan.Command):
                 f"The plan of {name} has secrets, which are masked in its records: give the plan to run_plan.",
                 returncode=2,
             )
+        if options["policy"] is None and parse_json(document.get("policy", b"null")) != encode_policy(POLICY):
+            self.stderr.write(f"{name} had another policy than the standard one: --policy FILE gives one to this run.")
         self.run_document(parse_json(bytes(run.plan)), run.project, options, replay_of=run.external_id)

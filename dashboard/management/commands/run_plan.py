@@ -14,17 +14,22 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
+from django.utils.module_loading import import_string
 
 from dashboard.faults import find_outage
 from dashboard.management.console import BASE_URL, add_project_argument, find_project, terminal_text
 from dashboard.models import Project
-from dashboard.plans.plan_run import EXPIRY_S, Approve, PlanOrder, run_plan
+from dashboard.plans.plan_run import EXPIRY_S, POLICY, Approve, PlanOrder, run_plan
 from dashboard.project_rules import load_rules
 from dashboard.text.masks import Masks
+from envelopes import tools
 from envelopes.plan.checks import PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
 from envelopes.plan.executor import Executor, RunResult
+from envelopes.plan.policy import read_policy
 from envelopes.plan.schema import ActionPlan, read_plan
+from envelopes.runtime.web import SearchProvider
+from envelopes.schema.call import RunPolicy
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
 CONFIRMATIONS = ("ask", "dashboard", "yes")
@@ -54,19 +59,18 @@ class Command(BaseCommand):
             help="who confirms a plan that writes or runs commands: you on this terminal, an operator on the page of "
             "the run, or nobody more",
         )
+        parser.add_argument(
+            "--policy", metavar="POLICY.json", help="what the plan may do: tools, planes, risk, folders, hosts, limits"
+        )
+        parser.add_argument(
+            "--search", action="append", default=[], metavar="MODULE.CLASS", help="a provider for WebSearch; repeatable"
+        )
         parser.add_argument("--expires", type=int, default=EXPIRY_S, metavar="SECONDS", help="to decide; 3600")
         parser.add_argument("--base-url", default=BASE_URL, help=f"address of the dashboard; default: {BASE_URL}")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        path = Path(options["plan"])
-        try:
-            document = parse_json(path.read_bytes())
-        except OSError as error:
-            raise CommandError(f"{terminal_text(str(path))}: {error.strerror or error}", returncode=REFUSED) from None
-        except Untrusted as error:
-            raise CommandError(f"{terminal_text(str(path))} is no JSON: {error}", returncode=REFUSED) from None
-        self.run_document(document, find_project(options["project"]), options)
+        self.run_document(_read_json(options["plan"]), find_project(options["project"]), options)
 
     def run_document(
         self, document: Any, project: Project, options: dict[str, Any], *, replay_of: str | None = None
@@ -81,6 +85,8 @@ class Command(BaseCommand):
             plan=_read(document),
             workspace=workspace,
             approve=self._approve(options["confirm"]),
+            policy=_read_policy(options["policy"]),
+            searches=tuple(_find_provider(name) for name in options["search"]),
             expiry_s=max(0, options["expires"]),
             replay_of=replay_of,
             on_waiting=partial(self._print_address, options),
@@ -168,6 +174,31 @@ def _read(document: Any) -> ActionPlan:
         return read_plan(document)
     except Untrusted as error:
         raise CommandError(_list_faults([f"{error.path}: {error.reason}"]), returncode=REFUSED) from None
+
+
+def _read_json(name: str) -> Any:
+    try:
+        return parse_json(Path(name).read_bytes())
+    except OSError as error:
+        raise CommandError(f"{terminal_text(name)}: {error.strerror or error}", returncode=REFUSED) from None
+    except Untrusted as error:
+        raise CommandError(f"{terminal_text(name)} is no JSON: {error}", returncode=REFUSED) from None
+
+
+def _read_policy(name: str | None) -> RunPolicy:
+    if name is None:
+        return POLICY
+    try:
+        return read_policy(_read_json(name), POLICY, tools())
+    except Untrusted as error:
+        raise CommandError(f"The policy {terminal_text(name)} was refused: {error}", returncode=REFUSED) from None
+
+
+def _find_provider(name: str) -> SearchProvider:
+    try:
+        return import_string(name)()  # type: ignore[no-any-return]
+    except (ImportError, TypeError) as error:
+        raise CommandError(f"--search {terminal_text(name)}: {error}", returncode=REFUSED) from None
 
 
 def _list_faults(faults: Any) -> str:

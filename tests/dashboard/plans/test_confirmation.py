@@ -72,7 +72,7 @@ def test_the_page_shows_what_an_approval_allows_and_the_run_proves_each_write(
     chain = page.select_one(".plan-proof-chain").text
     assert "ApplyPatch, step patch, attempt 1" in chain
     assert "approved by alice" in chain
-    assert "the recorded plan has that hash" in chain
+    assert "the recorded plan and policy have those" in chain
     assert "1. patch: ApplyPatch" in page.text
     assert "as discussed" in page.text
     details = parse_page(client.get(f"/runs/{run.pk}/1/halves"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -112,3 +113,85 @@ def test_a_rerun_names_its_original_and_stands_beside_it(
     assert client.get(against).status_code == 200
     _, error, status = call(tmp_path, "rerun", create_run(project).external_id)
     assert (status, "has no plan" in error) == (2, True)
+
+
+def write_policy(folder: Path, policy: object) -> str:
+    (folder / "policy.json").write_text(json.dumps(policy))
+    return str(folder / "policy.json")
+
+
+def test_a_policy_file_refuses_tools_patched_files_and_hosts(
+    project: Project, client: Client, alice: object, tmp_path: Path
+) -> None:
+    (tmp_path / "workspace" / "secrets").mkdir(parents=True)
+    patch = "--- /dev/null\n+++ b/{}\n@@ -0,0 +1 @@\n+x\n"
+    document = plan(
+        {"id": "notes", "tool": "ApplyPatch", "args": {"patch": patch.format("a.md")}},
+        {"id": "keys", "tool": "ApplyPatch", "args": {"patch": patch.format("secrets/b.md")}},
+        command("inside", "true", args={"cmd": "true", "workdir": "secrets", "login": False}),
+        {"id": "batch", "tool": "ExecCommandBatch", "args": {"items": [{"cmd": "true"}]}},
+        {"id": "local", "tool": "WebFetch", "args": {"url": "http://127.0.0.1:9/"}},
+        {"id": "denied", "tool": "WebFetch", "args": {"url": "http://api.example.org/"}},
+        defaults={"onError": "skip"},
+    )
+    policy = {
+        "toolRules": {"deny": ["ExecCommandBatch"]},
+        "sandbox": {"denyPatterns": ["secrets"]},
+        "networkRules": {"privateHosts": ["127.0.0.1"], "deniedHosts": ["example.org"]},
+    }
+    options = ("--confirm", "yes", "--policy", write_policy(tmp_path, policy))
+    printed, _, status = run_command(project, tmp_path, document, *options)
+    assert (status, [name for name, end in printed["steps"].items() if end == "ok"]) == (1, ["notes"])
+    assert not list((tmp_path / "workspace" / "secrets").iterdir())
+    run = project.runs.get()
+    errors = {call.step: call.error_kind for call in Call.objects.filter(run=run)}
+    assert errors == {
+        "notes": "",
+        "keys": "policy_denied",
+        "inside": "policy_denied",
+        "batch": "policy_denied",
+        "local": "network_failed",  # allowed, and nobody listens there
+        "denied": "network_denied",
+    }
+    page = parse_page(client.get(f"/runs/{run.pk}/confirmation"))
+    refused = [mark.text for mark in page.select("td .tone[data-tone=bad]")]
+    pattern = "will be refused: it matches the denied pattern 'secrets'"
+    assert refused == [pattern, pattern, "will be refused: the policy of this run denies ExecCommandBatch"]
+    assert '"deniedHosts": [' in page.text
+    assert "What a command does by itself is not checked." in page.text
+    assert not page.has(".notice[data-tone=bad]")
+    document = json.loads(bytes(run.document))
+    document["policy"]["sandbox"]["denyPatterns"] = []
+    Run.objects.filter(pk=run.pk).update(document=json.dumps(document).encode())
+    page = parse_page(client.get(f"/runs/{run.pk}/confirmation"))
+    assert "The recorded policy has another hash" in page.select_one(".notice[data-tone=bad]").text
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        ({"sandbox": {"denyPaths": ["a"]}}, "unknown field 'denyPaths'"),
+        ({"toolRules": {"deny": ["ExecComand"]}}, "there is no ExecComand; nearest: ExecCommand"),
+        ({"limits": {"maxAttempts": -1}}, "is negative"),
+        ([], "the policy is no object"),
+    ],
+)
+def test_a_policy_that_is_misspelled_runs_nothing(
+    project: Project, tmp_path: Path, policy: object, problem: str
+) -> None:
+    options = ("--confirm", "yes", "--policy", write_policy(tmp_path, policy))
+    printed, error, status = run_command(project, tmp_path, OUTPUT, *options)
+    assert (printed, status, problem in error) == ({}, 2, True)
+    assert not project.runs.exists()
+
+
+def test_a_plan_with_a_tool_that_is_not_set_up_is_refused_before_it_starts(project: Project, tmp_path: Path) -> None:
+    document = plan({"id": "look", "tool": "WebSearch", "args": {"query": "receipt"}, "retry": {"maxAttempts": 2}})
+    printed, error, status = run_command(project, tmp_path, document, "--confirm", "yes")
+    assert (printed, status) == ({}, 2)
+    assert "look: WebSearch cannot run here: no search provider is set up" in error
+    provider = ("--search", "dashboard.management.commands.demo.DocumentationSearch")
+    printed, error, status = run_command(project, tmp_path, document, "--confirm", "yes", *provider)
+    assert (printed["steps"], status) == ({"look": "ok"}, 0)
+    _, error, status = run_command(project, tmp_path, document, "--search", "dashboard.nothing")
+    assert (status, error.startswith("--search dashboard.nothing: ")) == (2, True)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from envelopes.codecs.call import encode_policy
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.checks import PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision, covers, describe_plan
@@ -98,7 +99,7 @@ def test_od_24_a_confirmation_is_bound_to_plan_and_policy_and_recorded_with_what
     assert confirmation is not None
     assert (confirmation.decision, confirmation.actor, wrote) == ("approved", "olga", [1])
     assert confirmation.plan_hash == named_hash(plan_document(ran.plan)) == header.plan_hash
-    assert confirmation.policy_hash == named_hash(msgspec.to_builtins(CONFIRMED)) == header.policy_hash
+    assert confirmation.policy_hash == named_hash(encode_policy(CONFIRMED)) == header.policy_hash
     assert 'write: Write {"value": 1}' in confirmation.preview
     long = describe_plan(plan_document(make_plan(step("w", "Write", {"value": "x" * 1_000}))), "writes")
     assert "x… (" in long

@@ -1,0 +1,125 @@
+"""The policy of an operator: what it refuses, and how its file is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envelopes import tools
+from envelopes.codecs.call import decode_policy, encode_policy
+from envelopes.plan.policy import check_tool, read_policy
+from envelopes.schema.call import NetworkRules, RunPolicy, Sandbox, ToolRules
+from envelopes.text.canonical_json import named_hash
+from envelopes.text.untrusted_json import Untrusted
+from tests.cases import each
+from tests.envelopes.plan.simulation import make_plan, make_policy, make_tool, run_plan, step
+
+STANDARD = make_policy(sandbox=Sandbox(enabled=True, allowed_roots=("/",)), max_concurrency=4)
+
+
+def with_rules(tool_rules: ToolRules | None = None, network_rules: NetworkRules | None = None) -> RunPolicy:
+    return RunPolicy(
+        confirmations_required=False,
+        sandbox=STANDARD.sandbox,
+        limits=STANDARD.limits,
+        tool_rules=tool_rules,
+        network_rules=network_rules,
+    )
+
+
+@each(
+    ("rules", "refused"),
+    [
+        ({}, set[str]()),
+        ({"deny": ("WebFetch",)}, {"WebFetch"}),
+        ({"allow": ("WebFetch", "TaskList"), "deny": ("TaskList",)}, {*tools()} - {"WebFetch"}),
+        ({"allow": ()}, {*tools()}),
+        ({"planes": ("web",)}, {*tools()} - {"WebFetch", "WebSearch"}),
+        ({"max_risk": "writes"}, {name for name, tool in tools().items() if tool.risk == "commands"}),
+        ({"max_risk": "read-only"}, {name for name, tool in tools().items() if tool.risk != "read-only"}),
+    ],
+)
+def test_rules_refuse_tools_by_name_plane_and_risk(rules: dict[str, Any], refused: set[str]) -> None:
+    policy = with_rules(ToolRules(**rules))
+    assert {name for name, tool in tools().items() if check_tool(tool, policy)} == refused
+
+
+def test_a_policy_without_a_network_refuses_the_web_tools() -> None:
+    policy = with_rules(network_rules=NetworkRules(enabled=False))
+    assert {name for name, tool in tools().items() if check_tool(tool, policy)} == {"WebFetch", "WebSearch"}
+    error = check_tool(tools()["WebFetch"], policy)
+    assert error is not None
+    assert (error.kind, error.message, error.retryable) == (
+        "policy_denied",
+        "the policy of this run allows no network",
+        False,
+    )
+
+
+def test_a_refused_tool_is_recorded_as_a_call_that_never_ran() -> None:
+    ran: list[str] = []
+
+    def run(given: Any, _context: Any) -> dict[str, Any]:
+        ran.append(given.path)
+        return {}
+
+    policy = with_rules(ToolRules(deny=("Write",)))
+    plan = make_plan(step("a", "Write", onError="skip"), step("b", "Echo", {"value": 1}))
+    done = run_plan(plan, make_tool("Write", run, risk="writes"), make_tool("Echo"), policy=policy)
+    assert (done.ends, ran) == ({"a": "error", "b": "ok"}, [])
+    (call,) = done.calls("a")
+    result = next(result for result in done.recorder.results if result.call_id == call.call_id)
+    assert result.error is not None
+    assert (result.error.code, result.duration_ms, result.phase) == ("POLICY_DENIED", 0, "pre_dispatch")
+    header = done.recorder.header
+    assert header is not None
+    assert header.policy_hash == named_hash(header.to_json()["policy"])
+
+
+def test_paths_that_a_tool_finds_in_its_arguments_pass_the_sandbox() -> None:
+    ran: list[str] = []
+
+    def run(given: Any, _context: Any) -> dict[str, Any]:
+        ran.append(given.value)
+        return {}
+
+    tool = make_tool("Patch", run, risk="writes")
+    tool = type(tool)(tool.definition, tool.run, find_paths=lambda given: given.value.split())
+    policy = make_policy(sandbox=Sandbox(enabled=True, deny_patterns=("secrets",)))
+    plan = make_plan(
+        step("a", "Patch", {"value": "a.md secrets/b.md"}, onError="skip"),
+        step("b", "Patch", {"value": "a.md b.md"}),
+    )
+    done = run_plan(plan, tool, policy=policy)
+    assert (done.ends, ran) == ({"a": "error", "b": "ok"}, ["a.md b.md"])
+
+
+def test_a_file_replaces_single_members_and_survives_its_wire_form() -> None:
+    document = {"sandbox": {"denyPatterns": ["keys"]}, "limits": {"maxRunMs": 5}, "toolRules": {"maxRisk": "writes"}}
+    policy = read_policy(document, STANDARD, tools())
+    assert policy.sandbox == Sandbox(enabled=True, allowed_roots=("/",), deny_patterns=("keys",))
+    assert (policy.limits.max_concurrency, policy.limits.max_run_ms) == (4, 5)
+    assert policy.tool_rules == ToolRules(max_risk="writes")
+    assert decode_policy(encode_policy(policy)) == policy
+
+
+@each(
+    ("document", "message"),
+    [
+        ([], "the policy is no object"),
+        ({"sandboxes": {}}, "unknown field 'sandboxes'"),
+        ({"sandbox": {"denyPaths": []}}, "unknown field 'denyPaths'"),
+        ({"limits": {"attempts": 1}}, "unknown field 'attempts'"),
+        ({"toolRules": {"denied": []}}, "unknown field 'denied'"),
+        ({"toolRules": {"deny": ["ExecComand"]}}, "there is no ExecComand; nearest: ExecCommand"),
+        ({"toolRules": {"planes": ["webs"]}}, "there is no webs; nearest: web"),
+        ({"toolRules": {"maxRisk": "none"}}, "Invalid enum value 'none'"),
+        ({"sandbox": {"allowedRoots": ["/../etc"]}}, "it leaves the workspace"),
+        ({"sandbox": {"enabled": "no"}}, "Expected `bool`, got `str`"),
+        ({"limits": {"maxAttempts": -1}}, "is negative"),
+    ],
+)
+def test_a_file_with_an_unknown_member_or_name_is_refused(document: Any, message: str) -> None:
+    with pytest.raises(Untrusted, match=message):
+        read_policy(document, STANDARD, tools())
