@@ -147,8 +147,10 @@ def about(subject: Run | Call) -> dict[str, Any]:
 
 
 def find_annotations(subject: Run | Call) -> set[type[Annotation]]:
-    """The kinds of annotations that a run or a call has: most have none, and the rows come with their authors."""
-    return {model for model in ANNOTATIONS if model._default_manager.filter(**about(subject)).exists()}
+    """The kinds of annotations that a run or a call has, in one query: most have none, which saves one for each."""
+    rows = (model._default_manager.filter(**about(subject)) for model in ANNOTATIONS)
+    first, *others = (kind.values_list(Value(number)) for number, kind in enumerate(rows))
+    return {ANNOTATIONS[number] for (number,) in first.union(*others)}
 
 
 def move_annotations(source: Run, target: Run) -> None:
@@ -234,18 +236,30 @@ class RowMarks:
 
 
 def load_row_marks(subject: Subject, keys: Sequence[UUID]) -> Mapping[UUID, RowMarks]:
-    """The marks of the rows that have any, in three queries. Notes of a run are counted with those of its calls."""
+    """The marks of the rows that have any, in one query. Notes of a run are counted with those of its calls."""
     if not keys:
         return {}
+    key, named = f"{subject}_id", {f"{subject}__in": keys}
     if subject == "run":
-        counted: Any = RunFacet.objects.filter(run__in=keys, kind="note").values_list("run_id", "count")
+        counted: QuerySet[Any] = RunFacet.objects.filter(kind="note", **named).annotate(total=F("count"))
     else:
-        counted = Note.objects.filter(call__in=keys).values_list("call_id").annotate(total=Count("pk")).order_by()
-    notes = dict(counted)
+        counted = Note.objects.filter(**named).values(key).annotate(total=Count("pk")).order_by()
+    rows = counted.values_list(Value("note"), key, "total", Value("")).union(
+        Tag.objects.filter(**named).values_list(Value("tag"), key, Value(0), "name"),
+        ReviewMark.objects.filter(**named).values_list(Value("review"), key, Value(0), Value("")),
+        all=True,
+    )
+    notes: dict[UUID, int] = {}
     tags: dict[UUID, list[str]] = defaultdict(list)
-    for key, name in Tag.objects.filter(**{f"{subject}__in": keys}).values_list(f"{subject}_id", "name"):
-        tags[key].append(name)
-    reviewed = set(ReviewMark.objects.filter(**{f"{subject}__in": keys}).values_list(f"{subject}_id", flat=True))
+    reviewed: set[UUID] = set()
+    for kind, row, total, name in rows:
+        match kind:
+            case "note":
+                notes[row] = total
+            case "tag":
+                tags[row].append(name)
+            case "review":
+                reviewed.add(row)
     return {
         key: RowMarks(notes.get(key, 0), tuple(sorted(tags[key])), key in reviewed, subject)
         for key in {*notes, *tags, *reviewed}

@@ -42,7 +42,10 @@ class ChangeRefused(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotationPanel:
-    """`names` are the tags that the project has; `queue` is the review queue that the reader comes from."""
+    """`names` are the tags that the project has, `members` the names of its accounts.
+
+    `queue` is the review queue that the reader comes from.
+    """
 
     subject: Run | Call
     notes_url: str
@@ -52,7 +55,7 @@ class AnnotationPanel:
     tags: Sequence[Tag]
     names: Sequence[str]
     assignment: Assignment | None
-    members: Sequence[User]
+    members: Sequence[str]
     review: ReviewMark | None
     queue: SavedView | None
     draft: NoteDraft
@@ -79,7 +82,7 @@ def load_panel(
     draft: NoteDraft | None = None,
     refusal: str = "",
 ) -> AnnotationPanel:
-    """At most ten queries, six where nothing was added. `query` is that of the page of the run or call.
+    """At most seven queries, three where nothing was added. `query` is that of the page of the run or call.
 
     By default that is the request's own. A form that was refused comes with its `draft` and the reason.
     """
@@ -121,8 +124,9 @@ def _load_annotations(
     return tags, assignment, review
 
 
-def list_members(project: Project) -> list[User]:
-    return list(User.objects.filter(memberships__project=project).order_by("username"))
+def list_members(project: Project) -> list[str]:
+    """The names of their accounts, in order."""
+    return list(project.memberships.order_by("user__username").values_list("user__username", flat=True))
 
 
 def change_annotation(subject: Run | Call, user: User, form: QueryDict) -> str:
@@ -172,7 +176,7 @@ def _assign(subject: Run | Call, user: User, name: str) -> str:
         count, _ = Assignment.objects.filter(**about(subject)).delete()
         refresh_annotation_facets(list_runs_of(subject))
         return "assignment ended" if count else ""
-    member = next((member for member in list_members(subject.project) if member.get_username() == name), None)
+    member = User.objects.filter(memberships__project=subject.project, username=name).first()
     if member is None:
         raise ChangeRefused("Only a member of the project can be assigned.")
     Assignment.objects.update_or_create(**about(subject), defaults={"to": member, "created_by": user})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -177,10 +177,26 @@ class Branch(NamedTuple):
 
 def load_branches(run: Run, until: int | None = None) -> list[Branch]:
     """The branches that the conversation did not return to, up to a line, in order; one may lie in another."""
-    branches: dict[tuple[int, int], Branch] = {}
     lines = Q() if until is None else Q(line__lt=until)
-    rewinds = list(Event.objects.filter(lines, run=run, kind=REWIND).order_by("line", "id"))
-    load_slices(rewinds)
+    return _find_branches(_load_events(run, lines, kind=REWIND))
+
+
+def load_branches_and_removals(run: Run) -> tuple[list[Branch], list[Removal]]:
+    """Both for the whole run, in one query for their events."""
+    events = _load_events(run, kind__in=(REWIND, MICROCOMPACTION))
+    removing = [event for event in events if event.kind == MICROCOMPACTION]
+    return _find_branches(event for event in events if event.kind == REWIND), _find_removals(run, removing)
+
+
+def _load_events(run: Run, *lines: Q, **kinds: Any) -> list[Event]:
+    """In order, with their payloads."""
+    events = list(Event.objects.filter(*lines, run=run, **kinds).order_by("line", "id"))
+    load_slices(events)
+    return events
+
+
+def _find_branches(rewinds: Iterable[Event]) -> list[Branch]:
+    branches: dict[tuple[int, int], Branch] = {}
     for event in rewinds:
         rewind = _read_rewind(event.data)
         branches.pop(rewind.returned or (0, 0), None)
@@ -212,8 +228,11 @@ class Removal(NamedTuple):
 
 
 def load_removals(run: Run) -> list[Removal]:
-    events = list(Event.objects.filter(run=run, kind=MICROCOMPACTION))
-    load_slices(events)
+    return _find_removals(run, _load_events(run, kind=MICROCOMPACTION))
+
+
+def _find_removals(run: Run, events: Iterable[Event]) -> list[Removal]:
+    """Two queries; none without events."""
     ids_by_event = {
         event: {column_text(call, 300) for call in parse_microcompaction(event.data).calls} for event in events
     }
@@ -224,7 +243,9 @@ def load_removals(run: Run) -> list[Removal]:
     return sorted(removal for removal in removals if removal.receipts)
 
 
-def load_run_marks(run: Run, branches: Iterable[Branch], start: int, end: int | None) -> list[RunMark]:
+def load_run_marks(
+    run: Run, branches: Iterable[Branch], removals: Iterable[Removal], start: int, end: int | None
+) -> list[RunMark]:
     """The marks from the line `start` to the line before `end`, or all behind it, in order."""
     lines = Q(line__gte=start) if end is None else Q(line__gte=start, line__lt=end)
     branches = [branch for branch in branches if start <= branch.start and (end is None or branch.start < end)]
@@ -232,10 +253,9 @@ def load_run_marks(run: Run, branches: Iterable[Branch], start: int, end: int | 
     marks += [
         RunMark(branch.start, "branch", "", branch.sentence, LEFT_MEANING, branch.url(run)) for branch in branches
     ]
-    removals = [
-        removal for removal in load_removals(run) if start <= removal.line and (end is None or removal.line < end)
-    ]
     for removal in removals:
+        if removal.line < start or (end is not None and removal.line >= end):
+            continue
         url = model_url(run, removal.line)
         marks.append(RunMark(removal.line, "removal", "", removal.sentence, REMOVAL_MEANING, url))
     drops = [drop for drop in load_drops(run) if start <= drop.line and (end is None or drop.line < end)]

@@ -28,6 +28,7 @@ from dashboard.workspace.steps import (
     RunPosition,
     build_run_tabs,
     find_goal,
+    load_call,
     load_place,
     load_step_list,
     locate_call,
@@ -106,7 +107,7 @@ def step(request: OperatorRequest, pk: UUID, position: int, tab: str) -> HttpRes
     """A call of a run by its position; `?go=` leads to the next step of a kind."""
     if tab not in TABS:
         raise Http404
-    run = get_object_or_404(request.project.runs, pk=pk)
+    run = get_object_or_404(request.project.runs.defer("plan", "document"), pk=pk)
     place = load_place(run, position, tab, request.GET)
     if place is None:
         raise Http404
@@ -115,8 +116,7 @@ def step(request: OperatorRequest, pk: UUID, position: int, tab: str) -> HttpRes
     goal = request.GET.get("go", "")
     if goal in GOALS and (url := find_goal(place, tab, goal, request.GET)):
         return redirect(url)
-    call = get_object_or_404(Call.objects.with_run_and_source(), pk=place.call)
-    return _render_step(request, call, place, tab, missed=goal if goal in GOALS else "")
+    return _render_step(request, load_call(place), place, tab, missed=goal if goal in GOALS else "")
 
 
 def _render_rows(request: OperatorRequest, place: RunPosition, tab: str) -> HttpResponse:

@@ -167,6 +167,15 @@ def load_place(run: Run, position: int, tab: str, query: Mapping[str, str]) -> R
     return None
 
 
+def load_call(place: RunPosition) -> Call:
+    """The call of a place with its source and envelope. Its run is that of the place, unless it is a copy there."""
+    joined = Call.objects.select_related("source", "projection").defer("source__state", "source__seen")
+    call = joined.get(pk=place.call)
+    if call.run_id == place.run.pk:
+        call.run = place.run
+    return call
+
+
 def place_outside(call: Call) -> RunPosition:
     """The place of a call that is in no run."""
     nowhere = {"line": -1, "position": 0, "total": 0, "number": 0, "matching": 0, "q": ""}
