@@ -2,7 +2,8 @@
 
     derives calls that wait, and indexes their texts
     summarises a finished comparison against another baseline, measures comparisons, then used-line recall
-    follows stored paths, and applies retention once a day where the settings say so, each in a thread
+    follows stored paths; once a day applies retention where the settings say so, and removes folders of plans that are
+    wholly imported; each in a thread
 
 The server's master process starts `manage.py work` and restarts it when it dies: a program of its own, so that what
 exhausts its memory or crashes the interpreter harms no page. It ends by itself when the process that started it is
@@ -14,6 +15,7 @@ There is no queue: the ones for Django keep no lease, so a task of a killed work
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from types import TracebackType
 
 from django.db import Error, connection
 
-from dashboard.artifacts.retention import DailyRetention
+from dashboard.artifacts.retention import DAY_SECONDS, apply_by_settings
 from dashboard.experiments.measuring import Measuring
 from dashboard.experiments.recall_report import measure_next_recall
 from dashboard.faults import drop_connection, find_outage
@@ -33,10 +35,12 @@ from dashboard.ingest.derivation import derive_next_waiting
 from dashboard.ingest.watch import Followers
 from dashboard.leadership import leadership
 from dashboard.models import Comparison
+from dashboard.plans.plan_folders import remove_stored_folders
 from dashboard.pool import Computing
 from dashboard.project_rules import load_all_rules
 from dashboard.search.index import index_next_waiting
 
+logger = logging.getLogger(__name__)
 POLL_SECONDS = 2.0
 IDLE_SECONDS = 1.0
 NICENESS = 10  # pages come first
@@ -74,6 +78,27 @@ def lower_priority() -> None:
 def parent_exited(parent: int | None) -> bool:
     """True when the process that started this one is gone; never for a worker that a person started."""
     return parent is not None and os.getppid() != parent
+
+
+class DailyWork:
+    """Does something in a thread, since it waits for imports: at once, then every day."""
+
+    def __init__(self, name: str, work: Callable[[], object]) -> None:
+        self._name, self._work, self._next = name, work, time.monotonic()
+
+    def update(self) -> None:
+        """Starts the thread when it is time."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + DAY_SECONDS
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception:  # it must not end the work of others, and is tried again the next day
+            logger.exception("the daily work %s failed", self._name)
+        finally:
+            connection.close()
 
 
 class Leader:
@@ -170,12 +195,14 @@ def run_forever(*, is_over: Callable[[], bool], processes: int = 0) -> None:
 
 
 def _lead(is_over: Callable[[], bool], processes: int) -> None:
-    followers, retention = Followers(), DailyRetention()
+    followers = Followers()
+    daily = (DailyWork("retention", apply_by_settings), DailyWork("folders of plans", remove_stored_folders))
     try:
         with Leader(is_over=is_over, processes=processes) as leader:
             while not is_over():
                 followers.update()
-                retention.update()
+                for work in daily:
+                    work.update()
                 if not leader.step():
                     time.sleep(IDLE_SECONDS)
     finally:

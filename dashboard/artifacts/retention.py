@@ -11,11 +11,8 @@ content is removed: a process that is killed in between leaves content without a
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 import re
-import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,7 +21,6 @@ from itertools import islice
 from pathlib import Path
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Max
 from django.utils import timezone
 
@@ -34,7 +30,6 @@ from dashboard.models import Artifact, Observation, load_slices
 from dashboard.models.sources import DamagedEvidence
 from envelopes.storage.file_store import LOCK, MissingArtifact, StoreUnreachable
 
-logger = logging.getLogger(__name__)
 SHA256 = re.compile("[0-9a-f]{64}")
 PAGE_LOCK_SECONDS = 5.0  # that a page waits for imports
 BATCH = 500  # contents that are removed under one lock
@@ -152,26 +147,9 @@ def plan_by_settings() -> RetentionPlan | None:
     return plan_retention(before=None if days is None else timezone.now() - timedelta(days=days), quota=quota)
 
 
-class DailyRetention:
-    """Applies the retention of the settings in a thread, since it waits for imports: at once, then every day."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic()
-
-    def update(self) -> None:
-        """Starts the thread when it is time."""
-        if time.monotonic() >= self._next and (settings.RETAIN_DAYS, settings.RETAIN_BYTES) != (None, None):
-            self._next = time.monotonic() + DAY_SECONDS
-            threading.Thread(target=self._apply, name="retention", daemon=True).start()
-
-    def _apply(self) -> None:
-        try:
-            if plan := plan_by_settings():
-                apply_retention(plan)
-        except Exception:  # it must not end the work of others, and is tried again the next day
-            logger.exception("retention could not be applied")
-        finally:
-            connection.close()
+def apply_by_settings() -> None:
+    if plan := plan_by_settings():
+        apply_retention(plan)
 
 
 def _last_named(hashes: Iterable[str] | None = None) -> dict[str, datetime]:

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID, uuid4
 
-from django.conf import settings
 from django.db import Error
 
 from dashboard.faults import drop_connection, find_outage
@@ -39,6 +38,7 @@ from dashboard.plans.decisions import (
     renew_lease,
     request_decision,
 )
+from dashboard.plans.plan_folders import NAMESPACE, RUNNING, hold_folder, plan_folder, plans_root
 from envelopes.plan.answers import Tool
 from envelopes.plan.checks import PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
@@ -56,7 +56,6 @@ from envelopes.runtime.workspaces import Workspaces
 from envelopes.schema.call import Limits, NetworkRules, RunPolicy, Sandbox
 
 logger = logging.getLogger(__name__)
-NAMESPACE = "audit"  # of the runs that are imported from an executor's records
 POLL_SECONDS = 0.25
 IMPORT_SECONDS = 1.0
 WITHOUT_PROGRAM = "SpawnAgent"  # a plan has no model that a child agent could run
@@ -141,7 +140,7 @@ class PlanOrder:
     @property
     def folder(self) -> Path:
         """The records of the run."""
-        return Path(settings.DATA) / "plans" / self.run_id
+        return plan_folder(self.run_id)
 
 
 def run_plan(project: Project, order: PlanOrder, on_start: Callable[[Executor], None] = lambda _run: None) -> RunResult:
@@ -154,18 +153,18 @@ def run_plan(project: Project, order: PlanOrder, on_start: Callable[[Executor], 
     with _open_executor(order) as (executor, artifacts):
         if faults := executor.check(order.plan):
             raise PlanRejected(faults)
-        recorder = FileRecorder(order.folder, artifacts)
-        on_start(executor)
-        return _PlanRun(project, order, executor, recorder).run()
+        with hold_folder(order.folder):
+            recorder = FileRecorder(order.folder, artifacts)
+            on_start(executor)
+            return _PlanRun(project, order, executor, recorder).run()
 
 
 @contextmanager
 def _open_executor(order: PlanOrder) -> Iterator[tuple[Executor, RunArtifacts]]:
     root, artifacts = order.workspace.resolve(), RunArtifacts(order.folder)
-    plans = Path(settings.DATA) / "plans"
-    state = plans / "workspaces" / hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    state = plans_root() / "workspaces" / hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     with ExitStack() as stack:
-        running = plans / "running" / order.run_id
+        running = plans_root() / RUNNING / order.run_id
         tools = WorkspaceTools(root, state, running, artifacts, order.policy.network_rules, order.searches)
         stack.callback(tools.close)
         executor = Executor(

@@ -98,5 +98,5 @@ def run_demo_plan(project: Project) -> None:
         )
         if order.folder.exists():
             import_paths(project, [order.folder])
-        else:
+        elif not project.runs.filter(external_id=PLAN_RUN).exists():  # its folder is removed after a day
             run_plan(project, order)
