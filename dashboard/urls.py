@@ -56,6 +56,7 @@ urlpatterns = [
     path("sign-out/", accounts.sign_out, name="sign-out"),
     path("runs/", reading.or_json(runs.index, reading.runs), name="run-list"),
     path("runs/import/", recordings.new, name="import-new"),
+    path("runs/import/followed/<int:pk>/end/", recordings.unfollow, name="followed-end"),
     path("runs/views/", filters.save_view, name="view-save"),
     path("runs/views/<int:pk>/delete/", filters.delete_view, name="view-delete"),
     path("runs/against/", runs.against_chosen, name="run-against-chosen"),

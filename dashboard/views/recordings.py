@@ -1,18 +1,20 @@
-"""The import page with its uploads, and the Problems page of lines that could not be imported."""
+"""The import page with its uploads and followed paths, and the Problems page of lines that could not be imported."""
 
 from __future__ import annotations
 
 from django.conf import settings
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.artifacts.upload_folders import UploadsFull, reserve_upload_folder
+from dashboard.audit import record_request
 from dashboard.ingest.problem_pages import problem_page
 from dashboard.ingest.uploads import FolderUpload, UploadRefused, import_uploads
 from dashboard.middleware import accepts_body
+from dashboard.models import AuditEntry
 from dashboard.text.params import LARGEST
 from dashboard.text.responses import sandboxed
 from dashboard.views.site import render_page
@@ -72,3 +74,13 @@ def _render_form(request: OperatorRequest, refusal: str = "", status: int = 200)
     followed = request.project.followed_paths.order_by("path")
     context = {"refused": refusal, "formats": formats, "limit": settings.UPLOAD_LIMIT_BYTES, "followed": followed}
     return render(request, "runs/import.html", context, status=status)
+
+
+@require_POST
+def unfollow(request: OperatorRequest, pk: int) -> HttpResponse:
+    """Ends the following of a path; what was imported from it stays."""
+    require_operator(request, "Only operators of the project end what is followed.")
+    row = get_object_or_404(request.project.followed_paths, pk=pk)
+    row.delete()
+    record_request(request, AuditEntry.Action.SETTING, f"path {row.path} no longer followed")
+    return redirect("import-new")

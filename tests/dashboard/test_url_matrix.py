@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard.accounts import create_link
-from dashboard.models import AccessToken, Note, Project, SavedView
+from dashboard.models import AccessToken, FollowedPath, Note, Project, SavedView
 from dashboard.variants.variant_list import save_version
 from envelopes.families.registry import family
 from tests.cases import each
@@ -76,6 +76,7 @@ TABLE: Mapping[str, Row] = {
     "run-list": Row(page()),
     "filter-completions": Row(page()),
     "import-new": Row(action(200, other=200), action(422, other=422)),
+    "followed-end": Row(NOT_READ, action(302)),
     "view-save": Row(NOT_READ, action(422, other=422)),
     "view-delete": Row(NOT_READ, action(302)),
     "run-against": Row(thing()),
@@ -193,6 +194,7 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
     arguments: dict[str, dict[str, object]] = {
         "view": {"pk": view.pk},
         "token": {"pk": AccessToken.objects.create(project=project, name="ci", scope="ingest", key="k").pk},
+        "followed": {"pk": FollowedPath.objects.create(project=project, path="/nowhere/sessions").pk},
         "review": {"pk": view.pk},
         "note": {"pk": Note.objects.create(project=project, call=call, created_by=operator, text="x").pk},
         "run": {"pk": call.run_id},

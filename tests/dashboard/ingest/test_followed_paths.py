@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from dashboard.ingest.watch import Followers
-from dashboard.models import Call, FollowedPath, Project
+from dashboard.models import AuditEntry, Call, FollowedPath, Project
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.sessions import SESSION, short_session, write
 
@@ -38,6 +38,17 @@ def test_a_followed_path_is_stored_listed_and_ended(
     followers = Followers()
     followers.update()
     followers.stop()
+
+
+@pytest.mark.postgresql
+def test_an_operator_ends_it_on_the_page(operator_client: Client, project: Project) -> None:
+    row = FollowedPath.objects.create(project=project, path="/var/sessions")
+    (form,) = parse_page(operator_client.get("/runs/import/")).select("form[action*=followed]")
+    assert form.select_one("button")["aria-label"] == "Stop following /var/sessions"
+    assert operator_client.post(form["action"])["Location"] == "/runs/import/"
+    assert not FollowedPath.objects.exists()
+    assert AuditEntry.objects.get().subject == "path /var/sessions no longer followed"
+    assert operator_client.post(f"/runs/import/followed/{row.pk}/end/").status_code == 404
 
 
 def test_what_only_this_process_knows_cannot_be_followed_later(tmp_path: Path) -> None:
