@@ -10,8 +10,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,20 +65,21 @@ class DiskImage:
             process = subprocess.Popen(command, cwd=CHECKOUT, env=environment(store), stdout=out)
         while process.poll() is None and len(cuts) < copies:
             time.sleep(chance.uniform(0.05, 0.4))
-            process.send_signal(signal.SIGSTOP)
-            if not _stands_still(process.pid):
-                break
-            acknowledged = log.read_text().count("\n") * A_SESSION
-            cuts.append(Cut(Path(shutil.copy(self.file, f"{self.file}-{len(cuts)}")), acknowledged))
-            process.send_signal(signal.SIGCONT)
+            with stopped([process.pid]) as is_stopped:
+                if is_stopped:
+                    acknowledged = log.read_text().count("\n") * A_SESSION
+                    cuts.append(Cut(self.copy(len(cuts)), acknowledged))
         process.kill()
         process.wait()
         return cuts
 
+    def copy(self, number: int) -> Path:
+        """A copy of the disk of one moment, if nothing writes to it meanwhile."""
+        return Path(shutil.copy(self.file, f"{self.file}-{number}"))
+
     def faults_of(self, cut: Cut) -> list[str]:
         """Mounts the copy as after the cut; the file system and the database recover by themselves."""
-        place = self.file.parent / "recovered"
-        with _mounted(cut.image, place):
+        with self.recovered(cut.image) as place:
             database = sqlite3.connect(place / "data" / "counterfoil.db")
             rows = database.execute(ROWS).fetchall()
             ((integrity,),) = database.execute("PRAGMA integrity_check").fetchall()
@@ -86,11 +87,18 @@ class DiskImage:
             store = FileStore(place / "data" / "artifacts")
             sizes = {sha256: _size(store, sha256) for sha256, _ in rows}
             faults = {fault.reason for fault in store.check()} - {"left by a write that did not end"}
-        cut.image.unlink()
         faults |= {"a row's content is not whole" for sha256, size in rows if sizes[sha256] != size}
         faults |= {integrity} - {"ok"}
         lost = cut.acknowledged - len(rows)
         return sorted(faults) + ([f"{lost} acknowledged are lost"] if lost > 0 else [])
+
+    @contextmanager
+    def recovered(self, copy: Path) -> Iterator[Path]:
+        """What a machine finds on that copy after the cut; it is deleted afterwards."""
+        place = self.file.parent / "recovered"
+        with _mounted(copy, place):
+            yield place
+        copy.unlink()
 
 
 def _size(store: FileStore, sha256: str) -> int:
@@ -124,6 +132,19 @@ def _mounted(image: Path, place: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", place], check=True)
+
+
+@contextmanager
+def stopped(processes: Sequence[int]) -> Iterator[bool]:
+    """Nothing of these processes runs meanwhile; False when one of them has ended."""
+    try:
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        yield all(_stands_still(process) for process in processes)
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
 
 
 def _stands_still(process: int) -> bool:

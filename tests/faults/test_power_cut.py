@@ -1,7 +1,7 @@
 """After a power cut at any moment of writing, everything acknowledged is intact and nothing is half written.
 
-The system calls are recorded and cut short between any two, on every machine. With `-m long` a real
-file system is cut as well, by copying the disk image that it lies in while the import goes on:
+The system calls are recorded and cut short between any two, on every machine. With `-m long` a real file system is
+cut as well, by copying the disk image that it lies in while an import goes on, or while programs send to the server:
 
     python -m pytest -m long tests/faults/test_power_cut.py
 """
@@ -9,14 +9,20 @@ file system is cut as well, by copying the disk image that it lies in while the 
 from __future__ import annotations
 
 import io
+import json
+import os
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 from envelopes.storage.file_store import FileStore
-from tests.faults.disk_image import NoMounts, mounted_image
+from tests.faults.disk_image import DiskImage, NoMounts, mounted_image, stopped
+from tests.faults.imports import manage, migrated_store, rows
+from tests.faults.intake_load import UNLIMITED, find_stored, start_writers
 from tests.faults.recorded_calls import Step, disks_after, recorded
+from tests.faults.server import running_server, sign_in
 
 LEFT = "left by a write that did not end"
 
@@ -77,3 +83,41 @@ def test_a_disk_image_copied_at_any_moment_holds_all_that_was_acknowledged(tmp_p
             assert [fault for cut in cuts for fault in image.faults_of(cut)] == []
     except NoMounts:
         assert losses(written(tmp_path / "store", 300), tmp_path / "cut") == set()
+
+
+@pytest.mark.long
+def test_a_disk_image_copied_while_programs_send_holds_all_that_was_acknowledged(tmp_path: Path) -> None:
+    try:
+        with mounted_image(tmp_path) as image:
+            cuts = cuts_while_programs_send(image, copies=25)
+            assert len({len(acknowledged) for _, acknowledged in cuts}) > 5
+            for copy, acknowledged in cuts:
+                with image.recovered(copy) as disk:
+                    assert rows(disk / "data", "PRAGMA integrity_check") == [("ok",)]
+                    stored = find_stored(disk / "data")
+                assert len(stored) == len(set(stored))
+                assert acknowledged - set(stored) == set()
+    except NoMounts:
+        pytest.skip("this machine lets us mount nothing")
+
+
+def cuts_while_programs_send(image: DiskImage, *, copies: int) -> list[tuple[Path, set[str]]]:
+    """Copies of the disk, each with what had been acknowledged before it was begun."""
+    store = migrated_store(image.mounted / "data")
+    token = json.loads(manage(store, "create_token", "writers", "--json").stdout)["token"]
+    session, chance, cuts = sign_in(store), random.Random(6), list[tuple[Path, set[str]]]()
+    os.sync()
+    log = image.file.parent / "log"
+    with running_server(store, session, log, "--background", "0", variables=UNLIMITED) as server:
+        writers = start_writers(server, token, "cut", 8)
+        for number in range(copies):
+            time.sleep(chance.uniform(0.05, 0.4))
+            acknowledged = {entry.key for writer in writers for entry in list(writer.acknowledged)}
+            with stopped(server.processes()) as is_stopped:
+                assert is_stopped
+                cuts.append((image.copy(number), acknowledged))
+        for writer in writers:
+            writer.ended.set()
+        for writer in writers:
+            writer.join(60)
+    return cuts
