@@ -11,7 +11,9 @@ from typing import Protocol
 from dashboard.text.markdown import FOLDER
 from tests.faults.bad_fields import FIELDS
 from tests.faults.bad_lines import LINES
+from tests.faults.bad_records import RECORDS
 from tests.faults.bad_requests import REQUESTS
+from tests.faults.bad_sendings import SENDINGS
 from tests.faults.bad_texts import TEXTS
 from tests.faults.bad_values import VALUES
 
@@ -42,6 +44,13 @@ SECTIONS: dict[str, tuple[str, Mapping[str, Sequence[Row]]]] = {
         "handler of a page comes from it.",
         TEXTS,
     ),
+    "In records that programs send": (
+        "Each comes behind a good call of three lines, which is stored whatever happens to it. A sentence is a line "
+        "that was refused, with its field; the other lines of the row are stored, values that cannot be used are left "
+        "out with a remark.",
+        RECORDS,
+    ),
+    "In requests of programs": ("The status of the answer, and words of it. Nothing of the body is stored.", SENDINGS),
     "In requests": ("The status of the answer, and words or an address in it.", REQUESTS),
 }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envelopes.storage.file_store import FileStore
-from tests.dashboard.api.sending import NDJSON, lines, one_call
+from tests.dashboard.api.native_records import NDJSON, lines, one_call
 from tests.dashboard.api.test_traces import genai, request
 from tests.faults.imports import rows
 from tests.faults.server import RunningServer

@@ -76,6 +76,11 @@ class RunningServer:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return [self.process.pid, *map(int, children)]
 
+    def cpu_seconds(self) -> float:
+        """Processor time of the master and its children so far."""
+        stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split() for pid in self.processes()]
+        return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
     def resident_bytes(self) -> int:
         pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.processes())
         return pages * os.sysconf("SC_PAGE_SIZE")

@@ -27,7 +27,9 @@ from tests.faults.bad_fields import FIELDS
 from tests.faults.bad_files import SESSION, BadFile
 from tests.faults.bad_inputs_page import COMMAND, PAGE, render_page
 from tests.faults.bad_lines import LINES
+from tests.faults.bad_records import RECORDS
 from tests.faults.bad_requests import PASSWORD, REQUESTS, BadRequest
+from tests.faults.bad_sendings import SENDINGS
 from tests.faults.bad_texts import TEXTS, WORD
 from tests.faults.bad_values import VALUES
 from tests.faults.crawl import faults_of_pages
@@ -169,7 +171,7 @@ def ask(client: Client, row: BadRequest, places: Mapping[str, object]) -> HttpRe
 
 
 def test_every_class_has_three_inputs_and_no_name_twice() -> None:
-    for tables in (FILES, TEXTS, REQUESTS):
+    for tables in (FILES, TEXTS, REQUESTS, RECORDS, SENDINGS):
         for name, rows in tables.items():
             assert len({row.name for row in rows}) == len(rows) >= 3, name
 

@@ -38,11 +38,11 @@ def test_a_killed_server_has_lost_nothing_that_it_acknowledged(kills: int, tmp_p
     session, log, chance = sign_in(store), tmp_path / "log", random.Random(4)
     sent: dict[str, Sent] = {}
     acknowledged: set[str] = set()
-    restarts = list[float]()
+    restarts = list[tuple[float, float]]()  # seconds until the first answer, and of the processor
     for number in range(kills + 1):
         began = time.monotonic()
         with running_server(store, session, log, "--background", "0", variables=UNLIMITED) as server:
-            restarts.append(time.monotonic() - began)
+            restarts.append((time.monotonic() - began, server.cpu_seconds()))
             if number == kills:
                 break
             writers = start_writers(server, token, f"kill{number}", WRITERS)
@@ -54,10 +54,11 @@ def test_a_killed_server_has_lost_nothing_that_it_acknowledged(kills: int, tmp_p
                 writer.join(60)
                 sent |= {entry.key: entry for entry in writer.sent}
                 acknowledged |= {entry.key for entry in writer.acknowledged}
-    slowest, middle = max(restarts[1:]), sorted(restarts[1:])[kills // 2]
+    waits = sorted(wait for wait, _ in restarts[1:])
+    work = max(seconds for _, seconds in restarts[1:])
     print(
-        f"\n{kills} kills, {len(sent):,} sent, {len(acknowledged):,} acknowledged; "
-        f"restart at most {slowest:.2f} s, median {middle:.2f} s"
+        f"\n{kills} kills, {len(sent):,} sent, {len(acknowledged):,} acknowledged; restart: median "
+        f"{waits[kills // 2]:.2f} s, at most {waits[-1]:.2f} s, of the processor at most {work:.2f} s"
     )
     assert rows(store, "PRAGMA integrity_check") == [("ok",)]
     stored = find_stored(store)
@@ -71,5 +72,5 @@ def test_a_killed_server_has_lost_nothing_that_it_acknowledged(kills: int, tmp_p
         with closing(client) as connection:
             assert all(sent[key].send(connection, token) for key in again)
     assert sorted(find_stored(store)) == sorted(sent)
-    # A machine that is busy with other tests may take longer to start Python.
-    assert slowest < RESTART_SECONDS or kills < KILLS
+    # The processor's time alone is bounded for each restart: other programs may keep a machine busy for seconds.
+    assert max(waits[kills // 2], work) < RESTART_SECONDS

@@ -1,10 +1,10 @@
-"""What the tests of the intake share: a client with a token, native records, and the export of all runs."""
+"""What the tests of the intake share: a client with a token, and the export of all runs."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from dashboard.ingest.derivation import derive_waiting
 from dashboard.models import Project
 from dashboard.runs.export_run import export_run
 from dashboard.tokens import create_token
-
-NDJSON = "application/x-ndjson"
+from tests.dashboard.api.native_records import NDJSON, lines
 
 
 class Sender:
@@ -41,6 +40,13 @@ class Sender:
         }
         return self._client.post(address, body, content_type=content_type, headers=headers)  # type: ignore[return-value]
 
+    def send(
+        self, method: str, address: str, body: bytes, content_type: str, headers: Mapping[str, str]
+    ) -> HttpResponse:
+        """Any request; `headers` may have another token."""
+        named = {"Authorization": f"Bearer {self.token}", **headers}
+        return self._client.generic(method, address, body, content_type=content_type, headers=named)  # type: ignore[return-value]
+
     def put(self, address: str, body: bytes) -> HttpResponse:
         headers = {"Authorization": f"Bearer {self.token}"}
         return self._client.put(address, body, content_type="application/octet-stream", headers=headers)  # type: ignore[return-value]
@@ -56,40 +62,6 @@ class Sender:
         response = self.post("/api/v1/records", body, **headers)
         answer: dict[str, Any] = json.loads(response.content)
         return answer | {"status": response.status_code}
-
-
-def lines(records: Iterable[Any]) -> bytes:
-    return b"".join((entry if isinstance(entry, bytes) else json.dumps(entry).encode()) + b"\n" for entry in records)
-
-
-def one_call(number: int = 1, run: str = "r1") -> list[dict[str, Any]]:
-    """The records of a call whose receipt shows a part of its result."""
-    at = f"2026-03-01T09:{number // 60 % 60:02}:{number % 60:02}"
-    base = {"v": 1, "run": run, "call": f"c{number}"}
-    text = "".join(f"line {line} of {number}\n" for line in range(20))
-    return [
-        base | {"type": "call", "tool": "Search", "args": {"q": f"word {number}"}, "step": "s1", "at": f"{at}.000Z"},
-        base
-        | {"type": "result", "status": "ok", "complete": {"text": text}, "started_at": f"{at}.100Z"}
-        | {"ended_at": f"{at}.500Z", "risk": "low"},
-        base | {"type": "receipt", "seq": 1, "text": text[:60], "fidelity": "exact", "at": f"{at}.600Z"},
-    ]
-
-
-def one_run(calls: int = 2, run: str = "r1") -> list[dict[str, Any]]:
-    start = "2026-03-01T08:59:00Z"
-    records: list[dict[str, Any]] = [
-        {"v": 1, "type": "run", "run": run, "title": "A run", "agent": "my-agent", "started_at": start},
-        {"v": 1, "type": "message", "run": run, "seq": 1, "role": "user", "text": "Look.", "at": start},
-    ]
-    for number in range(1, calls + 1):
-        records += one_call(number, run)
-    return [
-        *records,
-        {"v": 1, "type": "usage", "run": run, "request": "q1", "input_tokens": 900, "at": "2026-03-01T09:30:00Z"},
-        {"v": 1, "type": "event", "run": run, "seq": 1, "event": "step.finished", "at": "2026-03-01T09:31:00Z"},
-        {"v": 1, "type": "run", "run": run, "ended_at": "2026-03-01T09:32:00Z"},
-    ]
 
 
 def export_all(project: Project, folder: Path) -> dict[str, bytes]:

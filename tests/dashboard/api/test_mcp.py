@@ -17,7 +17,8 @@ from dashboard.ingest.derivation import derive_waiting
 from dashboard.models import Call, Project, Run
 from tests.cases import each
 from tests.conftest import CHECKOUT
-from tests.dashboard.api.sending import Sender, one_call, one_run
+from tests.dashboard.api.native_records import one_call, one_run
+from tests.dashboard.api.sending import Sender
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 SECRET = "AKIAIOSFODNN7EXAMPLE"

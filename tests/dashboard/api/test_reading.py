@@ -15,7 +15,8 @@ from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
 from tests.cases import each
-from tests.dashboard.api.sending import Sender, one_run
+from tests.dashboard.api.native_records import one_run
+from tests.dashboard.api.sending import Sender
 from tests.dashboard.api.test_hooks import SESSION, transcript
 from tests.dashboard.factories import create_project
 from tests.dashboard.measured_comparisons import compared

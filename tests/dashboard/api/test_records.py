@@ -18,7 +18,8 @@ from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import Artifact, Call, Problem, Project, ReceivedRecord, Run, SentContent, Source
 from tests.cases import each
-from tests.dashboard.api.sending import Sender, export_all, lines, one_call, one_run
+from tests.dashboard.api.native_records import lines, one_call, one_run
+from tests.dashboard.api.sending import Sender, export_all
 from tests.dashboard.factories import create_project
 from tests.dashboard.page_text import parse_page
 

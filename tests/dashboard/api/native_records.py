@@ -1,0 +1,43 @@
+"""Native records of calls and runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+NDJSON = "application/x-ndjson"
+
+
+def lines(records: Iterable[Any]) -> bytes:
+    return b"".join((entry if isinstance(entry, bytes) else json.dumps(entry).encode()) + b"\n" for entry in records)
+
+
+def one_call(number: int = 1, run: str = "r1") -> list[dict[str, Any]]:
+    """The records of a call whose receipt shows a part of its result."""
+    at = f"2026-03-01T09:{number // 60 % 60:02}:{number % 60:02}"
+    base = {"v": 1, "run": run, "call": f"c{number}"}
+    text = "".join(f"line {line} of {number}\n" for line in range(20))
+    return [
+        base | {"type": "call", "tool": "Search", "args": {"q": f"word {number}"}, "step": "s1", "at": f"{at}.000Z"},
+        base
+        | {"type": "result", "status": "ok", "complete": {"text": text}, "started_at": f"{at}.100Z"}
+        | {"ended_at": f"{at}.500Z", "risk": "low"},
+        base | {"type": "receipt", "seq": 1, "text": text[:60], "fidelity": "exact", "at": f"{at}.600Z"},
+    ]
+
+
+def one_run(calls: int = 2, run: str = "r1") -> list[dict[str, Any]]:
+    start = "2026-03-01T08:59:00Z"
+    records: list[dict[str, Any]] = [
+        {"v": 1, "type": "run", "run": run, "title": "A run", "agent": "my-agent", "started_at": start},
+        {"v": 1, "type": "message", "run": run, "seq": 1, "role": "user", "text": "Look.", "at": start},
+    ]
+    for number in range(1, calls + 1):
+        records += one_call(number, run)
+    return [
+        *records,
+        {"v": 1, "type": "usage", "run": run, "request": "q1", "input_tokens": 900, "at": "2026-03-01T09:30:00Z"},
+        {"v": 1, "type": "event", "run": run, "seq": 1, "event": "step.finished", "at": "2026-03-01T09:31:00Z"},
+        {"v": 1, "type": "run", "run": run, "ended_at": "2026-03-01T09:32:00Z"},
+    ]
