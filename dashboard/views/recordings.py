@@ -13,6 +13,7 @@ from dashboard.artifacts.upload_folders import UploadsFull, reserve_upload_folde
 from dashboard.audit import record_request
 from dashboard.ingest.problem_pages import problem_page
 from dashboard.ingest.uploads import FolderUpload, UploadRefused, import_uploads
+from dashboard.ingest.watch import remove_followed
 from dashboard.middleware import accepts_body
 from dashboard.models import AuditEntry
 from dashboard.text.params import LARGEST
@@ -81,6 +82,6 @@ def unfollow(request: OperatorRequest, pk: int) -> HttpResponse:
     """Ends the following of a path; what was imported from it stays."""
     require_operator(request, "Only operators of the project end what is followed.")
     row = get_object_or_404(request.project.followed_paths, pk=pk)
-    row.delete()
+    remove_followed(request.project.slug, [row.path])
     record_request(request, AuditEntry.Action.SETTING, f"path {row.path} no longer followed")
     return redirect("import-new")

@@ -21,7 +21,7 @@ import pytest
 
 from tests.faults.imports import manage, migrated_store, rows
 from tests.faults.intake_load import UNLIMITED, Sent, find_stored, start_writers
-from tests.faults.server import running_server, sign_in
+from tests.faults.server import RunningServer, running_server, sign_in
 
 WRITERS = 8
 RESTART_SECONDS = 5.0
@@ -68,9 +68,12 @@ def test_a_killed_server_has_lost_nothing_that_it_acknowledged(kills: int, tmp_p
     again = [key for key in sent if key not in acknowledged]  # whether it is stored nobody knows
     again += chance.sample(sorted(acknowledged), min(len(acknowledged), SENT_AGAIN))
     with running_server(store, session, log, "--background", "0", variables=UNLIMITED) as server:
-        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-        with closing(client) as connection:
-            assert all(sent[key].send(connection, token) for key in again)
+        assert are_acknowledged(server, token, [sent[key] for key in again])
     assert sorted(find_stored(store)) == sorted(sent)
     # The processor's time alone is bounded for each restart: other programs may keep a machine busy for seconds.
     assert max(waits[kills // 2], work) < RESTART_SECONDS
+
+
+def are_acknowledged(server: RunningServer, token: str, requests: list[Sent]) -> bool:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
+        return all(sent.send(connection, token) for sent in requests)
