@@ -233,12 +233,7 @@ def addresses(project: Project, operator: User, tmp_path: Path) -> dict[str, str
         "api-unseen": {"pk": call.pk},
         "api-variant": {"pk": call.pk, "name": "receipt"},
         "api-artifact-text": {"pk": artifact.pk},
-        "api-records": {},
-        "api-logs": {},
-        "api-mcp": {},
-        "api-hook": {},
-        "api-traces": {},
-        "api-limits": {},
+        **{f"api-{name}": {} for name in ("records", "logs", "mcp", "hook", "traces", "limits")},
         "sign-in-link": {"token": create_link(operator)[0].split("/")[2]},
     }
     return {name: _reverse(str(name), arguments) for name in names()}
