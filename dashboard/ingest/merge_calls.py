@@ -416,14 +416,14 @@ def _earlier(known: datetime | None, at: str | None) -> datetime | None:
 
 
 def _differ(observations: list[Observation]) -> bool:
-    """The same JSON in other spacing is another observation and does not differ."""
     if len(observations) < 2:
         return False
     load_slices(observations)
-    return len({_normalized(bytes(row.data)) for row in observations}) > 1
+    return len({normalize_json(bytes(row.data)) for row in observations}) > 1
 
 
-def _normalized(data: bytes) -> str | bytes:
+def normalize_json(data: bytes) -> str | bytes:
+    """The same for JSON that differs in spacing and the order of members alone."""
     try:
         return json.dumps(parse_checked(data), sort_keys=True)
     except Untrusted:

@@ -42,6 +42,7 @@ from dashboard.ingest.merge_runs import (
 from dashboard.ingest.remarks import length_remarks, remark_row
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.sources import SourceBatch
+from dashboard.ingest.span_pairs import pair_spans, undo_pairs
 from dashboard.models import (
     Artifact,
     Call,
@@ -149,16 +150,15 @@ class _BatchWrite:
         self.members: list[RunCall] = []  # new ones, in the order of the sources
         self.supersessions: dict[UUID, list[ReceiptSupersession]] = defaultdict(list)  # known ones, by call
         self.orphans: list[ReceiptSupersession] = []  # new ones of calls that are not stored yet
+        self.pairs: dict[UUID, UUID] = {}  # by the call of a span, which is gone, the call that has its result now
 
     def write_runs(self) -> None:
         """Writes runs, messages and events, and merges the calls."""
         aliases = RunAliases(self.format, self.project, [entry for batch in self.batches for entry in batch.records])
         for batch in self.batches:
-            grouper = RecordGrouper(self.project, self.format)
-            entries = list(aliases.resolve(batch.records))
-            for entry in chain(entries, length_remarks(entries)):
-                grouper.add(entry)
-            self.parts.append(_SourcePart(batch, grouper))
+            self._add_part(batch, aliases)
+        for batch in undo_pairs(self.format, [part.drafts for part in self.parts], self._run_id):
+            self._add_part(batch, aliases)
         self._save_runs()
         self.new_runs -= aliases.merge(self.runs)
         self._merge_calls()
@@ -168,20 +168,35 @@ class _BatchWrite:
         self._save_remarks()
         self._link_sources()
 
+    def _add_part(self, batch: SourceBatch, aliases: RunAliases) -> None:
+        grouper = RecordGrouper(self.project, self.format)
+        entries = list(aliases.resolve(batch.records))
+        for entry in chain(entries, length_remarks(entries)):
+            grouper.add(entry)
+        self.parts.append(_SourcePart(batch, grouper))
+
     def write_calls(self) -> None:
         """Writes the calls with their evidence and lists them in their runs."""
         self._save_calls()
         self._save_named_artifacts()
-        self._save_run_counts(write_members(self.rows, self.members))
+        detached = write_members(self.rows, self.members)
+        self.pairs = pair_spans(self.format, [run.pk for run in self.runs.values()])
+        self.added["calls"] -= sum(self.rows[span].is_new for span in self.pairs if span in self.rows)
+        self._save_run_counts(detached)
 
     def recorded_calls(self) -> dict[UUID, RecordedCall | None]:
         """The calls by id, with the evidence of the new ones, unless an event of a hook is evidence too."""
         new = {key: rows for key, rows in self.rows.items() if rows.is_new}
         hooked = set(hook_events(new).values_list("call", flat=True))
         models_by_run = {run.pk: run.model for run in self.runs.values()}
-        calls: dict[UUID, RecordedCall | None] = dict.fromkeys(self.rows)
+        paired = set(self.pairs.values())
+        calls: dict[UUID, RecordedCall | None] = dict.fromkeys((self.rows.keys() | paired) - self.pairs.keys())
         for key, rows in new.items():
-            if key not in hooked and (model := models_by_run.get(rows.call.run_id)) is not None:
+            if (
+                key in calls
+                and key not in hooked | paired
+                and (model := models_by_run.get(rows.call.run_id)) is not None
+            ):
                 observations = sorted(rows.observations, key=attrgetter("surface", "line", "id"))
                 calls[key] = RecordedCall(rows.call, observations, rows.receipts, model=model)
         return calls

@@ -594,7 +594,7 @@ class Migration(migrations.Migration):
                 ('id', dashboard.models.fields.CompactUUIDField(editable=False, primary_key=True, serialize=False)),
                 ('call', dashboard.models.fields.CompactUUIDField(db_index=True, null=True)),
                 ('line', models.BigIntegerField()),
-                ('kind', models.CharField(choices=[('timestamp', 'Timestamp'), ('value', 'Value'), ('duration', 'Duration'), ('length', 'Length'), ('line', 'Line'), ('tool', 'Tool'), ('number', 'Number'), ('key', 'Key'), ('arguments', 'Arguments'), ('status', 'Status'), ('clock', 'Clock'), ('result', 'Result'), ('name', 'Name')], max_length=12)),
+                ('kind', models.CharField(choices=[('timestamp', 'Timestamp'), ('value', 'Value'), ('duration', 'Duration'), ('length', 'Length'), ('line', 'Line'), ('tool', 'Tool'), ('pair', 'Pair'), ('number', 'Number'), ('key', 'Key'), ('arguments', 'Arguments'), ('status', 'Status'), ('clock', 'Clock'), ('result', 'Result'), ('name', 'Name')], max_length=12)),
                 ('path', models.CharField(max_length=500)),
                 ('was', models.CharField(max_length=200)),
                 ('became', models.CharField(max_length=200)),

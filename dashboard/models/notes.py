@@ -153,14 +153,19 @@ def find_annotations(subject: Run | Call) -> set[type[Annotation]]:
     return {ANNOTATIONS[number] for (number,) in first.union(*others)}
 
 
-def move_annotations(source: Run, target: Run) -> None:
-    """Moves what is about a run to the run that takes its rows over; what that one has already is left behind."""
-    Note.objects.filter(run=source).update(run=target)
-    names = Tag.objects.filter(run=target).values("name")
-    Tag.objects.filter(run=source).exclude(name__in=names).update(run=target)
+def move_annotations(source: Run | Call, target: Run | Call) -> None:
+    """Moves what is about a run or a call to the one that takes its rows over; what that one has already stays behind.
+
+    Both are runs, or both are calls.
+    """
+    field = "run" if isinstance(source, Run) else "call"
+    old, new = {field: source}, {field: target}
+    Note.objects.filter(**old).update(**new)
+    names = Tag.objects.filter(**new).values("name")
+    Tag.objects.filter(**old).exclude(name__in=names).update(**new)
     for model in (Assignment, ReviewMark):
-        if not model._default_manager.filter(run=target).exists():
-            model._default_manager.filter(run=source).update(run=target)
+        if not model._default_manager.filter(**new).exists():
+            model._default_manager.filter(**old).update(**new)
 
 
 ANNOTATION_FACETS = ("tag", "assigned", "note")

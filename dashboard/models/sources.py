@@ -270,6 +270,7 @@ class Remark(models.Model):
         LENGTH = "length"  # longer than the column that lists and filters use
         LINE = "line"  # of a kind that the reader does not know
         TOOL = "tool"  # another name for the tool of one call
+        PAIR = "pair"  # a result whose record has no call id, see ingest.span_pairs
         # of a call's evidence:
         NUMBER = "number"  # NaN, Infinity, or too large for a float
         KEY = "key"  # twice in one object

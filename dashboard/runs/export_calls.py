@@ -88,7 +88,8 @@ class CallExport:
         """The calls in the run's order; the evidence of a portion is loaded at a time."""
         args = Observation.objects.filter(call__memberships__run=self.run, surface="args", selected=True)
         starts = dict(args.values_list("call_id", "start"))
-        members = list(self.run.members.values_list("ordinal", "call_id", "claim", "pk"))
+        # Calls that were made at once may have come in any order: then their ids decide.
+        members = list(self.run.members.values_list("ordinal", "call_id", "claim", "call__external_id"))
         members.sort(key=lambda member: (member[0], order_of(starts.get(member[1])), member[3]))
         for start in range(0, len(members), CALLS_AT_ONCE):
             portion = members[start : start + CALLS_AT_ONCE]

@@ -31,7 +31,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 
-RemarkKind: TypeAlias = Literal["timestamp", "value", "duration", "length", "line", "tool"]
+RemarkKind: TypeAlias = Literal["timestamp", "value", "duration", "length", "line", "tool", "pair"]
 Delivery: TypeAlias = Literal["sent", "queued", "withheld", "unclear"]
 
 
@@ -298,6 +298,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     A source may know a run only by the call that spawned it. `run_alias(run, call)` is the name that such a
     source uses for `run`, None where it is not certain; `spawning_call(alias)` is the call in such a name.
 
+    `unnamed` is how the ids begin that the reader gives to calls of which the recording has a result and no id.
+
     `name_mark(head, path)` is what a file must contain for its name to be that of its run, empty where its beginning
     shows that. A file without its mark has another run's name: `read` gets `is_renamed` in its state.
     """
@@ -313,6 +315,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     is_document: bool = False
     is_archive: bool = False
     recorded_as: str = ""
+    unnamed: str = ""
     run_alias: Callable[[str, str], str | None] = lambda _run, _call: None
     spawning_call: Callable[[str], str | None] = lambda _run: None
     name_mark: Callable[[bytes, SourcePath], bytes] = lambda _head, _path: b""

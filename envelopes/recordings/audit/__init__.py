@@ -89,6 +89,7 @@ def export_format(recorded: Format) -> Format:
         read=read,
         name_mark=_no_mark,
         recorded_as=recorded.name,
+        unnamed="",  # which calls are one was decided before the export
     )
 
 

@@ -6,8 +6,8 @@ place is the earliest span that has it. Protobuf and JSON give the same lines.
 
 1. Both halves of a call are in different spans. The span of the tool has the structured result; the receipt is the
    response part with the same call id in the next model span. Until that arrives the receipt is absent.
-2. A run is a conversation, else a trace. A tool span without a call id is a call of its own: its result is not paired
-   with a receipt by guesses.
+2. A run is a conversation, else a trace. A tool span without a call id is read as a call of its own, named by the
+   span. The store gives its result to the one call of the run that fits (`dashboard.ingest.span_pairs`).
 3. The arguments, results and parts are JSON as the attributes have them, without line ends between tokens.
 4. Spans of other things (HTTP, databases) are left out.
 5. Counts of input tokens contain the cached ones (GenAI conventions), which are counted apart here.
@@ -53,6 +53,7 @@ from envelopes.recordings.otlp.spans import (
 from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, object_slices, parse_json
 
 Records: TypeAlias = Iterator[Record | LineProblem]
+UNNAMED = "span "
 KNOWN = frozenset(
     (
         *conventions.CONVERSATION,
@@ -244,7 +245,7 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
     attributes = _attributes(members)
     start, end = _number(members, "start"), _number(members, "end")
     call = first_value(attributes, conventions.TOOL_CALL)
-    call = storable(call) if isinstance(call, str) else f"span {_word(members, 'span')}"
+    call = storable(call) if isinstance(call, str) else f"{UNNAMED}{_word(members, 'span')}"
     tool = first_value(attributes, conventions.TOOL_NAME)
     retry = attributes.get("pydantic_ai.tool.retry.attempt")
     yield CallRecord(
@@ -361,7 +362,9 @@ def _count(attributes: dict[str, Any], names: tuple[str, ...]) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
 
 
-_format = partial(Format, agent="otlp", namespace="otlp", read=read, is_global_call_id=lambda _call: False)
+_format = partial(
+    Format, agent="otlp", namespace="otlp", read=read, is_global_call_id=lambda _call: False, unnamed=UNNAMED
+)
 FORMATS: tuple[Format, ...] = (
     _format(
         name="otlp",
