@@ -42,7 +42,7 @@ from dashboard.plans.plan_folders import NAMESPACE, RUNNING, hold_folder, plan_f
 from envelopes.plan.answers import Tool
 from envelopes.plan.checks import PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
-from envelopes.plan.effects import scan_folder
+from envelopes.plan.effects import scan_folders
 from envelopes.plan.executor import Executor, RunResult
 from envelopes.plan.recorders import RUN_FILE, FileRecorder, RunArtifacts
 from envelopes.plan.schema import ActionPlan
@@ -98,6 +98,13 @@ class WorkspaceTools:
         self.tools: tuple[Tool, ...] = tuple(
             tool for group in groups for tool in group.tools() if tool.name != WITHOUT_PROGRAM
         )
+
+    def worktrees(self) -> dict[str, Path]:
+        return self._workspaces.worktrees()
+
+    def has_background(self) -> bool:
+        """True while a task goes on, whose changes cannot be told from those of a call."""
+        return bool(self._commands.tasks.active())
 
     def close(self) -> None:
         """Ends every command and waits for it."""
@@ -171,7 +178,8 @@ def _open_executor(order: PlanOrder) -> Iterator[tuple[Executor, RunArtifacts]]:
             tools.tools,
             order.policy,
             confirm_timeout_ms=int(order.expiry_s * 1_000),
-            scan=lambda before: scan_folder(root, before),
+            scan=lambda before: scan_folders(root, tools.worktrees(), before),
+            has_background=tools.has_background,
         )
         yield executor, artifacts
 

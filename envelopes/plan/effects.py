@@ -4,14 +4,15 @@
     EffectsObserver           whose changes they are: those of one attempt, or of nobody that can be named
 
 Two writers that run side by side change one folder, and no comparison tells which of them did what. The same holds for
-a call that passed its deadline and still runs. Such changes belong to the run, as do changes between the calls.
+a call that passed its deadline and still runs, and for a task in the background. Such changes belong to the run, as do
+changes between the calls.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,11 +24,16 @@ IGNORED = frozenset({".git"})  # changes with every command of git, and holds no
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """`mark` differs when the content may: size, time and inode of a file. `etag` is the hash of its content."""
+    """`mark` differs when the content may: size, time and inode of a file. `etag` is the hash of its content.
+
+    `is_copy`: the folder begins as a copy, such as a worktree: it is created or deleted as a whole, and what is in it
+    then is no change of its own.
+    """
 
     is_folder: bool
     mark: tuple[int, ...] = ()
     etag: str | None = None
+    is_copy: bool = False
 
 
 FolderSnapshot: TypeAlias = Mapping[str, Entry]  # by path, relative and with forward slashes
@@ -35,8 +41,22 @@ FolderSnapshot: TypeAlias = Mapping[str, Entry]  # by path, relative and with fo
 
 def scan_folder(root: Path, before: FolderSnapshot | None = None, ignored: frozenset[str] = IGNORED) -> FolderSnapshot:
     """Reads a folder. A file that looks as it did `before` is not read again. Links are not followed."""
+    return scan_folders(root, {}, before, ignored)
+
+
+def scan_folders(
+    root: Path,
+    copies: Mapping[str, Path],
+    before: FolderSnapshot | None = None,
+    ignored: frozenset[str] = IGNORED,
+) -> FolderSnapshot:
+    """Reads a folder and its `copies`, whose paths begin with their names and a colon, as in git: `work:src/a.py`."""
     known = before or {}
-    return dict(_entries(str(root), "", known, ignored))
+    snapshot = dict(_entries(str(root), "", known, ignored))
+    for name, folder in copies.items():
+        snapshot[f"{name}:"] = Entry(is_folder=True, is_copy=True)
+        snapshot |= _entries(str(folder), f"{name}:", known, ignored)
+    return snapshot
 
 
 def _entries(folder: str, prefix: str, known: FolderSnapshot, ignored: frozenset[str]) -> Iterator[tuple[str, Entry]]:
@@ -75,8 +95,8 @@ def compare(before: FolderSnapshot, after: FolderSnapshot) -> Effects:
     """The difference, sorted by path. A renamed file is a deleted and a created one: nobody saw it move."""
     kept = before.keys() & after.keys()
     replaced = {path for path in kept if before[path].is_folder != after[path].is_folder}
-    created = sorted((after.keys() - before.keys()) | replaced)
-    deleted = sorted((before.keys() - after.keys()) | replaced)
+    created = sorted(_without_contents_of_copies((after.keys() - before.keys()) | replaced, after))
+    deleted = sorted(_without_contents_of_copies((before.keys() - after.keys()) | replaced, before))
     modified = sorted(path for path in kept - replaced if before[path].etag != after[path].etag)
     return Effects(
         created=tuple(Created(path=path, kind="folder" if after[path].is_folder else "file") for path in created),
@@ -88,6 +108,11 @@ def compare(before: FolderSnapshot, after: FolderSnapshot) -> Effects:
     )
 
 
+def _without_contents_of_copies(paths: Set[str], snapshot: FolderSnapshot) -> Iterator[str]:
+    copies = tuple(path for path in paths if snapshot[path].is_copy)
+    return (path for path in paths if path in copies or not path.startswith(copies))
+
+
 def is_empty(effects: Effects) -> bool:
     return not any(msgspec.structs.astuple(effects))
 
@@ -95,11 +120,16 @@ def is_empty(effects: Effects) -> bool:
 class EffectsObserver:
     """Compares the world around each call that writes. `scan` gets the last snapshot and returns the present one.
 
-    `shared` is a list of changes that belong to no single call, in the order in which they were noticed.
+    `has_background` tells whether something beside the calls may write now, such as a task that goes on. `shared` is a
+    list of changes that belong to no single call, in the order in which they were noticed.
     """
 
-    def __init__(self, scan: Callable[[FolderSnapshot | None], FolderSnapshot]) -> None:
-        self._scan = scan
+    def __init__(
+        self,
+        scan: Callable[[FolderSnapshot | None], FolderSnapshot],
+        has_background: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._scan, self._has_background = scan, has_background
         self._known = scan(None)
         self._writers: set[str] = set()  # calls that may change the world now, those past their deadline included
         self._is_shared = False
@@ -111,6 +141,7 @@ class EffectsObserver:
             self._is_shared = True
         else:
             self._note_shared()
+            self._is_shared = self._has_background()
         self._writers.add(call_id)
 
     def end(self, call_id: str) -> Effects | None:

@@ -76,9 +76,9 @@ class Executor:
     """Runs plans with these tools under this policy.
 
     `confirm` is asked once a run that writes, on a worker, for at most `confirm_timeout_ms`. `scan` gives the snapshots
-    that effects are observed by (`envelopes.plan.effects`). `context` meets the plan's context requests, whose values
-    become the variables of their kinds. `jitter` shortens each wait by up to this share of it. One executor runs one
-    plan at a time.
+    that effects are observed by, and `has_background` tells whether tasks go on (`envelopes.plan.effects`). `context`
+    meets the plan's context requests, whose values become the variables of their kinds. `jitter` shortens each wait by
+    up to this share of it. One executor runs one plan at a time.
 
     >>> from envelopes import Limits, RunPolicy, Sandbox, builtin
     >>> from envelopes.plan.schema import read_plan
@@ -103,6 +103,7 @@ class Executor:
     allow_tool: Callable[[ToolCall, ToolDefinition], ToolError | None] = lambda _call, _tool: None
     context: ContextSource = lambda _request: None
     scan: Callable[[FolderSnapshot | None], FolderSnapshot] | None = None
+    has_background: Callable[[], bool] = lambda: False
     environment: Environment = field(default_factory=Environment)
     jitter: float = 0.0
     grace_ms: int = GRACE_MS
@@ -227,7 +228,7 @@ class _PlanRun:
             recorder=self.recorder,
             workers=self.workers,
             clock=self.clock,
-            observer=None if executor.scan is None else EffectsObserver(executor.scan),
+            observer=None if executor.scan is None else EffectsObserver(executor.scan, executor.has_background),
             grace_ms=executor.grace_ms,
             is_cancelled=self.cancelled.is_set,
         )

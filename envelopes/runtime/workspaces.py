@@ -97,6 +97,11 @@ class Workspaces:
         checkout, root = self._isolate(self.active.anchor, label, is_shared=False)
         return Worktree(path=str(checkout.path), branch=checkout.branch), root
 
+    def worktrees(self) -> dict[str, Path]:
+        """The folders of all worktrees by the name of their branch."""
+        with self._lock:
+            return {checkout.branch: checkout.path for checkout in self._checkouts.values()}
+
     def clear(self, worktree: Worktree) -> bool:
         """Removes the worktree and its branch when nothing was changed in it; False for one that stays."""
         with self._lock:

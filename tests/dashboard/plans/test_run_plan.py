@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from django.test import Client
 from dashboard.artifacts.stores import open_stored
 from dashboard.models import Artifact, AuditEntry, Call, Project, Run
 from dashboard.plans.confirmation_page import load_recorded_confirmation
+from dashboard.plans.plan_folders import plan_folder
+from envelopes.plan.recorders import load_run
+from envelopes.schema.settlement import Created
 from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.plans.orders import call, command, plan, run_command
@@ -195,3 +199,23 @@ def test_a_plan_with_a_tool_that_is_not_set_up_is_refused_before_it_starts(proje
     assert (printed["steps"], status) == ({"look": "ok"}, 0)
     _, error, status = run_command(project, tmp_path, document, "--search", "dashboard.nothing")
     assert (status, error.startswith("--search dashboard.nothing: ")) == (2, True)
+
+
+def test_changes_in_a_worktree_are_effects_of_the_call_that_made_them(project: Project, tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "a.md").write_text("a\n")
+    person = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for arguments in (("init", "-q"), ("add", "."), (*person, "commit", "-qm", "a")):
+        subprocess.run(("git", *arguments), cwd=workspace, check=True)
+    document = plan(
+        {"id": "apart", "tool": "UseWorkspace", "args": {"path": ".", "mode": "isolated", "isolation_label": "try"}},
+        command("change", "echo b > b.md"),
+    )
+    printed, error, status = run_command(project, tmp_path, document, "--confirm", "yes")
+    assert (status, error) == (0, "")
+    results = load_run(plan_folder(printed["run_id"])).results
+    created = {result.step_id: result.effects and result.effects.created for result in results}
+    assert created["apart"] == (Created(path="isolated/try:", kind="folder"),)
+    assert created["change"] == (Created(path="isolated/try:b.md", kind="file"),)
+    assert [path.name for path in workspace.glob("*.md")] == ["a.md"]

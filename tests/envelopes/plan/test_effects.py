@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envelopes.plan.answers import Tool
-from envelopes.plan.effects import EffectsObserver, compare, merge, scan_folder
+from envelopes.plan.effects import EffectsObserver, compare, merge, scan_folder, scan_folders
 from envelopes.schema.settlement import Created, Effects
 from tests.envelopes.plan.simulation import HANG, Ran, Simulation, Value, echo, make_plan, make_tool, run_plan, step
 
@@ -162,3 +162,35 @@ def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path) -> None:
     assert scan_folder(tmp_path, before)["a"] is before["a"]
     assert scan_folder(tmp_path / "nothing") == {}
     assert EffectsObserver(lambda known: scan_folder(tmp_path, known)).close() == ()
+
+
+def test_e_28_a_copy_is_created_as_a_whole_and_what_changes_in_it_is_named_by_it(tmp_path: Path) -> None:
+    root, copy = tmp_path / "root", tmp_path / "copy"
+    for folder in (root, copy):
+        folder.mkdir()
+        (folder / "a.md").write_text("a")
+    before = scan_folders(root, {})
+    made = scan_folders(root, {"isolated/work": copy}, before)
+    assert paths(compare(before, made)) == {"created": ["isolated/work:"]}
+    (copy / "a.md").write_text("other")
+    (copy / "b.md").write_text("b")
+    after = scan_folders(root, {"isolated/work": copy}, made)
+    assert paths(compare(made, after)) == {"created": ["isolated/work:b.md"], "modified": ["isolated/work:a.md"]}
+    assert paths(compare(after, scan_folders(root, {}, after))) == {"deleted": ["isolated/work:"]}
+
+
+def test_e_28_what_changes_while_a_task_goes_on_belongs_to_the_run(tmp_path: Path) -> None:
+    is_busy = False
+    observer = EffectsObserver(lambda known: scan_folder(tmp_path, known), lambda: is_busy)
+    observer.begin("starts_it")
+    is_busy = True
+    (tmp_path / "a").write_text("a")
+    assert paths(observer.end("starts_it")) == {"created": ["a"]}, "nothing ran beside it when it began"
+    observer.begin("beside_it")
+    is_busy = False
+    (tmp_path / "b").write_text("b")
+    assert observer.end("beside_it") is None
+    observer.begin("after_it")
+    (tmp_path / "c").write_text("c")
+    assert paths(observer.end("after_it")) == {"created": ["c"]}
+    assert [paths(effects) for effects in observer.close()] == [{"created": ["b"]}]
