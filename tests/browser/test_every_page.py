@@ -77,6 +77,7 @@ def test_each_page_fits_its_window_and_is_whole_without_script(
             assert response.request.redirected_from is None
             assert parse_page(response.text()).select_one("main h1").text
             assert needed_width(operator_page) <= NARROW
+            assert not buttons_and_tabs_beyond(operator_page, NARROW)
             operator_page.set_viewport_size({"width": WIDE, "height": 900})
             assert needed_width(operator_page) <= WIDE
 
@@ -103,6 +104,17 @@ def test_no_page_has_a_serious_fault_of_accessibility(
 def needed_width(page: Page) -> int:
     come_to_rest(page)  # at the size that it has just been given
     return int(page.evaluate("document.documentElement.scrollWidth"))
+
+
+def buttons_and_tabs_beyond(page: Page, width: int) -> list[str]:
+    """Those that nobody sees who does not scroll sideways in the box that they are in."""
+    texts: list[str] = page.evaluate(
+        """width => [...document.querySelectorAll("main :is(button, .tabs a)")]
+        .filter((control) => control.checkVisibility() && control.getBoundingClientRect().right > width)
+        .map((control) => control.textContent.trim())""",
+        width,
+    )
+    return texts
 
 
 @pytest.mark.extended
