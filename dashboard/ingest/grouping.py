@@ -6,6 +6,7 @@ Records may come in any order: a result may precede its call, and either may alr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TypeAlias
 from uuid import UUID
 
@@ -43,11 +44,11 @@ class CallDraft:
     artifacts: list[ArtifactRecord] = field(default_factory=list)
 
     @property
-    def answered_line(self) -> int:
-        """The line at which the call is listed until its own record is imported."""
+    def first_answer(self) -> ResultRecord | ReceiptRecord | SupersedeRecord | None:
+        """The answer at whose place the call is listed until its own record is imported."""
         answers: list[ResultRecord | ReceiptRecord | SupersedeRecord]
         answers = [*self.results, *self.receipts, *self.superseded]
-        return min((answer.place for answer in answers), default=0)
+        return min(answers, key=attrgetter("place"), default=None)
 
     @property
     def is_orphan(self) -> bool:

@@ -27,6 +27,7 @@ from dashboard.models.runs import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from envelopes.recordings.base import (
     CallRecord,
+    LineRecord,
     ReceiptRecord,
     RemarkKind,
     RemarkRecord,
@@ -70,21 +71,20 @@ class CallRows:
             if receipt not in self.new_receipts and receipt not in self.changed_receipts:
                 self.changed_receipts.append(receipt)
 
-    def list_in(self, run: UUID, claim: int, record: CallRecord | int, source: int) -> RunCall | None:
+    def list_in(self, run: UUID, claim: int, record: LineRecord, source: int) -> RunCall | None:
         """Lists the call in a run, returns a new entry; an entry with a better claim replaces the stored one.
 
-        `record` is the call's own, or the line of its answer. Of records that have a position the earliest counts.
+        `record` is the call's own, or an answer to it. Of records that have a position the earliest counts.
         """
         member = known = self.members.get(run)
-        line = record if isinstance(record, int) else record.place
-        is_earlier = member is not None and isinstance(record, CallRecord) and record.is_before(member.ordinal)
+        is_earlier = member is not None and record.is_before(member.ordinal)
         if member is None:
             member = self.members[run] = unsaved_row(RunCall, run_id=run, call_id=self.call.pk)
         elif claim > member.claim or (claim == member.claim and member.source_id and not is_earlier):
             return None
         else:
             self._note_change(member)
-        member.claim, member.ordinal, member.source_id = claim, line, source
+        member.claim, member.ordinal, member.source_id = claim, record.place, source
         return member if known is None else None
 
     def set_owner(self, owner: UUID) -> None:

@@ -237,9 +237,9 @@ def list_calls(
         rows[key].list_in(run_id(run), _claim(record), record, source) for (run, key), record in drafts.members.items()
     ]
     listed += [
-        row.list_in(row.call.run_id, RunCall.Claim.ANSWER, drafts.calls[key].answered_line, source)
+        row.list_in(row.call.run_id, RunCall.Claim.ANSWER, answer, source)
         for key, row in rows.items()
-        if not row.members
+        if (answer := drafts.calls[key].first_answer) and (not row.members or row.call.run_id in row.members)
     ]
     return [member for member in listed if member is not None]
 
