@@ -168,10 +168,10 @@ class TurnsMiddleware:
         if request.method not in SAFE_METHODS or request.path == HEALTH:
             return self.get_response(request)
         if not self._places.acquire(blocking=False):
-            return _busy()
+            return _busy(request)
         try:
             if not self._turns.acquire(timeout=settings.ANSWER_WAIT_SECONDS):
-                return _busy()
+                return _busy(request)
             try:
                 return self.get_response(request)
             finally:
@@ -180,8 +180,8 @@ class TurnsMiddleware:
             self._places.release()
 
 
-def _busy() -> HttpResponse:
-    return render_error(503, "Busy", "Many requests are being answered. Try again in a moment.", retry_after=2)
+def _busy(request: HttpRequest) -> HttpResponse:
+    return answer_error(request, 503, "Busy", "Many requests are being answered. Try again in a moment.", retry_after=2)
 
 
 class TimeBudgetMiddleware:

@@ -151,6 +151,25 @@ class RenderedVariant(msgspec.Struct, frozen=True, kw_only=True):
     text: TextWindow
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits that a client has to keep, as numbers."""
+
+    project: str
+    body_bytes: int
+    unpacked_bytes: int
+    records_of_a_batch: int
+    artifact_bytes: int
+    requests_a_minute: int
+    record_versions: list[int]
+    content_encodings: list[str]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The answer to a request that was not answered: a sentence with its reason."""
+
+    error: str
+
+
 # Answers of the API by their addresses, with what may be asked for; `openapi` is written from this table.
 ADDRESSES: Sequence[tuple[str, str, type | object, tuple[str, ...]]] = (
     ("/api/v1/runs", "Runs that meet a filter", ItemPage[RunItem], ("q", "sort", "after", "limit")),
@@ -163,23 +182,30 @@ ADDRESSES: Sequence[tuple[str, str, type | object, tuple[str, ...]]] = (
     ("/api/v1/artifacts", "Artifacts", ItemPage[ArtifactItem], ("call", "after", "limit")),
     ("/api/v1/artifacts/{artifact}", "A window of an artifact", ArtifactText, ("offset", "limit")),
     ("/api/v1/experiments", "Comparisons", ItemPage[ExperimentItem], ("after", "limit")),
+    ("/api/v1/limits", "Limits of the intake; needs a token of scope ingest", Limits, ()),
 )
-INTEGERS = ("limit", "offset", "position")
+INTEGERS, IDS = ("limit", "offset", "position"), ("run", "call", "artifact")
+REFUSALS = {
+    "400": "The address cannot be read",
+    "401": "No token, or none that is known here",
+    "403": "A token for another purpose",
+    "404": "Not in the project of the token",
+    "422": "A question that has no answer",
+    "429": "Too many requests: wait for Retry-After seconds",
+    "503": "Busy: send it again after Retry-After seconds",
+}
 
 
 def openapi() -> dict[str, object]:
     """The description of the reading API, OpenAPI 3.1, from the structs of this module."""
-    types = [answer for _, _, answer, _ in ADDRESSES]
-    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    error = {"description": "A sentence in `error`"}
+    types = [Refusal, *(answer for _, _, answer, _ in ADDRESSES)]
+    (refusal, *schemas), components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    refusals = {status: _describe(sentence, refusal) for status, sentence in REFUSALS.items()}
     paths = {}
     for (address, summary, _, names), schema in zip(ADDRESSES, schemas, strict=True):
         in_path = [part[1:-1] for part in address.split("/") if part.startswith("{")]
         parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query") for name in names]
-        answers = {
-            "200": {"description": summary, "content": {"application/json": {"schema": schema}}},
-            **dict.fromkeys(("401", "403", "404", "422", "429", "503"), error),
-        }
+        answers = {"200": _describe(summary, schema), **refusals}
         paths[address] = {"get": {"summary": summary, "parameters": parameters, "responses": answers}}
     return {
         "openapi": "3.1.0",
@@ -190,6 +216,14 @@ def openapi() -> dict[str, object]:
     }
 
 
+def _describe(sentence: str, schema: object) -> dict[str, object]:
+    return {"description": sentence, "content": {"application/json": {"schema": schema}}}
+
+
 def _parameter(name: str, place: str) -> dict[str, object]:
-    kind = {"type": "integer", "minimum": 0} if name in INTEGERS else {"type": "string"}
+    kind: dict[str, object] = {"type": "string"}
+    if name in INTEGERS:
+        kind = {"type": "integer", "minimum": 0}
+    elif name in IDS:
+        kind = {"type": "string", "format": "uuid"}
     return {"name": name, "in": place, "required": place == "path", "schema": kind}

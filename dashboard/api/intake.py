@@ -15,6 +15,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from dashboard.api.answers import Limits
 from dashboard.artifacts.stores import SHA256
 from dashboard.artifacts.upload_folders import reserve_upload_folder
 from dashboard.ingest.live import (
@@ -198,18 +199,17 @@ def receive_content(request: TokenRequest, sha256: str) -> int:
             raise BodyRefused(422, str(wrong)) from None
 
 
-def limits(project: Project) -> dict[str, Any]:
-    """The limits that a client has to keep, as numbers."""
-    return {
-        "project": project.slug,
-        "body_bytes": settings.INTAKE_BODY_LIMIT_BYTES,
-        "unpacked_bytes": settings.INTAKE_UNPACKED_BYTES,
-        "records_of_a_batch": MOST_LINES,
-        "artifact_bytes": settings.UPLOAD_LIMIT_BYTES,
-        "requests_a_minute": settings.TOKEN_REQUESTS_A_MINUTE,
-        "record_versions": [1],
-        "content_encodings": ["identity", "gzip"],
-    }
+def limits(project: Project) -> Limits:
+    return Limits(
+        project=project.slug,
+        body_bytes=settings.INTAKE_BODY_LIMIT_BYTES,
+        unpacked_bytes=settings.INTAKE_UNPACKED_BYTES,
+        records_of_a_batch=MOST_LINES,
+        artifact_bytes=settings.UPLOAD_LIMIT_BYTES,
+        requests_a_minute=settings.TOKEN_REQUESTS_A_MINUTE,
+        record_versions=[1],
+        content_encodings=["identity", "gzip"],
+    )
 
 
 def json_response(value: Any, status: int = 200) -> HttpResponse:
