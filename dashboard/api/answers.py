@@ -151,7 +151,7 @@ class RenderedVariant(msgspec.Struct, frozen=True, kw_only=True):
     text: TextWindow
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class IntakeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits that a client has to keep, as numbers."""
 
     project: str
@@ -182,7 +182,7 @@ ADDRESSES: Sequence[tuple[str, str, type | object, tuple[str, ...]]] = (
     ("/api/v1/artifacts", "Artifacts", ItemPage[ArtifactItem], ("call", "after", "limit")),
     ("/api/v1/artifacts/{artifact}", "A window of an artifact", ArtifactText, ("offset", "limit")),
     ("/api/v1/experiments", "Comparisons", ItemPage[ExperimentItem], ("after", "limit")),
-    ("/api/v1/limits", "Limits of the intake; needs a token of scope ingest", Limits, ()),
+    ("/api/v1/limits", "IntakeLimits of the intake; needs a token of scope ingest", IntakeLimits, ()),
 )
 INTEGERS, IDS = ("limit", "offset", "position"), ("run", "call", "artifact")
 REFUSALS = {

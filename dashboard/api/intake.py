@@ -15,7 +15,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from dashboard.api.answers import Limits
+from dashboard.api.answers import IntakeLimits
 from dashboard.artifacts.stores import SHA256
 from dashboard.artifacts.upload_folders import reserve_upload_folder
 from dashboard.ingest.live import (
@@ -199,8 +199,8 @@ def receive_content(request: TokenRequest, sha256: str) -> int:
             raise BodyRefused(422, str(wrong)) from None
 
 
-def limits(project: Project) -> Limits:
-    return Limits(
+def limits(project: Project) -> IntakeLimits:
+    return IntakeLimits(
         project=project.slug,
         body_bytes=settings.INTAKE_BODY_LIMIT_BYTES,
         unpacked_bytes=settings.INTAKE_UNPACKED_BYTES,
