@@ -7,23 +7,28 @@
 The executor works on a thread and writes its records to a folder of the data folder. The main thread alone uses the
 database: it imports that folder by the one write path, renews the lease of the run, asks for the confirmation, and
 looks for a cancel. A process that is killed leaves the folder, and a run whose lease passes: it is interrupted.
+
+A child agent runs a plan of its own, as a task of its parent and as a run with its own folder and confirmation. The
+main thread looks at it beside its parent.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from queue import SimpleQueue
+from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
+import msgspec
 from django.db import Error
 
 from dashboard.faults import drop_connection, find_outage
@@ -39,14 +44,16 @@ from dashboard.plans.decisions import (
     request_decision,
 )
 from dashboard.plans.plan_folders import NAMESPACE, RUNNING, hold_folder, plan_folder, plans_root
-from envelopes.plan.answers import Tool
-from envelopes.plan.checks import PlanRejected
+from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.checks import PlanFault, PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
 from envelopes.plan.effects import scan_folders
 from envelopes.plan.executor import Executor, RunResult
 from envelopes.plan.recorders import RUN_FILE, FileRecorder, RunArtifacts
 from envelopes.plan.schema import ActionPlan
 from envelopes.runtime.agents import AgentPlaneTools
+from envelopes.runtime.children import MESSAGE, ChildAgent, Program
+from envelopes.runtime.children import run_plan as run_child_plan
 from envelopes.runtime.commands import CommandTools
 from envelopes.runtime.file_tools import FileTools
 from envelopes.runtime.memory import MemoryTools
@@ -58,7 +65,7 @@ from envelopes.schema.call import Limits, NetworkRules, RunPolicy, Sandbox
 logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.25
 IMPORT_SECONDS = 1.0
-WITHOUT_PROGRAM = "SpawnAgent"  # a plan has no model that a child agent could run
+NO_CHILDREN = "no plan for a child agent is set up"
 EXPIRY_S = 3_600  # that an operator has to decide
 POLICY = RunPolicy(
     confirmations_required=True, sandbox=Sandbox(enabled=True, allowed_roots=("/",)), limits=Limits(max_concurrency=4)
@@ -66,38 +73,40 @@ POLICY = RunPolicy(
 
 
 class WorkspaceTools:
-    """The built-in tools in one workspace. `state` keeps the work items and the memory of that workspace.
+    """The built-in tools in the workspace of an order.
 
-    `running` holds the output of commands that run, and is removed at the end. `artifacts` takes large outputs.
+    `program` runs the order's child agents; `child` is the agent whose tools these are, None for that of the order.
     """
 
     def __init__(
-        self,
-        root: Path,
-        state: Path,
-        running: Path,
-        artifacts: RunArtifacts,
-        network: NetworkRules | None = None,
-        searches: Iterable[SearchProvider] = (),
+        self, order: PlanOrder, artifacts: RunArtifacts, program: Program | None, child: ChildAgent | None
     ) -> None:
+        root, state = order.workspace.resolve(), order.state
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = root.name or "workspace"
-        self._running = running
+        self._running = plans_root() / RUNNING / order.run_id
         self._workspaces = Workspaces({name: root}, folder=state / "worktrees")
-        self._commands = CommandTools(self._workspaces, running, artifacts)
+        self._commands = CommandTools(self._workspaces, self._running, artifacts)
         self._work_items = WorkItemTools(root, state / "work-items.db", workspace_id=name)
         self._memory = MemoryTools(state / "memory.db", workspace_id=name)
-        agents = AgentPlaneTools(
-            state / "agents.db", self._commands.tasks, workspaces=self._workspaces, work_items=self._work_items
+        self._agents = AgentPlaneTools(
+            state / "agents.db",
+            self._commands.tasks,
+            program=program,
+            has_runs=True,
+            templates=order.children,
+            workspaces=self._workspaces,
+            work_items=self._work_items,
+            **_identify(child),
         )
-        files, web = (
-            FileTools(self._workspaces, artifacts.open),
-            WebTools(_read_network(network or NetworkRules()), searches),
-        )
-        groups = (self._commands, files, self._workspaces, self._work_items, self._memory, web, agents)
-        self.tools: tuple[Tool, ...] = tuple(
-            tool for group in groups for tool in group.tools() if tool.name != WITHOUT_PROGRAM
-        )
+        files = FileTools(self._workspaces, artifacts.open)
+        web = WebTools(_read_network(order.policy.network_rules or NetworkRules()), order.searches)
+        groups = (self._commands, files, self._workspaces, self._work_items, self._memory, web, self._agents)
+        self.tools: tuple[Tool, ...] = tuple(tool for group in groups for tool in group.tools())
+        if program is None and child is None:
+            self.tools = tuple(
+                replace(tool, unavailable=NO_CHILDREN) if tool.name == "SpawnAgent" else tool for tool in self.tools
+            )
 
     def worktrees(self) -> dict[str, Path]:
         return self._workspaces.worktrees()
@@ -106,13 +115,23 @@ class WorkspaceTools:
         """True while a task goes on, whose changes cannot be told from those of a call."""
         return bool(self._commands.tasks.active())
 
+    def stop_children(self) -> None:
+        self._agents.close()
+
     def close(self) -> None:
-        """Ends every command and waits for it."""
+        """Ends every child and command, and waits for them."""
+        self.stop_children()
         self._commands.close()
         self._workspaces.close()
         self._work_items.close()
         self._memory.close()
         shutil.rmtree(self._running, ignore_errors=True)
+
+
+def _identify(child: ChildAgent | None) -> dict[str, Any]:
+    if child is None:
+        return {}
+    return {"agent_id": child.agent_id, "profile": child.profile, "parent_agent_id": child.parent_agent_id}
 
 
 def _read_network(rules: NetworkRules) -> WebPolicy:
@@ -131,7 +150,8 @@ class PlanOrder:
     """A plan that is to be run. `approve` asks for its confirmation; None: an operator decides on the pages.
 
     `approve` is asked again and again until it returns a decision, and must not wait long: meanwhile nothing is
-    imported. `on_waiting` is told the run whose page waits for a decision.
+    imported. `on_waiting` is told the run whose page waits for a decision. `children` are the plans of child agents by
+    the templates that SpawnAgent names. `home` is the workspace whose work items and memory are used.
     """
 
     plan: ActionPlan
@@ -142,12 +162,36 @@ class PlanOrder:
     run_id: str = field(default_factory=lambda: str(uuid4()))
     replay_of: str | None = None
     searches: tuple[SearchProvider, ...] = ()
+    children: Mapping[str, ActionPlan] = field(default_factory=dict)
+    home: Path | None = None
     on_waiting: Callable[[UUID], None] = lambda _run: None
 
     @property
     def folder(self) -> Path:
         """The records of the run."""
         return plan_folder(self.run_id)
+
+    @property
+    def state(self) -> Path:
+        """The folder with the work items, the memory and the worktrees of the workspace."""
+        root = str((self.home or self.workspace).resolve()).encode("utf-8", "surrogateescape")
+        return plans_root() / "workspaces" / hashlib.sha256(root).hexdigest()[:16]
+
+    def for_child(self, child: ChildAgent) -> PlanOrder:
+        """The order of the plan that the child's template names; the only one may stay unnamed. Raises ToolFailed."""
+        names = [child.template] if child.template else list(self.children)
+        if len(names) != 1:
+            hint = f"name one of {', '.join(self.children)}"
+            raise ToolFailed("invalid_tool_input", "no template was named", recovery_hint=hint)
+        return replace(
+            self,
+            plan=self.children[names[0]],
+            workspace=child.root,
+            run_id=child.run_id,
+            replay_of=None,
+            children={},
+            home=self.home or self.workspace,
+        )
 
 
 def run_plan(project: Project, order: PlanOrder, on_start: Callable[[Executor], None] = lambda _run: None) -> RunResult:
@@ -157,23 +201,43 @@ def run_plan(project: Project, order: PlanOrder, on_start: Callable[[Executor], 
     anything is recorded, FileExistsError where the id was used before, and what ended a run that could not be recorded
     or imported; its folder stays.
     """
-    with _open_executor(order) as (executor, artifacts):
-        if faults := executor.check(order.plan):
+    started: SimpleQueue[_PlanRun] = SimpleQueue()
+    artifacts = RunArtifacts(order.folder)
+    program = partial(_run_child, project, order, started) if order.children else None
+    with _open_executor(order, artifacts, program) as (executor, tools):
+        if faults := tuple(_find_faults(executor, order)):
             raise PlanRejected(faults)
         with hold_folder(order.folder):
             recorder = FileRecorder(order.folder, artifacts)
             on_start(executor)
-            return _PlanRun(project, order, executor, recorder).run()
+            return _PlanRun(project, order, executor, recorder).run(started, tools.stop_children)
+
+
+def _find_faults(executor: Executor, order: PlanOrder) -> Iterator[PlanFault]:
+    """Also those of the plans of its children, which are checked before anything runs."""
+    yield from executor.check(order.plan)
+    for name, plan in order.children.items():
+        for fault in executor.check(plan, {MESSAGE: ""}):
+            yield msgspec.structs.replace(fault, step_id=f"child {name}, {fault.step_id or 'plan'}")
+
+
+def _run_child(project: Project, order: PlanOrder, started: SimpleQueue[_PlanRun], child: ChildAgent) -> str:
+    """The program of a child agent: runs its plan on the thread of its task, and returns the report."""
+    own = order.for_child(child)
+    artifacts = RunArtifacts(own.folder)
+    with _open_executor(own, artifacts, child=child) as (executor, _tools), hold_folder(own.folder):
+        run = _PlanRun(project, own, executor, FileRecorder(own.folder, artifacts))
+        started.put(run)
+        return run.execute_as(child)
 
 
 @contextmanager
-def _open_executor(order: PlanOrder) -> Iterator[tuple[Executor, RunArtifacts]]:
-    root, artifacts = order.workspace.resolve(), RunArtifacts(order.folder)
-    state = plans_root() / "workspaces" / hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    with ExitStack() as stack:
-        running = plans_root() / RUNNING / order.run_id
-        tools = WorkspaceTools(root, state, running, artifacts, order.policy.network_rules, order.searches)
-        stack.callback(tools.close)
+def _open_executor(
+    order: PlanOrder, artifacts: RunArtifacts, program: Program | None = None, child: ChildAgent | None = None
+) -> Iterator[tuple[Executor, WorkspaceTools]]:
+    root = order.workspace.resolve()
+    tools = WorkspaceTools(order, artifacts, program, child)
+    try:
         executor = Executor(
             tools.tools,
             order.policy,
@@ -181,7 +245,9 @@ def _open_executor(order: PlanOrder) -> Iterator[tuple[Executor, RunArtifacts]]:
             scan=lambda before: scan_folders(root, tools.worktrees(), before),
             has_background=tools.has_background,
         )
-        yield executor, artifacts
+        yield executor, tools
+    finally:
+        tools.close()
 
 
 class _PlanRun:
@@ -192,29 +258,42 @@ class _PlanRun:
         self._key = run_id(project.pk, NAMESPACE, order.run_id)
         self._result: RunResult | None = None
         self._error: BaseException | None = None
-        self._requests: queue.SimpleQueue[ConfirmationRequest] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Decision | None] = queue.SimpleQueue()
+        self._requests: SimpleQueue[ConfirmationRequest] = SimpleQueue()
+        self._answers: SimpleQueue[Decision | None] = SimpleQueue()
         self._request: ConfirmationRequest | None = None  # that waits for its decision
         self._next_import = 0.0
-        self._is_cancelled = False
+        self._is_cancelled = self._is_over = False
         executor.confirm = self._confirm
 
-    def run(self) -> RunResult:
+    def run(self, started: SimpleQueue[_PlanRun], stop_children: Callable[[], None]) -> RunResult:
+        """Runs the plan on a thread; `started` gets the runs of its children, which end with it."""
         thread = threading.Thread(target=self._execute, name="plan", daemon=True)
         thread.start()
+        children: list[_PlanRun] = []
         try:
             while thread.is_alive():
                 self._look_and_survive()
+                children = _look_at(children, started)
                 thread.join(POLL_SECONDS)
         except BaseException:
             self._executor.cancel()
             raise
-        self._import()
-        record_end(self._key)
+        stop_children()
+        for child in (*children, *_take_all(started)):
+            child._close()
+        self._close()
         if self._error is not None:
             raise self._error
         assert self._result is not None  # the executor returns a result or raises
         return self._result
+
+    def execute_as(self, child: ChildAgent) -> str:
+        """Runs the plan of a child on this thread, and returns its report."""
+        try:
+            return run_child_plan(child, self._executor, self._order.plan, self._recorder)
+        finally:
+            self._is_over = True
+            self._answers.put(None)
 
     def _execute(self) -> None:
         order = self._order
@@ -226,6 +305,11 @@ class _PlanRun:
             self._error = error
         finally:
             self._answers.put(None)  # ends a wait for a decision that nobody needs any more
+
+    def _close(self) -> None:
+        """Imports the last records."""
+        self._import()
+        record_end(self._key)
 
     def _confirm(self, request: ConfirmationRequest) -> Decision:
         """Runs on a worker of the executor, which stops waiting for it when the request expires."""
@@ -271,3 +355,21 @@ class _PlanRun:
         """The run.json of a run may not be there yet in the first moment."""
         if (self._order.folder / RUN_FILE).exists():
             import_paths(self._project, [self._order.folder], retry=Retry.NOTHING)
+
+
+def _look_at(children: Iterable[_PlanRun], started: SimpleQueue[_PlanRun]) -> list[_PlanRun]:
+    """Looks at the children that run, and closes those that are over; returns the others."""
+    left = []
+    for child in (*children, *_take_all(started)):
+        is_over = child._is_over  # before its last records are imported
+        child._look_and_survive()
+        if is_over:
+            child._close()
+        else:
+            left.append(child)
+    return left
+
+
+def _take_all(started: SimpleQueue[_PlanRun]) -> Iterator[_PlanRun]:
+    while not started.empty():
+        yield started.get()

@@ -361,6 +361,8 @@ class Dispatcher:
             debug_message=debug,
         )
         recorded = codec.to_result(flight.call, settlement)
+        if flight.context.child_run_id is not None:
+            recorded = msgspec.structs.replace(recorded, extra={"childRunId": flight.context.child_run_id})
         self.recorder.add(redact_result(recorded, flight.secrets, flight.tool.definition.sensitive_result))
         return SettledCall(flight.call, settlement, complete, flight.admitted.args, flight.tool.family)
 

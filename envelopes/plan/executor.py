@@ -24,7 +24,7 @@ from envelopes.plan.dispatch import GRACE_MS, Dispatcher, Environment, EventLog,
 from envelopes.plan.effects import EffectsObserver, FolderSnapshot
 from envelopes.plan.gates import Admitted, Gates, Hook, allow
 from envelopes.plan.policy import check_tool
-from envelopes.plan.recorders import MemoryRecorder, Recorder, RunEnd, RunHeader
+from envelopes.plan.recorders import MemoryRecorder, ParentCall, Recorder, RunEnd, RunHeader
 from envelopes.plan.redaction import redact_plan
 from envelopes.plan.references import Scope, UnresolvedReference
 from envelopes.plan.sandbox import check_sandbox
@@ -135,12 +135,17 @@ class Executor:
         run_id: str | None = None,
         variables: Mapping[str, Any] | None = None,
         replay_of: str | None = None,
+        parent: ParentCall | None = None,
     ) -> RunResult:
-        """Runs a plan to its end. Raises PlanRejected, before anything is recorded, and what the recorder raises."""
+        """Runs a plan to its end; `parent` is the call that started it.
+
+        Raises PlanRejected, before anything is recorded, and what the recorder raises.
+        """
         if faults := self.check(plan, variables):
             raise PlanRejected(faults)
         workers = self.environment.make_workers()
-        run = _PlanRun(self, plan, recorder or MemoryRecorder(), workers, run_id, dict(variables or {}), replay_of)
+        origin = {"replay_of": replay_of, "parent": parent}
+        run = _PlanRun(self, plan, recorder or MemoryRecorder(), workers, run_id, dict(variables or {}), origin)
         self._run = run
         try:
             return run.execute(self._cancelled)
@@ -172,7 +177,7 @@ class _PlanRun:
         workers: Workers,
         run_id: str | None,
         variables: dict[str, Any],
-        replay_of: str | None,
+        origin: dict[str, Any],
     ) -> None:
         environment, policy = executor.environment, executor.policy
         self.executor, self.plan, self.recorder, self.workers = executor, plan, recorder, workers
@@ -189,9 +194,9 @@ class _PlanRun:
             planner_version=executor.planner_version,
             executor_version=EXECUTOR_VERSION,
             tool_registry_version=executor.tool_registry_version,
-            replay_of=replay_of,
             redactions=redactions,
             started_at=self.clock.stamp(),
+            **origin,
         )
         self.log = EventLog(self.header.run_id, recorder, self.clock)
         self.scope = Scope(vars=variables)

@@ -56,6 +56,13 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
 
 
+class ParentCall(msgspec.Struct, frozen=True):
+    """The call that started a run, by the ids of its run and its own."""
+
+    run_id: str
+    call_id: str
+
+
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     """`plan` is as it was written, with secrets masked; the hashes are of the plan and the policy themselves.
 
@@ -74,6 +81,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     planner_version: str | None = None
     confirmation: Confirmation | None = None
     replay_of: str | None = None
+    parent: ParentCall | None = None
     redactions: tuple[str, ...] = ()
     variables: dict[str, Any] | None = None
     ended_at: str | None = None
@@ -94,6 +102,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
             "executorVersion": self.executor_version,
             "toolRegistryVersion": self.tool_registry_version,
             "replayOf": self.replay_of,
+            "parentRunId": self.parent and self.parent.run_id,
+            "parentCallId": self.parent and self.parent.call_id,
             "redactions": list(self.redactions) or None,
             "variables": self.variables,
             "sharedEffects": [codec.encode_effects(effects) for effects in self.shared_effects] or None,

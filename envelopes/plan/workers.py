@@ -67,7 +67,7 @@ class CallContext:
 
     `deadline_at` is ISO 8601 text. A tool that runs long looks at `is_cancelled` from time to time; an answer after the
     deadline is discarded. `assistant_text` is what the model wrote in the round of the call. `effects` are changes that
-    the tool itself observed.
+    the tool itself observed, `child_run_id` is a run that it started.
     """
 
     call: ToolCall
@@ -76,6 +76,7 @@ class CallContext:
     assistant_text: str = ""
     stop: threading.Event = field(default_factory=threading.Event)
     effects: Effects | None = None
+    child_run_id: str | None = None
 
     @property
     def is_cancelled(self) -> bool:

@@ -28,6 +28,7 @@ from envelopes.families.agent.results import (
 )
 from envelopes.families.agent.tools import AgentGetInput, EnqueueInput, SpawnAgentInput
 from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.recorders import ParentCall
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.children import CHILD_TASK, ChildAgent, ChildTask, Program
 from envelopes.runtime.tasks import TaskTable
@@ -49,9 +50,10 @@ RANKS: tuple[Priority, ...] = ("interject", "next", "normal", "background")
 class AgentPlaneTools:
     """The tools of the agent `agent_id`. `path` is the SQLite file.
 
-    `program` runs private children; without it none can be spawned. `templates` are the roles that the runtime knows.
-    A private child gets tools of its own with its `profile`, which cannot spawn (spec/model.md E-16). AgentGet reads
-    what it is given: the tasks, the workspaces, the work items.
+    `program` runs private children; without it none can be spawned. With `has_runs` it records each under
+    `ChildAgent.run_id`, and the result of the call that spawned it names that run. `templates` are the roles that the
+    runtime knows. A private child gets tools of its own with its `profile`, which cannot spawn (spec/model.md E-16).
+    AgentGet reads what it is given: the tasks, the workspaces, the work items.
 
     >>> from tempfile import mkdtemp
     >>> agents = AgentPlaneTools(Path(mkdtemp()) / "agents.db", TaskTable())
@@ -69,6 +71,7 @@ class AgentPlaneTools:
         parent_agent_id: str | None = None,
         model: str | None = None,
         program: Program | None = None,
+        has_runs: bool = False,
         templates: Iterable[str] = (),
         workspaces: Workspaces | None = None,
         work_items: WorkItemTools | None = None,
@@ -77,7 +80,7 @@ class AgentPlaneTools:
         self._identity = AgentIdentity(agent_id=agent_id, profile=profile, parent_agent_id=parent_agent_id)
         self._path, self._tasks, self._model, self._program = path, tasks, model, program
         self._templates, self._workspaces, self._work_items = tuple(templates), workspaces, work_items
-        self._now = now
+        self._now, self._has_runs = now, has_runs
         self._children = 0
         with self._open() as database:
             database.executescript(TABLES)
@@ -147,9 +150,9 @@ class AgentPlaneTools:
             self._add_follow_up(database, self._identity.agent_id, result)
         return CompleteOutput.success("Enqueue", f"enqueued a follow-up ({result.priority})", result)
 
-    def spawn(self, call: SpawnAgentInput, _context: CallContext) -> CompleteOutput:
+    def spawn(self, call: SpawnAgentInput, context: CallContext) -> CompleteOutput:
         self._check_spawn(call)
-        result = Spawned(agent_id=self._create(call)) if call.preset == "public_named" else self._start(call)
+        result = Spawned(agent_id=self._create(call)) if call.preset == "public_named" else self._start(call, context)
         return CompleteOutput.success("SpawnAgent", f"agent {result.agent_id} spawned", result)
 
     def _check_spawn(self, call: SpawnAgentInput) -> None:
@@ -192,7 +195,7 @@ class AgentPlaneTools:
                 self._add_follow_up(database, agent_id, FollowUp(priority="next", text=call.initial_message))
         return agent_id
 
-    def _start(self, call: SpawnAgentInput) -> Spawned:
+    def _start(self, call: SpawnAgentInput, context: CallContext) -> Spawned:
         """A private child, which is running when this returns. Raises ToolFailed."""
         running = [task for task in self._tasks.active() if isinstance(task, ChildTask)]
         if len(running) >= MOST_CHILDREN:
@@ -214,7 +217,17 @@ class AgentPlaneTools:
                     recovery_hint="use workspace_mode inherit",
                 )
             worktree, root = self._workspaces.add_worktree(agent_id)
-        child = ChildAgent(agent_id, self._identity.agent_id, call.initial_message or "", root, call.template)
+        child = ChildAgent(
+            agent_id,
+            self._identity.agent_id,
+            call.initial_message or "",
+            root,
+            call.template,
+            run_id=f"{context.call.run_id}.{self._children}",
+            parent=ParentCall(context.call.run_id, context.call.call_id),
+        )
+        if self._has_runs:
+            context.child_run_id = child.run_id
         clear = self._workspaces.clear if self._workspaces is not None else lambda _worktree: False
         program = self._program
         task = self._tasks.add(lambda task_id: ChildTask(task_id, child, program, worktree, clear, self._now))

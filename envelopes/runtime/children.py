@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from envelopes.families.task.results import FailureArtifact, TaskSnapshot
 from envelopes.plan.answers import ToolFailed
 from envelopes.plan.executor import Executor
-from envelopes.plan.recorders import Recorder
+from envelopes.plan.recorders import ParentCall, Recorder
 from envelopes.plan.schema import ActionPlan
 from envelopes.plan.tool_loop import Model, ToolLoop
 from envelopes.plan.workers import CallContext
@@ -28,11 +28,14 @@ from envelopes.schema.result import ChildSupervision, Worktree
 from envelopes.schema.tool import Profile
 
 CHILD_TASK = "child_agent_task"
+MESSAGE = "initial_message"  # the variable of a child's plan
 
 
 @dataclass
 class ChildAgent:
     """A private child. `root` is the folder in which it works, its own worktree where it was given one.
+
+    `run_id` is what its run is to be called, where its program records one, and `parent` the call that spawned it.
 
     A program that runs long looks at `is_stopped`, or names with `stop_with` what ends it.
     """
@@ -43,6 +46,8 @@ class ChildAgent:
     root: Path
     template: str | None = None
     profile: Profile = "private_child"
+    run_id: str = ""
+    parent: ParentCall | None = None
     _inbox: queue.SimpleQueue[str] = field(default_factory=queue.SimpleQueue)
     _stopped: threading.Event = field(default_factory=threading.Event)
     _enders: list[Callable[[], None]] = field(default_factory=list)
@@ -89,9 +94,18 @@ def run_loop(child: ChildAgent, loop: ToolLoop, model: Model) -> str:
 
 
 def run_plan(child: ChildAgent, executor: Executor, plan: ActionPlan, recorder: Recorder | None = None) -> str:
-    """Runs the plan; the report has a line for each step. Raises RuntimeError for a plan that did not succeed."""
+    """Runs the plan; the report has a line for each step. `$vars.initial_message` is the message of the parent.
+
+    Raises RuntimeError for a plan that did not succeed.
+    """
     child.stop_with(executor.cancel)
-    result = executor.run(plan, recorder)
+    result = executor.run(
+        plan,
+        recorder,
+        run_id=child.run_id or None,
+        variables={MESSAGE: child.initial_message},
+        parent=child.parent,
+    )
     report = "\n".join(f"{step.step_id}: {step.end}" for step in result.steps)
     if not result.is_ok and not child.is_stopped:
         raise RuntimeError(f"the plan of {child.agent_id} did not succeed ({result.end})\n{report}")

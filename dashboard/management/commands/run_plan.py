@@ -7,6 +7,7 @@ import json
 import select
 import signal
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,13 @@ class Command(BaseCommand):
             "--policy", metavar="POLICY.json", help="what the plan may do: tools, planes, risk, folders, hosts, limits"
         )
         parser.add_argument(
+            "--child",
+            action="append",
+            default=[],
+            metavar="NAME=PLAN.json",
+            help="the plan of a child agent that SpawnAgent starts with the template NAME; repeatable",
+        )
+        parser.add_argument(
             "--search", action="append", default=[], metavar="MODULE.CLASS", help="a provider for WebSearch; repeatable"
         )
         parser.add_argument("--expires", type=int, default=EXPIRY_S, metavar="SECONDS", help="to decide; 3600")
@@ -80,12 +88,13 @@ class Command(BaseCommand):
         if not workspace.is_dir():
             message = f"{terminal_text(str(workspace))} is no folder: the workspace has to exist"
             raise CommandError(message, returncode=REFUSED)
-        self._masks, self._is_asked = Masks(load_rules(project)), False
+        self._masks, self._asked = Masks(load_rules(project)), ""
         order = PlanOrder(
             plan=_read(document),
             workspace=workspace,
             approve=self._approve(options["confirm"]),
             policy=_read_policy(options["policy"]),
+            children=_read_children(options["child"]),
             searches=tuple(_find_provider(name) for name in options["search"]),
             expiry_s=max(0, options["expires"]),
             replay_of=replay_of,
@@ -126,8 +135,10 @@ class Command(BaseCommand):
 
         Nothing is printed on stdout, which may be JSON.
         """
-        if not self._is_asked:
-            self._is_asked = True
+        if self._asked not in ("", request.run_id):
+            return None  # that of another run is not answered yet
+        if not self._asked:
+            self._asked = request.run_id
             lines = [terminal_text(line) for line in self._masks.mask(request.preview).split("\n")]
             self.stderr.write("\n".join([*lines, f"Plan {request.plan_hash}", f"Policy {request.policy_hash}"]))
             self.stderr.write("Approve? y, or anything else and the reason: ", ending="")
@@ -135,6 +146,7 @@ class Command(BaseCommand):
         if not select.select([sys.stdin], [], [], LOOK_S)[0]:
             return None
         answer = sys.stdin.readline().strip()
+        self._asked = ""
         is_approved = answer.lower() in ("y", "yes")
         return _decide(request, is_approved=is_approved, reason="" if is_approved else answer or "no answer")
 
@@ -192,6 +204,18 @@ def _read_policy(name: str | None) -> RunPolicy:
         return read_policy(_read_json(name), POLICY, tools())
     except Untrusted as error:
         raise CommandError(f"The policy {terminal_text(name)} was refused: {error}", returncode=REFUSED) from None
+
+
+def _read_children(pairs: Iterable[str]) -> dict[str, ActionPlan]:
+    children: dict[str, ActionPlan] = {}
+    for pair in pairs:
+        name, equals, path = pair.partition("=")
+        if not (name and equals and path) or name in children:
+            raise CommandError(
+                f"--child {terminal_text(pair)}: give NAME=PLAN.json, each name once", returncode=REFUSED
+            )
+        children[name] = _read(_read_json(path))
+    return children
 
 
 def _find_provider(name: str) -> SearchProvider:
