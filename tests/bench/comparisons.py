@@ -32,17 +32,17 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     django.setup()
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    facts = {"bare": _bare(), "comparison": _comparison(wanted)}
+    facts = {"bare": _bare(), "comparison": measure_comparison(wanted)}
     if sys.argv[2:] == ["cluster"]:
-        with _cluster() as (address, worker):
+        with open_cluster() as (address, worker):
             os.environ["COUNTERFOIL_DASK"] = address
-            facts["by_cluster"] = _comparison(wanted, worker)
+            facts["by_cluster"] = measure_comparison(wanted, worker)
         facts["are_equal"] = facts["comparison"]["sha256"] == facts["by_cluster"]["sha256"]
     print(json.dumps(facts, indent=1))
 
 
 @contextmanager
-def _cluster() -> Iterator[tuple[str, int]]:
+def open_cluster() -> Iterator[tuple[str, int]]:
     """The address of a cluster, and the process of one of its two workers."""
     command = [sys.executable, "-m", "tests.faults.cluster"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cluster:
@@ -70,13 +70,13 @@ def _bare() -> dict[str, float]:
     return {"renderings_a_second": len(subjects) * len(columns) / (time.process_time() - start)}
 
 
-def _comparison(wanted: int, worker: int = 0) -> dict[str, Any]:
-    """Measures a comparison; kills the process `worker` when half of it is done."""
+def measure_comparison(wanted: int, worker: int = 0) -> dict[str, Any]:
+    """Measures a comparison of `wanted` calls, 0 for all; kills the process `worker` when half of it is done."""
     from dashboard.experiments.stored_comparison import Selection, count_done, start_comparison
     from dashboard.models import Project
 
     project = Project.objects.get(slug="default")
-    comparison = start_comparison(project, Selection(sample=wanted), list(VARIANTS), name="benchmark")
+    comparison = start_comparison(project, Selection(sample=wanted or None), list(VARIANTS), name="benchmark")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     command = [sys.executable, "-m", "dashboard", "work", "--until-idle", "--processes", str(PROCESSES)]
