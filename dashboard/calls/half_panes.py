@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from dashboard.evidence.call_evidence import CallEvidence
@@ -261,7 +262,7 @@ def build_receipt_pane(evidence: CallEvidence, *, spaces: bool) -> ReceiptPane |
     examined = len(text) if evidence.halves.aligned is None else min(len(text), evidence.halves.aligned)
     characters = _count_characters(receipt, examined, links)
     from_args = sum(count for (document, _), count in characters.items() if document == "args")
-    fields = [_build_field(document, pointer, count, links) for (document, pointer), count in characters.items()]
+    listed = islice(characters.items(), MAX_FIELDS)
     chosen = evidence.chosen.get("receipt")
     return ReceiptPane(
         window=receipt_chunk(receipt, links, 0, FIRST_CHARS, spaces=spaces),
@@ -274,8 +275,8 @@ def build_receipt_pane(evidence: CallEvidence, *, spaces: bool) -> ReceiptPane |
             is_whole=examined == len(text),
             is_in_result=_occurs_in_result(receipt, examined, evidence),
         ),
-        fields=tuple(fields[:MAX_FIELDS]),
-        unlisted_fields=max(0, len(fields) - MAX_FIELDS),
+        fields=tuple(_build_field(document, pointer, count, links) for (document, pointer), count in listed),
+        unlisted_fields=max(0, len(characters) - MAX_FIELDS),
         is_mixed=len(receipt.parts) > 1 or (text == "" and bool(receipt.parts)),
         spaces=spaces,
     )

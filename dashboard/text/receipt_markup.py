@@ -96,11 +96,11 @@ class FieldLinks:
     def canonical(self, recorded: str) -> str | None:
         """The canonical pointer of a recorded one; None where no prefix of it is linked."""
         prefix = recorded
-        while prefix not in self._links:
+        while (linked := self._links.get(prefix)) is None:
             if not prefix:
                 return None
             prefix = prefix.rpartition("/")[0]
-        return self._links[prefix] + recorded[len(prefix) :]
+        return linked + recorded[len(prefix) :]
 
     def resolve(self, source: SegmentSource) -> str | None:
         """The canonical pointer of a segment's source; None where it has none, or is in another document."""

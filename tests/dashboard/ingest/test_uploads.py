@@ -22,6 +22,7 @@ from dashboard.artifacts.upload_folders import (
 )
 from dashboard.ingest.uploads import UploadRefused, safe_path
 from dashboard.models import Call, Project, Run, Source
+from envelopes.recordings import UNRECOGNISED
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import answers, asks, user
@@ -116,7 +117,7 @@ def test_a_file_that_is_no_recording_is_a_problem_with_a_reason(client: Client) 
     status, page = post(client, SimpleUploadedFile("holiday.jsonl", b"\x89PNG\r\n\x1a\n"))
     assert status == 200
     assert page.by_text("holiday.jsonl", exact=True).tag == "td"
-    assert "not a recording" in page.text
+    assert UNRECOGNISED in page.text
     assert str(settings.DATA) not in page.markup
 
 
