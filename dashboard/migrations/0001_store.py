@@ -87,7 +87,7 @@ def _execute(editor: Any, statements: dict[str, tuple[str, ...]]) -> None:
 SEARCH = {
     "sqlite": (
         "CREATE VIRTUAL TABLE dashboard_searchtext USING fts5("
-        """receipt, canonical, args, message, content='', tokenize="ascii tokenchars '_'")""",
+        """receipt, canonical, args, message, both, content='', tokenize="ascii tokenchars '_'")""",
     ),
     "postgresql": (
         "CREATE TABLE dashboard_searchtext (id bigserial PRIMARY KEY, words tsvector NOT NULL)",

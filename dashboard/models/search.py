@@ -1,5 +1,8 @@
 """The index over the words of payloads: a row for each call, with a column for each half, and for each message.
 
+A text that a receipt and the result have in common, character for character, is in a column of its own, because most
+receipts repeat the output: to index it once halves the index and its time.
+
 SQLite: a full-text table without content, whose entries cannot be deleted one by one; PostgreSQL: a row of lexemes.
 `Call.search_id` and `Message.search_id` name the entry of the current evidence, and are empty until there is one: an
 older entry is no longer named by anything. What an index finds is a candidate, which `dashboard.search` looks for in
@@ -23,7 +26,9 @@ from envelopes.text.words import LONGEST, Phrase, index_word, split_words
 HALVES = ("receipt", "canonical", "args")
 ANY = "any"
 KINDS = (*HALVES, ANY)
-COLUMNS = (*HALVES, "message")
+COMMON = "both"  # of receipt and canonical
+COLUMNS = (*HALVES, "message", COMMON)
+COLUMNS_BY_HALF = {"receipt": ("receipt", COMMON), "canonical": ("canonical", COMMON), ANY: COLUMNS}
 BETWEEN_TEXTS = " ¶ "  # as a word between two texts of one half, so that no words in a row are of both
 TABLE = "dashboard_searchtext"
 Entry: TypeAlias = Sequence[str]  # as `prepare_entry` makes it
@@ -83,24 +88,31 @@ def count_calls_with(half: str, phrase: Phrase, most: int) -> int:
 
 def _sqlite_query(half: str, phrase: Phrase) -> str:
     words = '"' + " ".join(map(index_word, phrase.words)) + '"' + "*" * phrase.is_prefix
-    return words if half == ANY else f"{half} : {words}"
+    return words if half == ANY else f"{{{' '.join(_columns_of(half))}}} : {words}"
 
 
 def _postgresql_query(half: str, phrase: Phrase) -> str:
-    columns = COLUMNS if half == ANY else (half,)
     last = len(phrase.words) - 1
     return " | ".join(
         " & ".join(
             f"'{column[0]}{index_word(word)}'" + ":*" * (phrase.is_prefix and index == last)
             for index, word in enumerate(phrase.words)
         )
-        for column in columns
+        for column in _columns_of(half)
     )
 
 
+def _columns_of(half: str) -> Sequence[str]:
+    return COLUMNS_BY_HALF.get(half, (half,))
+
+
 def prepare_entry(texts: Sequence[Sequence[str]]) -> Entry:
-    """Makes of the texts of each of COLUMNS what the index stores; most of the work, and it needs no database."""
-    return [*map(_join_texts, texts)] if connection.vendor == "sqlite" else [" ".join(_lexemes(texts))]
+    """Makes of the texts of each of HALVES, and of a message, what the index stores, without a database."""
+    receipt, canonical, *others = texts
+    common = set(receipt).intersection(canonical)
+    own = ([text for text in half if text not in common] for half in (receipt, canonical))
+    columns = [*own, *others, sorted(common)]
+    return [*map(_join_texts, columns)] if connection.vendor == "sqlite" else [" ".join(_lexemes(columns))]
 
 
 def insert_entries(entries: Sequence[Entry]) -> list[int]:
@@ -114,7 +126,7 @@ def insert_entries(entries: Sequence[Entry]) -> list[int]:
             ids = list(range(first, first + len(entries)))
             rows: list[list[int | str]] = [[key, *entry] for key, entry in zip(ids, entries, strict=True)]
             names = ", ".join(("rowid", *COLUMNS))
-            cursor.executemany(f"INSERT INTO {TABLE} ({names}) VALUES (%s, %s, %s, %s, %s)", rows)  # noqa: S608
+            cursor.executemany(f"INSERT INTO {TABLE} ({names}) VALUES (%s{', %s' * len(COLUMNS)})", rows)  # noqa: S608
             return ids
         numbers = f"SELECT nextval('{TABLE}_id_seq') FROM generate_series(1, %s)"  # noqa: S608 - a constant
         cursor.execute(numbers, [len(entries)])

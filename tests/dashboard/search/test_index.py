@@ -16,7 +16,7 @@ from pytest_django import Settings
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Message, Project, Run, SourceFrame
-from dashboard.models.search import HALVES, TABLE, matching_ids
+from dashboard.models.search import HALVES, TABLE, matching_ids, prepare_entry
 from dashboard.search import index
 from dashboard.search.documents import load_call_texts
 from dashboard.search.index import index_next_waiting
@@ -82,6 +82,19 @@ def test_an_import_indexes_each_half_apart(project: Project, tmp_path: Path) -> 
         ("any", "müsli"): 1,
     } | {(half, "ls"): 2 for half in ("args", "any")}
     assert not index_next_waiting()
+
+
+@pytest.mark.postgresql
+def test_a_text_that_both_halves_have_is_indexed_once_and_found_in_each(project: Project, tmp_path: Path) -> None:
+    result = {"stdout": "permission denied", "stderr": "no such file"}
+    lines = [asks("toolu_1"), answers("toolu_1", "permission denied", result)]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", lines)])
+    found = {half: len(entries(half, "permission denied")) for half in (*HALVES, "any")}
+    assert found == {"receipt": 1, "canonical": 1, "args": 0, "any": 1}
+    assert entries("canonical", "such file")
+    assert not entries("receipt", "such file")
+    entry = prepare_entry([["permission denied"], ["permission denied", "no such file"], [], []])
+    assert " ".join(entry).count("permission") == 1
 
 
 @pytest.mark.postgresql
