@@ -18,9 +18,11 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from multiprocessing import get_context, parent_process
+from multiprocessing.context import ForkServerContext
 from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
+from django.db import connections
 
 from dashboard.cluster import PRELOAD, ClusterExecutor, ClusterRefused, OtherProgram
 
@@ -75,16 +77,25 @@ class ProcessPool(Executor):
 def open_pool(database: str, *, processes: int = 0, is_lasting: bool = False) -> ProcessPool:
     """A pool with so many processes, or one for each processor, over the calling process's database of that name.
 
-    For a command they are forks of one process without threads or connections, which has loaded what they need. That
-    one would stay as long as a server does, so each process loads it for a request, and where `is_lasting`.
+    For a command without other threads they are forks of itself, which start at once: to load the program takes two
+    seconds. With threads they are forks of a process that has loaded it. That one would stay as long as a server
+    does, so each process loads it for a request, and where `is_lasting`.
     """
     is_command = threading.current_thread() is threading.main_thread() and not is_lasting
-    context = get_context("forkserver" if is_command else "spawn")
-    if is_command:
+    is_fork = is_command and threading.active_count() == 1
+    context = get_context("fork" if is_fork else "forkserver" if is_command else "spawn")
+    if isinstance(context, ForkServerContext):
         context.set_forkserver_preload([PRELOAD])
     count = processes or os.cpu_count() or 2
     arguments = (database, is_lasting)
-    return ProcessPool([ProcessPoolExecutor(1, context, prepare_process, arguments) for _ in range(count)])
+    executors: list[Any] = [ProcessPoolExecutor(1, context, prepare_process, arguments) for _ in range(count)]
+    if is_fork:
+        connections.close_all()  # no database allows that a forked process has the connection too
+        for executor in executors:
+            executor._launch_processes()  # before any has a thread, and before the command opens other files
+        for executor in executors:
+            executor.submit(os.getpid)  # without a job none would end them
+    return ProcessPool(executors)
 
 
 def prepare_process(database: str, is_lasting: bool) -> None:  # noqa: FBT001 - an executor passes no names

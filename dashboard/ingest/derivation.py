@@ -48,9 +48,10 @@ from dashboard.models import (
     RunCall,
     load_slices,
 )
+from dashboard.models.search import insert_entries
 from dashboard.models.sources import DamagedEvidence
 from dashboard.pool import Computing, is_lost, open_pool
-from dashboard.search.index import index_entries, index_waiting
+from dashboard.search.index import index_waiting
 
 logger = logging.getLogger(__name__)
 _REPORTED: set[UUID] = set()  # calls with damaged evidence: the background work tries them again and again
@@ -68,21 +69,26 @@ def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:
     version = current_derivation()
     with project_write_lock(project):
         stored = Call.objects.filter(pk__in=[product.key for product in derived])
-        states = {
-            key: (evidence, derivation, run)
-            for key, evidence, derivation, run in stored.values_list("pk", "evidence_version", "derivation", "run_id")
-        }
+        rows = stored.values_list("pk", "evidence_version", "derivation", "run_id", "search_id")
+        states: dict[UUID, tuple[int, str, UUID, int | None]] = {row[0]: row[1:] for row in rows}
         derived = [product for product in derived if states.get(product.key, (None,))[0] == product.evidence_version]
         if not derived:
             return 0
         runs = _raise_revisions({states[product.key][2] for product in derived})
+        waiting = [product for product in derived if states[product.key][3] is None]
+        ids = insert_entries([product.entry for product in waiting])
+        entries = {product.key: entry for product, entry in zip(waiting, ids, strict=True)}
         columns = [
-            {"id": product.key, "derivation": version, "revision": runs[states[product.key][2]].revision}
-            | product.columns
+            {
+                "id": product.key,
+                "derivation": version,
+                "revision": runs[states[product.key][2]].revision,
+                "search_id": entries.get(product.key, states[product.key][3]),
+                **product.columns,
+            }
             for product in derived
         ]
         bulk_update_values(Call, columns)
-        index_entries({product.key: product.entry for product in derived})
         known = [product.key for product in derived if product.evidence_version > 1 or states[product.key][1]]
         artifacts = [artifact for product in derived for artifact in product.artifacts]
         if known:

@@ -72,12 +72,12 @@ class Drafts:
 
 
 class RecordGrouper:
-    """Sorts the records of one batch into `drafts`."""
+    """Sorts the records of one batch into `drafts`. `ids` are those of calls that batches of the format share."""
 
-    def __init__(self, project: int, format_: Format) -> None:
+    def __init__(self, project: int, format_: Format, ids: dict[tuple[str, str], UUID]) -> None:
         self._project = project
         self._format = format_
-        self._ids: dict[tuple[str, str], UUID] = {}
+        self._ids = ids
         self.drafts = Drafts()
 
     def add(self, record: Record) -> None:

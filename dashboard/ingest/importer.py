@@ -7,7 +7,8 @@ written, and its bytes stay unread.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from enum import Enum
@@ -86,12 +87,16 @@ def import_paths(
     files = list(find_recordings([Path(path) for path in paths]))
     report = ImportReport()
     load_rules(project)  # by which the log of this process is masked
-    size = sum(file_size(path) for path, _ in files)
+    folder_sizes: Counter[Path] = Counter()
+    for path, _ in files:
+        folder_sizes[path.parent] += file_size(path)
+    size = folder_sizes.total()
     failures = 0
     with open_import_pool(size) as pool, open_deriver(project, pool) as deriver, ExitStack() as locks:
         known_names = load_source_names(project) if pool or len(files) > FEW_FILES else None
         ahead = ReadAhead(pool, _new_paths(files, shown_as, known_names) if pool else (), format_name)
-        writer = BatchWriter(project, report, ProgressMeter(progress, size), deriver, locks, known_names)
+        meter = ProgressMeter(progress, size)
+        writer = BatchWriter(project, report, meter, deriver, locks, known_names, folder_sizes)
         for number, (path, is_named) in enumerate(files, start=1):
             before = report.unstored
             file_import = FileImport(project, path, shown_as(path), report, writer, ahead, retry)
@@ -130,7 +135,9 @@ def _report_unread(report: ImportReport, names: Sequence[str]) -> None:
 class BatchWriter:
     """Collects the batches of several files and writes them in one transaction, at BATCH_BYTES or at the end.
 
-    Where that transaction fails, each of its files is imported again by itself, so that a bad one costs no other.
+    The files of a folder, whose bytes are in `folder_sizes`, are not parted where they fit: the calls of an audit
+    folder are in several of its files, and a call of which one is written earlier is read, and derived, again. Where a
+    transaction fails, each of its files is imported again by itself, so that a bad one costs no other.
     """
 
     def __init__(
@@ -141,6 +148,7 @@ class BatchWriter:
         deriver: Deriver,
         locks: ExitStack,
         known_names: set[str] | None,
+        folder_sizes: Mapping[Path, int],
     ) -> None:
         self._project = project
         self._report = report
@@ -151,6 +159,8 @@ class BatchWriter:
         self._pending: list[tuple[FileImport, SourceBatch]] = []
         self._names: set[str] = set()  # of the pending sources: paths, and hashes of first lines
         self._known_names = known_names  # the same of the stored sources; None while any name may be known
+        self._folder_sizes = folder_sizes
+        self._folder: Path | None = None  # of the last pending file
         self._size = self._lines = 0
         self._finished: list[tuple[FileImport, Source]] = []
         self._failed: list[FileImport] = []
@@ -158,6 +168,10 @@ class BatchWriter:
 
     def add(self, reader: FileImport, batch: SourceBatch) -> None:
         """Raises SourceMoved when `reader` has to start again, and StoreFailed."""
+        folder = reader.path.parent
+        if self._pending and folder != self._folder and self._size + self._folder_sizes[folder] > BATCH_BYTES:
+            self.write(reader)
+        self._folder = folder
         if any(isinstance(entry, ArtifactRecord) for entry in batch.records):
             batch = self._store_files(reader, batch)
         self._pending.append((reader, batch))
@@ -301,7 +315,10 @@ class FileImport:
         for number, piece in enumerate(self._pieces(file, source, path, offset, opening)):
             if number:
                 self.writer.write(self)
-            self.writer.add(self, self._source_batch(source, piece, counts))
+            batch = self._source_batch(source, piece, counts)
+            if opening is not None and not number:
+                batch = replace(batch, frames=opening.frames)
+            self.writer.add(self, batch)
         self.writer.finish(self, source)
 
     def _pieces(

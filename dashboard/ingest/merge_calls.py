@@ -79,7 +79,7 @@ class CallRows:
         member = known = self.members.get(run)
         is_earlier = member is not None and record.is_before(member.ordinal)
         if member is None:
-            member = self.members[run] = unsaved_row(RunCall, run_id=run, call_id=self.call.pk)
+            member = self.members[run] = unsaved_row(RunCall, run_id=run, call_id=self.call.id)
         elif claim > member.claim or (claim == member.claim and member.source_id and not is_earlier):
             return None
         else:
@@ -111,7 +111,7 @@ class CallRows:
 
 
 def new_call(draft: CallDraft, *, project: int, namespace: str, run: UUID) -> Call:
-    """A call with its ids only. Its tool stays empty until a record of the call itself is merged."""
+    """A call with its ids only: its tool stays empty until a record of the call itself is merged."""
     return unsaved_row(
         Call,
         id=draft.id,
@@ -160,8 +160,8 @@ class CallMerge:
             self._supersede(superseded, run_ids[superseded.run])
         if draft.receipts or draft.superseded:
             self._settle_receipts()
-        self._select_observations()
-        self._settle_flags(flags, is_other=stored_result not in (None, self._selected("result")))
+        if self._select_observations() or flags:
+            self._settle_flags(flags, is_other=stored_result not in (None, self._selected("result")))
         self.call.duration_ms = milliseconds_between(self.call.started_at, self.call.ended_at)
 
     def _merge_call(self, record: CallRecord, run: UUID) -> None:
@@ -215,7 +215,7 @@ class CallMerge:
             self.call.child_run = child
         duration = record.duration_ms if record.duration_ms is not None and record.duration_ms >= 0 else None
         columns = {"source_error": record.is_error, "tool_ms": column_int(duration)}
-        return ResultFlags(result.pk if result else None, run == self.call.run_id, columns, record)
+        return ResultFlags(result.id if result else None, run == self.call.run_id, columns, record)
 
     def _settle_flags(self, flags: Sequence[ResultFlags], *, is_other: bool) -> None:
         """Takes the flag and the duration of the selected result alone, or of a record without a result.
@@ -237,7 +237,7 @@ class CallMerge:
                     self._remark("value", flag.record, RECORDED_NAMES[name], json.dumps(value), became)
 
     def _selected(self, surface: str) -> UUID | None:
-        return next((row.pk for row in self.rows.surface(surface) if row.selected), None)
+        return next((row.id for row in self.rows.observations if row.surface == surface and row.selected), None)
 
     def _merge_receipt(self, record: ReceiptRecord, run: UUID) -> None:
         """The first text that a run's recording has for the call is the receipt; another one is evidence beside it."""
@@ -247,9 +247,9 @@ class CallMerge:
         observation = self._observe("receipt", record.content, record.fidelity, record.line, record.at, run)
         # A replacement may be known before the text that it replaced: they may be in different files.
         replacements = {row.replacement for row in self.rows.supersessions if row.run_id == run}
-        texts: dict[UUID | None, str] = {row.pk: row.sha256 for row in self.rows.observations}
+        texts: dict[UUID | None, str] = {row.id: row.sha256 for row in self.rows.observations}
         receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
-        same = [receipt for receipt in receipts if receipt.observation_id == observation.pk]
+        same = [receipt for receipt in receipts if receipt.observation_id == observation.id]
         if same or any(texts[receipt.observation_id] not in replacements for receipt in receipts):
             self._move_home(same, record)
             return
@@ -259,7 +259,7 @@ class CallMerge:
 
     def _move_home(self, receipts: Iterable[RecordedReceipt], record: ReceiptRecord) -> None:
         """Puts receipts that another file reported first at their line in the run's own file, or at their position."""
-        source = self.locator.source.pk
+        source = self.locator.source.id
         for receipt in receipts:
             if record.is_before(receipt.line) or (
                 receipt.source_id != source and self.rows.is_home(receipt.run_id, source)
@@ -273,10 +273,10 @@ class CallMerge:
             observation = self._observe("receipt", record.content, "recorded", record.line, record.at, run)
             replacement = observation.sha256
             receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
-            if not any(receipt.observation_id == observation.pk for receipt in receipts):
+            if not any(receipt.observation_id == observation.id for receipt in receipts):
                 self._add_receipt(observation, run, record.place, record.at)
-        supersession = new_supersession(record, run, self.call.pk, self.locator.source.pk, replacement)
-        if all(row.pk != supersession.pk for row in self.rows.supersessions):
+        supersession = new_supersession(record, run, self.call.id, self.locator.source.id, replacement)
+        if all(row.id != supersession.id for row in self.rows.supersessions):
             self.rows.supersessions.append(supersession)
             self.rows.new_supersessions.append(supersession)
 
@@ -285,7 +285,7 @@ class CallMerge:
 
         What happened in a fork says nothing of its original.
         """
-        texts: dict[UUID | None, str] = {row.pk: row.sha256 for row in self.rows.observations}
+        texts: dict[UUID | None, str] = {row.id: row.sha256 for row in self.rows.observations}
         for run in {row.run_id for row in self.rows.supersessions}:
             ordered = sorted(
                 (row for row in self.rows.supersessions if row.run_id == run),
@@ -310,7 +310,7 @@ class CallMerge:
 
     def _observe(self, surface: str, data: bytes, fidelity: str, line: int, at: str | None, run: UUID) -> Observation:
         """The observation with these bytes. One that a copy reported first moves to the call's own recording."""
-        source = self.locator.source.pk
+        source = self.locator.source.id
         sha256 = hashlib.sha256(data).hexdigest()
         same = (row for row in self.rows.observations if row.sha256 == sha256 and row.surface == surface)
         known = next(same, None)
@@ -323,8 +323,8 @@ class CallMerge:
             return known
         observation = unsaved_row(
             Observation,
-            id=observation_id(self.call.pk, surface, sha256),
-            call_id=self.call.pk,
+            id=observation_id(self.call.id, surface, sha256),
+            call_id=self.call.id,
             surface=surface,
             line=line,
             sha256=sha256,
@@ -341,12 +341,12 @@ class CallMerge:
     def _add_receipt(self, observation: Observation, run: UUID, line: int, at: str | None) -> RecordedReceipt:
         receipt = unsaved_row(
             RecordedReceipt,
-            id=derive_id("receipt", run.bytes, self.call.pk.bytes, observation.sha256),
+            id=derive_id("receipt", run.bytes, self.call.id.bytes, observation.sha256),
             run_id=run,
-            call_id=self.call.pk,
-            source_id=self.locator.source.pk,
+            call_id=self.call.id,
+            source_id=self.locator.source.id,
             seq=1 + sum(receipt.run_id == run for receipt in self.rows.receipts),
-            observation_id=observation.pk,
+            observation_id=observation.id,
             fidelity=observation.fidelity,
             at=column_time(at),
             line=line,
@@ -355,12 +355,11 @@ class CallMerge:
         self.rows.new_receipts.append(receipt)
         return receipt
 
-    def _select_observations(self) -> None:
-        """Selects one observation of each surface, and marks the call when its sources contradict each other."""
-        rows = self.rows.observations
-        if len({row.surface for row in rows if row.selected}) == len(rows):  # nothing to choose from
+    def _select_observations(self) -> bool:
+        """Selects one observation of each surface, and marks a call whose sources differ; False without a choice."""
+        if len({row.surface for row in self.rows.observations if row.selected}) == len(self.rows.observations):
             self.call.is_disagreeing = False
-            return
+            return False
         for surface, rest in (("args", "call"), ("result", "timing")):
             best = min(self.rows.surface(surface), key=self._rank, default=None)
             self._select(self.rows.surface(surface), [best])
@@ -372,6 +371,7 @@ class CallMerge:
         receipts = [row for row in self.rows.surface("receipt") if row.pk not in replaced]
         surfaces = (self.rows.surface("args"), self.rows.surface("result"), receipts)
         self.call.is_disagreeing = any(_differ(observations) for observations in surfaces)
+        return True
 
     def _select(self, observations: Sequence[Observation], chosen: Sequence[Observation | None]) -> None:
         for observation in observations:

@@ -254,7 +254,7 @@ def _claim(record: CallRecord) -> int:
 
 def settle_owners(rows: Iterable[CallRows], runs: Iterable[Run]) -> None:
     """Decides whose each call is, the same in whichever order the recordings are imported."""
-    by_id = {run.pk: run for run in runs}
+    by_id = {run.id: run for run in runs}
     shared = []
     for row in rows:
         if len(row.members) > 1:

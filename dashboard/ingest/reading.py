@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -29,12 +30,13 @@ from dashboard.ingest.source_files import (
     read_document_batch,
     read_line_batches,
 )
+from dashboard.ingest.sources import PackedFrame, pack_frames
 from envelopes.recordings import UnknownFormat, find_format
 from envelopes.recordings.base import LineProblem, Record, SourcePath
 
 PIECES_AHEAD = 2  # of one file
 BYTES_AT_ONCE = BATCH_BYTES // 4  # small files are read together
-BYTES_AHEAD = 4 * BATCH_BYTES
+BYTES_AHEAD = 2 * BATCH_BYTES
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -48,13 +50,17 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """The first pieces of a file that was read from its beginning; `is_whole`: there was no more of it."""
+    """The first pieces of a file that was read from its beginning; `is_whole`: there was no more of it.
+
+    `frames` are the lines of the first piece as the store has them.
+    """
 
     format: str
     inode: int
     head_sha256: str
     pieces: list[Piece]
     is_whole: bool
+    frames: list[PackedFrame]
 
 
 _openings = msgspec.msgpack.Decoder(Opening)
@@ -103,7 +109,8 @@ def _read_opening(path: Path, format_name: str | None) -> bytes:
             name, state = choose_reader(file, head, source_path, format_name)
             pieces = list(islice(read_pieces(file, name, source_path, state, offset=0, number=1), PIECES_AHEAD))
             inode, is_whole = os.fstat(file.fileno()).st_ino, len(pieces) < PIECES_AHEAD
-        return msgspec.msgpack.encode(Opening(name, inode, head_sha256(head), pieces, is_whole))
+        frames = pack_frames(pieces[0].batch.lines) if pieces else []
+        return msgspec.msgpack.encode(Opening(name, inode, head_sha256(head), pieces, is_whole, frames))
     except (OSError, UnknownFormat, ValueError, OverflowError):
         return b""
 
@@ -120,7 +127,9 @@ class ReadAhead:
         self._waiting = deque(dict.fromkeys(paths) if pool else ())  # those that come next, not asked for yet
         self._asked: dict[Path, tuple[Future[list[bytes]], int]] = {}
         self._sizes: dict[Path, int] = {}  # of those
-        self._start = pool.submit(os.getpid) if pool else None
+        self._start: Future[int] | None = None
+        with suppress(BrokenProcessPool):
+            self._start = pool.submit(os.getpid) if pool else None
 
     def take(self, path: Path) -> Opening | None:
         """Returns what the pool read of this file, and asks it for the next ones."""

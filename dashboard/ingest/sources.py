@@ -17,9 +17,10 @@ from uuid import UUID
 import msgspec
 from django.db.models import Q
 
-from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
+from dashboard.ingest.bulk import bulk_insert_values, bulk_update, unsaved_row
 from dashboard.ingest.source_files import head_sha256, prefix_sha256
 from dashboard.models import Artifact, Event, Message, Observation, Problem, Project, RequestUsage, Source, SourceFrame
+from dashboard.models.fields import Compressed, compress
 from dashboard.models.runs import derive_id
 from dashboard.models.sources import FRAME_BYTES
 from dashboard.text.formatting import column_text
@@ -73,13 +74,23 @@ def new_source(project: Project, *, path: str, format_name: str, inode: int, hea
     )
 
 
+class PackedFrame(msgspec.Struct, frozen=True, gc=False):
+    """The columns of a SourceFrame; `packed` is its compressed data."""
+
+    offset: int
+    size: int
+    first_line: int
+    packed: bytes
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceBatch:
     """Consecutive whole lines of a source and the records read from them. Offsets are bytes of the file.
 
-    `incomplete` is a last line without its end; `counts` are the source's `seen` counts with this batch. `files` are
-    stored already, by the path that the recording names. `is_known` checks again, now that writers are locked out,
-    whether another process began a source that is not saved yet.
+    `incomplete` is a last line without its end; `counts` are the source's `seen` counts with this batch. `frames` are
+    the lines of a source's first batch, where the pool has read and packed them. `files` are stored already, by the
+    path that the recording names. `is_known` checks again, now that writers are locked out, whether another process
+    began a source that is not saved yet.
     """
 
     source: Source
@@ -97,6 +108,7 @@ class SourceBatch:
     state: bytes = b"{}"
     prefix_sha256: str = ""
     counts: dict[str, int] = field(default_factory=dict)
+    frames: Sequence[PackedFrame] = ()
     files: Mapping[str, StoredContent] = field(default_factory=dict)
 
 
@@ -170,40 +182,55 @@ class SliceLocator:
         begin = source_line.raw.find(data) if source_line else -1
         start = source_line.offset + begin if source_line and begin >= 0 else None
         own_data = data if start is None else None
-        return {"source_id": self.source.pk, "start": start, "size": len(data), "own_data": own_data}
+        return {"source_id": self.source.id, "start": start, "size": len(data), "own_data": own_data}
 
 
 def store_lines(batches: Sequence[SourceBatch]) -> None:
     """Stores the bytes of the batches, and the problems of their refused lines."""
-    bulk_insert(SourceFrame, [frame for batch in batches for frame in _cut_frames(batch.source, batch.lines)])
+    rows = [
+        {
+            "source_id": batch.source.pk,
+            "offset": frame.offset,
+            "size": frame.size,
+            "first_line": frame.first_line,
+            "data": Compressed(frame.packed),
+        }
+        for batch in batches
+        for frame in batch.frames or _cut_frames(batch.source, batch.lines)
+    ]
+    bulk_insert_values(SourceFrame, rows)
     Problem.objects.bulk_create([problem for batch in batches for problem in _problems(batch)])
 
 
-def _cut_frames(source: Source, lines: Sequence[SourceLine]) -> list[SourceFrame]:
+def _cut_frames(source: Source, lines: Sequence[SourceLine]) -> list[PackedFrame]:
     """Frames of whole lines behind those that are stored. A short last frame is joined with what follows it."""
     if not lines:
         return []
     offset = lines[0].offset
-    pieces, first_line, start = [], lines[0].number, offset
     near = source.frames.filter(offset__gte=offset - FRAME_BYTES, offset__lt=offset).order_by("-offset")
     last = near.first() if offset else None
     if last is not None and last.offset + last.size == offset and last.size < FRAME_BYTES:
-        pieces, first_line, start = [last.data], last.first_line, last.offset
         last.delete()
-    frames = []
-    size = offset - start
+        lines = [SourceLine(last.first_line, last.offset, last.data), *lines]
+    return pack_frames(lines)
+
+
+def pack_frames(lines: Sequence[SourceLine]) -> list[PackedFrame]:
+    """Cuts consecutive lines into frames of at most FRAME_BYTES, or of one longer line, and compresses them."""
+    frames: list[list[SourceLine]] = []
+    size = 0
     for line in lines:
-        if pieces and size + len(line.raw) > FRAME_BYTES:
-            frames.append(_frame(source, start, first_line, pieces))
-            pieces, first_line, start, size = [], line.number, line.offset, 0
-        pieces.append(line.raw)
+        if not frames or size + len(line.raw) > FRAME_BYTES:
+            frames.append([])
+            size = 0
+        frames[-1].append(line)
         size += len(line.raw)
-    return [*frames, _frame(source, start, first_line, pieces)]
+    return [_pack_frame(frame) for frame in frames]
 
 
-def _frame(source: Source, start: int, first_line: int, pieces: Sequence[bytes]) -> SourceFrame:
-    data = b"".join(pieces)
-    return unsaved_row(SourceFrame, source_id=source.pk, offset=start, size=len(data), first_line=first_line, data=data)
+def _pack_frame(lines: Sequence[SourceLine]) -> PackedFrame:
+    data = b"".join([line.raw for line in lines])
+    return PackedFrame(lines[0].offset, len(data), lines[0].number, compress(data))
 
 
 def named_artifact(

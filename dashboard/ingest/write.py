@@ -146,6 +146,7 @@ class _BatchWrite:
         self.runs: dict[str, Run] = {}
         self.new_runs: set[UUID] = set()
         self.run_ids: dict[str, UUID] = {}
+        self.call_ids: dict[tuple[str, str], UUID] = {}
         self.rows: dict[UUID, CallRows] = {}
         self.members: list[RunCall] = []  # new ones, in the order of the sources
         self.supersessions: dict[UUID, list[ReceiptSupersession]] = defaultdict(list)  # known ones, by call
@@ -169,7 +170,7 @@ class _BatchWrite:
         self._link_sources()
 
     def _add_part(self, batch: SourceBatch, aliases: RunAliases) -> None:
-        grouper = RecordGrouper(self.project, self.format)
+        grouper = RecordGrouper(self.project, self.format, self.call_ids)
         entries = list(aliases.resolve(batch.records))
         for entry in chain(entries, length_remarks(entries)):
             grouper.add(entry)
@@ -225,12 +226,7 @@ class _BatchWrite:
         self.new_runs = {run.pk for run in new_runs}
         self.added["runs"] += len(new_runs)
         # New runs may point at each other, so they are inserted without their parents, which their counts' save adds.
-        parents = [run.parent_id for run in new_runs]
-        for run in new_runs:
-            run.parent_id = None
-        bulk_insert(Run, new_runs)
-        for run, parent in zip(new_runs, parents, strict=True):
-            run.parent_id = parent
+        bulk_insert_values(Run, [vars(run) | {"parent_id": None} for run in new_runs])
 
     def _merge_runs(self, part: _SourcePart, stored: Mapping[UUID, Run]) -> None:
         drafts = part.drafts
@@ -307,8 +303,8 @@ class _BatchWrite:
         bulk_insert(Call, new_calls)
         bulk_update([rows.call for rows in all_rows if not rows.is_new])
         bulk_insert(Observation, observations)
-        new = {row.pk for row in observations}
-        changed = [row for rows in all_rows for row in rows.changed_observations if row.pk not in new]
+        new = {row.id for row in observations}
+        changed = [row for rows in all_rows for row in rows.changed_observations if row.id not in new]
         bulk_update(changed, OBSERVATION_COLUMNS)
         bulk_insert(RecordedReceipt, receipts)
         bulk_update([row for rows in all_rows for row in rows.changed_receipts])
@@ -353,7 +349,8 @@ class _BatchWrite:
         for part in self.parts:
             for key, row in dict(self._event_rows(part)).items():
                 rows.setdefault(key, row)  # of equal ones the first source's
-        stored = set(Event.objects.filter(pk__in=list(rows)).values_list("pk", flat=True)) if rows else set()
+        keys = [key for key, row in rows.items() if row["run_id"] not in self.new_runs]  # others are not stored yet
+        stored = set(Event.objects.filter(pk__in=keys).values_list("pk", flat=True)) if keys else set()
         self.added["events"] += len(rows) - len(stored)
         bulk_insert_values(Event, [row for key, row in rows.items() if key not in stored])
 

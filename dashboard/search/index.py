@@ -1,5 +1,7 @@
 """Keeps the index of payloads in step with the evidence: a derived product of its own, which can be built again.
 
+`ingest.derivation` indexes a call with what else it derives of it; here are those that wait, and messages.
+
 A call or message whose text is not searchable has no `search_id`; a killed process leaves some, and the next import,
 the worker or `rederive --search` continues. A full-text table without content cannot forget one entry, so after a run
 was deleted all of them go and the index is built anew.
@@ -7,7 +9,7 @@ was deleted all of them go and the index is built anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -37,13 +39,6 @@ def index_waiting(project: Project) -> int:
             index(keys[start : start + at_once])
         done += len(keys)
     return done
-
-
-def index_entries(entries: Mapping[UUID, Entry]) -> None:
-    """Indexes those of these calls that wait for it, in the transaction that derives them."""
-    waiting = Call.objects.unsearchable().filter(pk__in=list(entries)).values_list("pk", "evidence_version")
-    rows = list(waiting)
-    _store(UPDATE_CALL, [entries[key] for key, _ in rows], rows)
 
 
 def index_next_waiting() -> bool:

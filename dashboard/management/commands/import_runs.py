@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from envelopes.recordings import READABLE
 
 PROBLEMS_PRINTED = 20
 FORMATS_PRINTED = 20
+SECONDS_BETWEEN_DRAWINGS = 0.1  # of the progress
 AGENT_FOLDERS = (".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".gemini/tmp")
 
 
@@ -96,16 +98,23 @@ class Command(RichCommand):
     def _import(self, project: Project, paths: Sequence[Path], options: dict[str, Any]) -> ImportReport:
         retry = Retry.LOST if options["retry_artifacts"] else Retry.MISSING
         columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        calls = "{task.fields[calls]} calls"
         is_hidden = options["json"] or not self.console.is_terminal
+        # It draws itself in a thread; but processes of a pool are forked, for which there must be no thread.
         with Progress(
-            *columns, "{task.fields[calls]} calls", console=self.console, transient=True, disable=is_hidden
+            *columns, calls, console=self.console, transient=True, disable=is_hidden, auto_refresh=False
         ) as bar:
             task = bar.add_task("", total=None, calls=0)
+            drawn = 0.0
 
             def show(progress: ImportProgress) -> None:
+                nonlocal drawn
                 name = terminal_text(progress.path.rsplit("/", 1)[-1])
                 done, total = progress.bytes_done, progress.bytes_total
                 bar.update(task, description=name, completed=done, total=total, calls=progress.calls)
+                if time.monotonic() - drawn >= SECONDS_BETWEEN_DRAWINGS:
+                    bar.refresh()
+                    drawn = time.monotonic()
 
             report = import_paths(project, paths, format_name=options["format"], progress=show, retry=retry)
         if options["json"]:

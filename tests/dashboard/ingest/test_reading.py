@@ -9,6 +9,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
+import pyzstd
 
 from dashboard.ingest.reading import Opening, Piece, ReadAhead, choose_reader, read_pieces
 from dashboard.ingest.source_files import BATCH_LINES, HEAD_BYTES, find_recordings, head_sha256
@@ -48,6 +49,8 @@ def test_the_pool_reads_what_the_import_would_read() -> None:
         assert opening is not None
         assert (opening.pieces, opening.is_whole) == (read_here(path), True)
         assert (opening.inode, opening.head_sha256) == (path.stat().st_ino, head_sha256(path.read_bytes()))
+        content = b"".join(line.raw for line in opening.pieces[0].batch.lines)
+        assert b"".join(pyzstd.decompress(frame.packed) for frame in opening.frames) == content
 
 
 @pytest.mark.extended
