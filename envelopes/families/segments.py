@@ -31,6 +31,12 @@ NEVER_RAN = frozenset(
     {"unsupported_agent_profile_capability", "tool_not_exposed_for_round", "execution_root_violation"}
 )
 END_OF_MARKER = "...\n"
+# Until when the same call fails, where that is not for ever: else it would contradict the hint.
+UNTIL = {
+    "deadline_expired": " now",
+    "non_retryable_tool_failure": " in this turn",
+    "write_denied": " without an approval",
+}
 INLINE_CHARACTERS = 200  # a longer string gets a block of its own, which can be shortened
 _PHRASE = re.compile(r"(\{[\w/]+\}|\n+)")
 
@@ -350,7 +356,12 @@ def error_receipt(
         yield text_value(error.recovery_hint, "/error/recovery_hint", role="hint")
     yield line_break()
     yield label("Same call again: ")
-    yield value(canonical, "/error/retryable", "may work" if error.retryable else "will fail")
+    yield value(canonical, "/error/retryable", word_repetition(error))
+
+
+def word_repetition(error: ToolError) -> str:
+    """The end that the same call has when it is made again."""
+    return "may work" if error.retryable else f"will fail{UNTIL.get(error.kind, '')}"
 
 
 def _how_it_ended(error: ToolError) -> str:

@@ -32,6 +32,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from envelopes.families.segments import word_repetition
 from envelopes.pipeline.droppable import (
     SHORT,
     DroppableMembers,
@@ -228,9 +229,7 @@ def _recap_error(error: ToolError, summary: str) -> Iterable[Segment]:
     if error.recovery_hint:
         yield from _line("Hint", "/error/recovery_hint", error.recovery_hint, "hint")
     yield Segment("\nSame call again: ", "label")
-    yield Segment(
-        "may work" if error.retryable else "will fail", "value", SegmentSource("canonical", "/error/retryable")
-    )
+    yield Segment(word_repetition(error), "value", SegmentSource("canonical", "/error/retryable"))
     if error.details:
         yield Segment("\n", "break")
         yield from outline(error.details, DETAILS)

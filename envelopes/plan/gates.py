@@ -71,7 +71,7 @@ _REFUSALS = {
         "blocked for the rest of this turn, because it failed in a way that no other arguments can cure",
         "go on without it, or say why it is needed",
     ),
-    "expired": ("deadline_expired", "Turn deadline expired; cannot execute tool.", "ask again in the next turn"),
+    "expired": ("deadline_expired", "the deadline had passed", "call it in the next turn, if it is still needed"),
     "duplicate": (
         "duplicate_tool_call",
         "the same call succeeded earlier",

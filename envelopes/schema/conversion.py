@@ -41,10 +41,11 @@ def convert_json(document: object, type_: type[Converted], *, strict: bool = Tru
 def word_fault(field: str, reason: str, arguments: Any, schema: dict[str, Any]) -> str:
     """The reason as a sentence about `field`, a path as msgspec writes it; `reason` itself for any other form."""
     if match := _LENGTH.fullmatch(reason):
+        noun = _schema_at(field, schema).get("title", "entries")  # of a list, its title says what is in it
         if match["sign"] == ">=":
-            return f"`{field}` has too few entries, the least is {match['limit']}"
+            return f"`{field}` has too few {noun}, the least is {match['limit']}"
         given = _value_at(arguments, field)
-        count = f"{len(given)} entries" if isinstance(given, list) else "too many entries"
+        count = f"{len(given)} {noun}" if isinstance(given, list) else f"too many {noun}"
         return f"`{field}` has {count}, the most is {match['limit']}; send the rest in a second call"
     if match := _BOUND.fullmatch(reason):
         return f"`{field}` must be {'at most' if match['sign'] == '<=' else 'at least'} {match['limit']}"
@@ -83,6 +84,11 @@ def _value_at(arguments: Any, path: str) -> Any:
 
 def _allowed(path: str, schema: dict[str, Any]) -> list[str]:
     """The values of an enumeration in the schema; empty where it has none at this path."""
+    return [str(value) for value in _schema_at(path, schema).get("enum", ()) if value is not None]
+
+
+def _schema_at(path: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the member at this path, behind its reference and its null; empty where it has none."""
     place: Any = schema
     for step in _STEP.finditer(path):
         place = (
@@ -92,4 +98,4 @@ def _allowed(path: str, schema: dict[str, Any]) -> list[str]:
             place = choice if choice.get("type") != "null" else place
         if "$ref" in place:
             place = schema.get("$defs", {}).get(place["$ref"].rpartition("/")[2], {})
-    return [str(value) for value in place.get("enum", ()) if value is not None]
+    return place  # type: ignore[no-any-return]

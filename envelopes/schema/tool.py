@@ -236,7 +236,10 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
     def _refuse_misplaced_fields(self, arguments: Any) -> None:
         for field in arguments if isinstance(arguments, dict) else ():
             if field in self.misnamed:
-                raise InvalidToolInput(self._invalid(field, f"`{field}` is called `{self.misnamed[field]}` here"))
+                right = self.misnamed[field]
+                misnamed = self._invalid(field, f"`{field}` is called `{right}` here")
+                advice = self.hint or f"send the same call with `{right}`"
+                raise InvalidToolInput(msgspec.structs.replace(misnamed, recovery_hint=advice))
             if field in self.result_only:
                 error = self._invalid(field, f"`{field}` is result metadata and never startup input")
                 hint = self.result_hint or error.recovery_hint

@@ -81,7 +81,7 @@ class BatchCommandInput(ToolInput, frozen=True, kw_only=True):
 
 
 class ExecCommandBatchInput(ToolInput, frozen=True, kw_only=True):
-    items: Annotated[tuple[BatchCommandInput, ...], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
+    items: Annotated[tuple[BatchCommandInput, ...], msgspec.Meta(title="commands", min_length=1, max_length=MOST_ITEMS)]
     stop_on_error: bool | None = False
 
 

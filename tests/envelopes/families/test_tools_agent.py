@@ -102,7 +102,7 @@ def test_a_receipt_reads_as_its_golden(tool: str, sort: str, golden: Callable[[s
             "error",
             [
                 "Kind: invalid_tool_input",
-                "resource: is required when wake is task_result",
+                "`resource` is required when wake is task_result",
                 "Hint: give the id",
                 "Same call again: will fail",
             ],

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from envelopes.families.file.results import ArtifactMatches, ArtifactSlice
-from envelopes.families.registry import builtin
+from envelopes.families.registry import builtin, samples, tools
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.runtime.file_tools import ArtifactRefused, read_artifact
@@ -81,6 +81,19 @@ def test_a_profile_without_the_tool_is_told_how_much_is_left_out_and_no_path() -
     assert re.search(r"showing first \d+ and last \d+ of 9000 lines", text)
     assert "ReadArtifact" not in text
     assert "artifacts/" not in text
+
+
+def test_no_receipt_of_any_tool_prints_a_path_that_its_model_cannot_read() -> None:
+    stored = 0
+    for name in tools():
+        family, _ = builtin(name)
+        for sort, complete in samples(name).items():
+            canonical = project(complete, family, family.projection, MemorySink()).canonical
+            text = render(canonical, family, RenderPolicy(read_tool=None)).text
+            stored += len(canonical.artifacts)
+            assert not [artifact.path for artifact in canonical.artifacts if artifact.path in text], (name, sort)
+            assert "Artifacts, for" not in text, (name, sort)
+    assert stored >= 10
 
 
 @each(
