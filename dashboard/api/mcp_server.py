@@ -22,6 +22,7 @@ from django.http import Http404
 from dashboard.api import reading
 from dashboard.api.answers import CallHalves, ItemPage, StepContext, TextWindow
 from dashboard.models import Project
+from dashboard.text.params import LARGEST
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
 CHARACTERS, MOST_CHARACTERS = 4_000, 20_000  # of a window
@@ -126,7 +127,8 @@ def _unseen_output(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
 
 def _context_at_step(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
     position = given.get("position", 0)
-    context = reading.load_step_context(project, _key(given, "run"), position if isinstance(position, int) else 0)
+    is_number = isinstance(position, int) and 0 < position < LARGEST
+    context = reading.load_step_context(project, _key(given, "run"), position if is_number else 0)
     return ToolAnswer("\n".join(_context_lines(context)), msgspec.to_builtins(context))
 
 
@@ -223,15 +225,18 @@ def answer_message(project: Project, raw: bytes) -> bytes | None:
     """The JSON-RPC answer; None for a notification, which has none."""
     try:
         message = parse_json(raw)
+        json.dumps(message, ensure_ascii=False).encode()
     except Untrusted as refusal:
         return _error(None, PARSE_ERROR, refusal.reason)
+    except UnicodeEncodeError:  # neither the store nor an answer can have it
+        return _error(None, PARSE_ERROR, "half a character: a surrogate without the other one")
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
         return _error(None, INVALID_REQUEST, "one JSON-RPC 2.0 message with a method; batches are not taken")
     if "id" not in message:
         return None
     key, params = message["id"], message.get("params") or {}
-    if not isinstance(key, (str, int)) or isinstance(key, bool) or not isinstance(params, dict):
-        return _error(None, INVALID_REQUEST, "id is a string or a number, params an object")
+    if not _is_key(key) or not isinstance(params, dict):
+        return _error(None, INVALID_REQUEST, "id is a string or a whole number of 64 bits, params an object")
     methods: dict[str, Callable[[], Any]] = {
         "initialize": lambda: _initialize(params),
         "ping": dict,
@@ -245,6 +250,12 @@ def answer_message(project: Project, raw: bytes) -> bytes | None:
         return msgspec.json.encode({"jsonrpc": "2.0", "id": key, "result": method()})
     except WrongArguments as refusal:
         return _error(key, INVALID_PARAMS, str(refusal))
+
+
+def _is_key(key: object) -> bool:
+    if isinstance(key, int):
+        return not isinstance(key, bool) and -LARGEST <= key <= LARGEST
+    return isinstance(key, str)
 
 
 def _error(key: object, code: int, sentence: str) -> bytes:

@@ -42,6 +42,7 @@ WINDOW_CHARACTERS, MOST_CHARACTERS = 20_000, 200_000
 PAGE_ITEMS, MOST_ITEMS = 50, 200
 MOST_ENTRIES = 50
 MOST_GAPS = 200
+PARTS = ("args", "canonical", "receipt")
 
 
 class NotAnswered(ValueError):
@@ -55,7 +56,7 @@ def list_runs(project: Project, query: Mapping[str, str]) -> ItemPage[RunItem]:
     keys = [UUID(row["id"]) for row in page.rows]
     runs = Run.objects.defer("plan", "document").in_bulk(keys)
     return ItemPage(
-        items=[_run_item(runs[key]) for key in keys if key in runs],
+        items=[describe_run(runs[key]) for key in keys if key in runs],
         next=_cursor(page.next_url),
         problems=[*page.problems, *page.hints],
     )
@@ -69,7 +70,7 @@ def list_calls(project: Project, query: Mapping[str, str]) -> ItemPage[CallItem]
     keys = [UUID(row["key"]) for row in page.rows]
     calls = Call.objects.in_bulk(keys)
     return ItemPage(
-        items=[_call_item(calls[key]) for key in keys if key in calls],
+        items=[describe_call(calls[key]) for key in keys if key in calls],
         next=_cursor(page.next_url),
         problems=[*page.problems, *page.hints],
     )
@@ -86,7 +87,7 @@ def _cursor(url: str) -> str | None:
 
 def find_run(project: Project, key: UUID) -> RunItem:
     """Raises Http404."""
-    return _run_item(_get_run(project, key))
+    return describe_run(_get_run(project, key))
 
 
 def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHalves:
@@ -95,20 +96,28 @@ def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHa
     evidence = load_evidence(call, query)
     params = Params(query)
     offset, limit = _window_params(params)
-    part = params.choice("part", ("args", "canonical", "receipt"), default="")
+    part = params.choice("part", PARTS, default="")
 
     def window(name: str, text: str) -> TextWindow:
         return cut_window(text, offset if part in ("", name) else 0, limit if part in ("", name) else 0)
 
     receipt = evidence.halves.receipt
     return CallHalves(
-        call=_call_item(call),
+        call=describe_call(call),
         args=window("args", _decode(evidence.args)),
         canonical=window("canonical", _decode(evidence.complete_json)) if evidence.is_answered else None,
         is_bounded=evidence.is_answered and evidence.is_bounded,
         receipt=window("receipt", receipt.text) if receipt is not None else None,
         outputs=_output_gaps(evidence),
     )
+
+
+def load_halves_at(project: Project, key: UUID, position: int, query: Mapping[str, str]) -> CallHalves:
+    """Those of the call at that position, from 1, of the run. Raises Http404."""
+    place = load_place(_get_run(project, key), position, "halves", {})
+    if place is None:
+        raise Http404
+    return load_halves(project, place.call, query)
 
 
 def _output_gaps(evidence: CallEvidence) -> list[OutputGaps]:
@@ -188,7 +197,7 @@ def list_artifacts(project: Project, query: Mapping[str, str]) -> ItemPage[Artif
     rows = rows.filter(pk__gt=after) if after else rows
     found = list(rows[: size + 1])
     next_key = str(found[size - 1].pk) if len(found) > size else None
-    return ItemPage(items=[_artifact_item(row) for row in found[:size]], next=next_key)
+    return ItemPage(items=[describe_artifact(row) for row in found[:size]], next=next_key)
 
 
 def load_artifact(project: Project, key: UUID, query: Mapping[str, str]) -> ArtifactText:
@@ -207,7 +216,7 @@ def load_artifact(project: Project, key: UUID, query: Mapping[str, str]) -> Arti
         raise NotAnswered(str(absent)) from None
     end = start + len(data)
     return ArtifactText(
-        artifact=_artifact_item(artifact),
+        artifact=describe_artifact(artifact),
         text=data.decode(encoding, "replace"),
         start=start,
         end=end,
@@ -226,7 +235,7 @@ def list_experiments(project: Project, query: Mapping[str, str]) -> ItemPage[Exp
         rows = rows.filter(created_at__lte=before.created_at).exclude(pk=before.pk)
     found = list(rows[: size + 1])
     next_key = str(found[size - 1].pk) if len(found) > size else None
-    return ItemPage(items=[_experiment_item(row) for row in found[:size]], next=next_key)
+    return ItemPage(items=[describe_experiment(row) for row in found[:size]], next=next_key)
 
 
 def render_variant(project: Project, key: UUID, name: str, query: Mapping[str, str]) -> RenderedVariant:
@@ -273,7 +282,7 @@ def _get_call(project: Project, key: UUID) -> Call:
     return call
 
 
-def _run_item(run: Run) -> RunItem:
+def describe_run(run: Run) -> RunItem:
     return RunItem(
         run=str(run.pk),
         external_id=run.external_id,
@@ -292,7 +301,7 @@ def _run_item(run: Run) -> RunItem:
     )
 
 
-def _call_item(call: Call) -> CallItem:
+def describe_call(call: Call) -> CallItem:
     return CallItem(
         call=str(call.pk),
         external_id=call.external_id,
@@ -314,7 +323,7 @@ def _call_item(call: Call) -> CallItem:
     )
 
 
-def _artifact_item(artifact: Artifact) -> ArtifactItem:
+def describe_artifact(artifact: Artifact) -> ArtifactItem:
     return ArtifactItem(
         artifact=str(artifact.pk),
         call=str(artifact.call_id),
@@ -328,7 +337,7 @@ def _artifact_item(artifact: Artifact) -> ArtifactItem:
     )
 
 
-def _experiment_item(row: Comparison) -> ExperimentItem:
+def describe_experiment(row: Comparison) -> ExperimentItem:
     return ExperimentItem(
         experiment=str(row.pk),
         name=row.name,

@@ -114,7 +114,7 @@ def follow(request: OperatorRequest, pk: UUID) -> HttpResponse:
 def difference(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The difference to the artifact `?with=`; without it, the artifacts to choose from."""
     page = artifact_difference_page(_load_artifact(request, pk), request.project, Params(request.GET))
-    return render(request, "artifacts/difference.html", {"page": page, "artifact": page.artifact})
+    return render_page(request, "artifacts/difference.html", {"page": page, "artifact": page.artifact})
 
 
 @require_safe

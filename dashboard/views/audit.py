@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.http import Http404, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
@@ -17,6 +17,7 @@ from dashboard.models.runs import step_url
 from dashboard.text.masks import masking
 from dashboard.text.responses import sandboxed
 from dashboard.views import artifacts, workspace
+from dashboard.views.site import render_page
 from dashboard.workspace.steps import load_place
 
 ROWS = 200
@@ -28,7 +29,7 @@ def index(request: OperatorRequest) -> HttpResponse:
     require_operator(request, REFUSAL)
     entries = AuditEntry.objects.of_project(request.project)
     context = {"entries": entries[:ROWS], "total": entries.count(), "shown": ROWS}
-    return render(request, "accounts/audit.html", context)
+    return render_page(request, "accounts/audit.html", context)
 
 
 @require_safe

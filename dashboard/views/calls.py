@@ -8,7 +8,7 @@ from typing import cast
 from uuid import UUID
 
 from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
@@ -97,7 +97,7 @@ def found(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     if text is None:
         raise Http404
     context = {"call": call, "found": text, "find": find, "noun": NOUNS[half], "other": NOUNS.get(text.counterpart, "")}
-    return render(request, "calls/found.html", context)
+    return render_page(request, "calls/found.html", context)
 
 
 @require_safe

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
@@ -40,7 +40,7 @@ def new(request: OperatorRequest) -> HttpResponse:
         comparison = start_form(request.project, form, request.user)
     except (CannotCompare, UnusableColumns) as refusal:
         context = {"form": form, "refusal": str(refusal)}
-        return render(request, "experiments/new.html", context, status=UNPROCESSABLE)
+        return render_page(request, "experiments/new.html", context, status=UNPROCESSABLE)
     return redirect(comparison)
 
 
@@ -60,7 +60,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 @require_safe
 def calls(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_calls_page(_comparison(request, pk), request.GET)
-    return render(request, "experiments/calls.html", {"page": page})
+    return render_page(request, "experiments/calls.html", {"page": page})
 
 
 @require_safe
@@ -69,7 +69,7 @@ def pair(request: OperatorRequest, pk: UUID, call: UUID) -> HttpResponse:
     page = load_pair_page(_comparison(request, pk), row, request.GET)
     if page is None:
         raise Http404("The comparison has no numbers of this call.")
-    return render(request, "experiments/pair.html", {"page": page})
+    return render_page(request, "experiments/pair.html", {"page": page})
 
 
 def _comparison(request: OperatorRequest, pk: UUID) -> Comparison:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from django.http import Http404, HttpResponse, HttpResponsePermanentRedirect
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
@@ -28,7 +28,7 @@ def index(request: OperatorRequest) -> HttpResponse:
     template = "experiments/_comparison_list.html"
     if not request.htmx or request.htmx.boosted:
         template, context["renderers"] = "experiments/list.html", load_renderer_list(request.project)
-    response = render(request, template, context)
+    response = render_page(request, template, context)
     patch_vary_headers(response, ["HX-Request"])
     return response
 

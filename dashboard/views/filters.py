@@ -19,6 +19,7 @@ from dashboard.models import SavedView
 from dashboard.runs.run_filters import load_facet_groups
 from dashboard.runs.run_list import RunListParams, build_run_list
 from dashboard.text.params import Params
+from dashboard.views.site import render_page
 
 REFUSAL = "Only operators of the project save and delete views."
 UNPROCESSABLE = 422
@@ -45,7 +46,7 @@ def save_view(request: OperatorRequest) -> HttpResponse:
         views = load_saved_views(request.project, over)
         box = build_view_box(views, text=text, sort=params.sort, view="", over=over, refused=refused)
         context = _list_context(request, params) | {"views": box}
-        return render(request, f"{over}/list.html", context, status=UNPROCESSABLE)
+        return render_page(request, f"{over}/list.html", context, status=UNPROCESSABLE)
     return redirect(_list_url(view, f"?view={view.pk}"))
 
 

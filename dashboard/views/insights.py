@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
-from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
@@ -13,6 +12,7 @@ from dashboard.experiments.quoted_tokens import load_quoted_tokens
 from dashboard.insights.call_numbers import InsightsParams, load_call_numbers
 from dashboard.insights.facet_differences import load_differences
 from dashboard.insights.request_costs import load_costs
+from dashboard.views.site import render_page
 
 
 @require_safe
@@ -22,7 +22,7 @@ def index(request: OperatorRequest) -> HttpResponse:
     context: dict[str, Any] = {"params": params, "query": query, "views": params.link_views()}
     context["problems"] = (*query.problems, *params.problems)
     if query.problems:
-        return render(request, "insights/index.html", context)
+        return render_page(request, "insights/index.html", context)
     if params.show == "differs":
         context["differences"] = load_differences(request.project, query, params)
     elif params.show == "cost":
@@ -31,4 +31,4 @@ def index(request: OperatorRequest) -> HttpResponse:
         context["quoted"] = load_quoted_tokens(request.project, query, params)
     else:
         context["numbers"] = load_call_numbers(request.project, query, params)
-    return render(request, "insights/index.html", context)
+    return render_page(request, "insights/index.html", context)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from django.conf import settings
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard.accounts import OperatorRequest, require_operator
@@ -23,6 +23,7 @@ from dashboard.project_rules import (
     switch_rule,
 )
 from dashboard.rule_trials import RuleTrial, try_rule
+from dashboard.views.site import render_page
 from envelopes.text.deadline import current_deadline
 
 REFUSAL = "Only operators of the project open its masking rules."
@@ -86,4 +87,4 @@ def _render(
         "is_masking": settings.MASK,
         "seconds": settings.ANSWER_SECONDS,
     }
-    return render(request, "masking/list.html", context, status=UNPROCESSABLE if refusal else 200)
+    return render_page(request, "masking/list.html", context, status=UNPROCESSABLE if refusal else 200)

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import HttpResponse, QueryDict
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -17,6 +17,7 @@ from dashboard.notes.annotations import ChangeRefused, change_annotation, load_p
 from dashboard.notes.note_list import NoteDraft, NoteRefused, change_note, create_note, load_note_page
 from dashboard.notes.review_queue import change_chosen, list_queues, load_queue
 from dashboard.text.params import Params
+from dashboard.views.site import render_page
 
 REFUSAL = "Only operators of the project write notes, tag, assign and review."
 UNPROCESSABLE = 422
@@ -55,7 +56,7 @@ def _render(request: OperatorRequest, subject: Run | Call, draft: NoteDraft, ref
     query = QueryDict(request.POST.get("query", "")) if refusal else request.GET
     panel = load_panel(request, subject, query=query, draft=draft, refusal=refusal)
     context = {"panel": panel, "subject": subject}
-    return render(request, "notes/list.html", context, status=UNPROCESSABLE if refusal else 200)
+    return render_page(request, "notes/list.html", context, status=UNPROCESSABLE if refusal else 200)
 
 
 def _record(request: OperatorRequest, subject: Run | Call, change: str) -> None:
@@ -88,7 +89,7 @@ def detail(request: OperatorRequest, pk: int) -> HttpResponse:
 def _render_note(request: OperatorRequest, note: Note, refusal: str = "") -> HttpResponse:
     page = load_note_page(note, request.user, may_write=request.membership.may_write)
     context = {"page": page, "note": note, "refusal": refusal}
-    return render(request, "notes/detail.html", context, status=UNPROCESSABLE if refusal else 200)
+    return render_page(request, "notes/detail.html", context, status=UNPROCESSABLE if refusal else 200)
 
 
 @require_POST
@@ -123,12 +124,12 @@ def next_in_queue(request: OperatorRequest, pk: int) -> HttpResponse:
     queue = load_queue(request.project, view, Params(request.GET).uuid("after"))
     if queue.next_url:
         return redirect(queue.next_url)
-    return render(request, "notes/queue_done.html", {"queue": queue})
+    return render_page(request, "notes/queue_done.html", {"queue": queue})
 
 
 @require_safe
 def review_list(request: OperatorRequest) -> HttpResponse:
-    return render(request, "notes/queues.html", {"queues": list_queues(request.project)})
+    return render_page(request, "notes/queues.html", {"queues": list_queues(request.project)})
 
 
 @require_POST
@@ -144,8 +145,8 @@ def choose_calls(request: OperatorRequest) -> HttpResponse:
         tagged = change_chosen(request.project, request.user, request.POST)
     except ChangeRefused as refusal:
         context = {"refusal": str(refusal), "back": back.url()}
-        return render(request, "notes/chosen.html", context, status=UNPROCESSABLE)
+        return render_page(request, "notes/chosen.html", context, status=UNPROCESSABLE)
     if tagged.new:
         subject = f"{tagged.new} calls: tag {tagged.name} added"
         record_request(request, AuditEntry.Action.ANNOTATION, subject)
-    return render(request, "notes/chosen.html", {"tagged": tagged, "refusal": "", "back": back.url()})
+    return render_page(request, "notes/chosen.html", {"tagged": tagged, "refusal": "", "back": back.url()})

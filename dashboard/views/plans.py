@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
@@ -54,7 +54,7 @@ def confirmation(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_confirmation_page(run, Params(request.GET).integer("call", default=None), problem)
     if page is None:
         raise Http404
-    return render(request, "plans/confirmation.html", {"page": page}, status=422 if problem else 200)
+    return render_page(request, "plans/confirmation.html", {"page": page}, status=422 if problem else 200)
 
 
 @require_POST

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 from dashboard.api import answers, reading
 from dashboard.api.intake import BodyRefused, json_response, read_body
 from dashboard.api.mcp_server import answer_message
+from dashboard.api.page_data import prefers_json
 from dashboard.middleware import accepts_body
 from dashboard.text.responses import sandboxed
 from dashboard.tokens import TokenRequest, accepts_token
@@ -43,6 +44,19 @@ def calls(request: TokenRequest) -> HttpResponse:
 
 def halves(request: TokenRequest, pk: UUID) -> HttpResponse:
     return json_response(reading.load_halves(request.project, pk, request.GET.dict()))
+
+
+def half(request: TokenRequest, pk: UUID, half: str) -> HttpResponse:
+    """The window of that half from `?offset=` on."""
+    part = half if half in reading.PARTS else ""
+    return json_response(reading.load_halves(request.project, pk, request.GET.dict() | {"part": part}))
+
+
+def step(request: TokenRequest, pk: UUID, position: int, tab: str) -> HttpResponse:
+    """The halves of the call at that position of the run; on its tab Context the model's context there."""
+    if tab == "context":
+        return context(request, pk, position)
+    return json_response(reading.load_halves_at(request.project, pk, position, request.GET.dict()))
 
 
 def unseen(request: TokenRequest, pk: UUID) -> HttpResponse:
@@ -93,14 +107,14 @@ def openapi(request: HttpRequest) -> HttpResponse:
 
 
 def or_json(page: Callable[..., HttpResponseBase], answer: Answer) -> Callable[..., HttpResponseBase]:
-    """The page, or `answer` where the client prefers JSON. Both need the same session."""
+    """The page, or `answer` where the client prefers JSON. Both need the same session.
+
+    Other pages answer with their own data (`views.site.render_page`).
+    """
 
     @wraps(page)
     def choose(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
-        prefers_json = request.method in ("GET", "HEAD") and (
-            request.get_preferred_type(["text/html", "application/json"]) == "application/json"
-        )
-        response = (answer if prefers_json else page)(request, *arguments, **options)
+        response = (answer if prefers_json(request) else page)(request, *arguments, **options)
         patch_vary_headers(response, ["Accept"])
         return response
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
@@ -39,7 +39,7 @@ def index(request: OperatorRequest) -> HttpResponse:
         return redirect(start_recall(request.project, form, request.user))
     except CannotCompare as refusal:
         context["refusal"] = str(refusal)
-        return render(request, "experiments/recall_list.html", context, status=UNPROCESSABLE)
+        return render_page(request, "experiments/recall_list.html", context, status=UNPROCESSABLE)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -54,7 +54,7 @@ def detail(request: OperatorRequest, pk: UUID) -> HttpResponse:
 @require_safe
 def calls(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_recall_calls(_report(request, pk), request.GET)
-    return render(request, "experiments/recall_calls.html", {"page": page})
+    return render_page(request, "experiments/recall_calls.html", {"page": page})
 
 
 @require_safe
@@ -63,14 +63,14 @@ def call(request: OperatorRequest, pk: UUID, call: UUID) -> HttpResponse:
     page = load_recall_call(_report(request, pk), row)
     if page is None:
         raise Http404("The report has no quoted line of this call.")
-    return render(request, "experiments/recall_call.html", {"page": page})
+    return render_page(request, "experiments/recall_call.html", {"page": page})
 
 
 @require_safe
 def limits(request: OperatorRequest, pk: UUID) -> HttpResponse:
     report = _report(request, pk)
     page = load_limits_page(report, request.GET)
-    return redirect(report) if page is None else render(request, "experiments/recall_limits.html", {"page": page})
+    return redirect(report) if page is None else render_page(request, "experiments/recall_limits.html", {"page": page})
 
 
 def _report(request: OperatorRequest, pk: UUID) -> RecallReport:

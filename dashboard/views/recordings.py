@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -67,14 +67,14 @@ def _upload(request: OperatorRequest) -> HttpResponse:
         result = import_uploads(request.project, request.FILES.getlist("files"), request.POST.getlist("paths"))
     except UploadRefused as refusal:
         return _render_form(request, str(refusal), UNPROCESSABLE)
-    return render(request, "runs/imported.html", {"imported": result})
+    return render_page(request, "runs/imported.html", {"imported": result})
 
 
 def _render_form(request: OperatorRequest, refusal: str = "", status: int = 200) -> HttpResponse:
     formats = [recording.title for recording in RECORDINGS]
     followed = request.project.followed_paths.order_by("path")
     context = {"refused": refusal, "formats": formats, "limit": settings.UPLOAD_LIMIT_BYTES, "followed": followed}
-    return render(request, "runs/import.html", context, status=status)
+    return render_page(request, "runs/import.html", context, status=status)
 
 
 @require_POST

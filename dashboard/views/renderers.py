@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -33,7 +33,7 @@ LOOK_ONLY = "You may look at this project, but not keep anything in it."
 @require_safe
 def drifted(request: OperatorRequest) -> HttpResponse:
     page = load_drift_list(request.project, request.GET)
-    return render(request, "experiments/drifted.html", {"page": page})
+    return render_page(request, "experiments/drifted.html", {"page": page})
 
 
 @require_safe
@@ -76,7 +76,7 @@ def _refuse(request: OperatorRequest, name: str, text: str, refusal: InvalidEnve
         page = load_refused_page(request.project, name, text, refusal)
     except KeyError:
         raise Http404(NO_FAMILY) from None
-    return render(request, "experiments/renderer.html", {"page": page}, status=UNPROCESSABLE)
+    return render_page(request, "experiments/renderer.html", {"page": page}, status=UNPROCESSABLE)
 
 
 NOT_THERE = "There is no such family, template or version."
@@ -135,7 +135,7 @@ def _save(request: OperatorRequest, page: EditorPage, draft: Draft) -> HttpRespo
         )
     except TemplateNotSaved as refusal:
         refused = replace(page, problem=str(refusal), problem_line=refusal.line)
-        return render(request, "experiments/template.html", {"page": refused}, status=UNPROCESSABLE)
+        return render_page(request, "experiments/template.html", {"page": refused}, status=UNPROCESSABLE)
     source = {name: request.GET[name] for name in SOURCES if name in request.GET}
     query = urlencode({**source, "variant": row.name})
     return redirect(f"{reverse('renderer-detail', args=[page.family.name])}?{query}")

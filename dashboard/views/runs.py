@@ -60,11 +60,11 @@ def against(request: OperatorRequest, pk: UUID, other: UUID) -> HttpResponse:
     params = RunComparisonParams(request.GET)
     page = load_run_comparison(get_object_or_404(runs, pk=pk), get_object_or_404(runs, pk=other), params)
     if params.pair is None:
-        return render(request, "runs/against.html", {"page": page})
+        return render_page(request, "runs/against.html", {"page": page})
     pair = load_pair(page, request.project)
     if pair is None:
         raise Http404
-    return render(request, "runs/against_pair.html", {"page": pair})
+    return render_page(request, "runs/against_pair.html", {"page": pair})
 
 
 @require_safe
@@ -74,7 +74,7 @@ def against_chosen(request: OperatorRequest) -> HttpResponse:
     runs = load_chosen(request.project, keys)
     if len(runs) == 2:
         return redirect("run-against", *(run.pk for run in runs))
-    return render(request, "runs/against_chosen.html", {"number": len(keys)})
+    return render_page(request, "runs/against_chosen.html", {"number": len(keys)})
 
 
 @require_safe
@@ -95,7 +95,7 @@ def delete(request: OperatorRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(request.project.runs, pk=pk)
     require_operator(request, "Only operators of the project delete runs.")
     if request.method != "POST":
-        return render(request, "runs/delete.html", {"run": run, "child_count": run.children.count()})
+        return render_page(request, "runs/delete.html", {"run": run, "child_count": run.children.count()})
     record_request(request, AuditEntry.Action.DELETION, f"run {run.external_id}")
     delete_run(run)
     clear_facet_counts(request.project)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
 from dashboard.filters.language import MAX_CHARACTERS
 from dashboard.search_results import find_address, load_search_page
 from dashboard.text.params import Params
+from dashboard.views.site import render_page
 
 
 @require_safe
@@ -18,4 +19,4 @@ def index(request: OperatorRequest) -> HttpResponse:
     text = Params(request.GET).text("q", longest=MAX_CHARACTERS + 1)
     if address := find_address(request.project, text):
         return redirect(address)
-    return render(request, "search/results.html", {"page": load_search_page(request.project, text)})
+    return render_page(request, "search/results.html", {"page": load_search_page(request.project, text)})

@@ -19,6 +19,8 @@ from django.utils.log import log_response
 from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest, find_other_project
+from dashboard.api.intake import json_response
+from dashboard.api.page_data import page_data, prefers_json
 from dashboard.faults import Outage, drop_connection, find_outage
 from dashboard.middleware import PROGRAMS, answer_error
 from dashboard.text.markdown import document, documents
@@ -100,7 +102,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def setup(request: OperatorRequest) -> HttpResponse:
-    return render(request, "setup/index.html", {"problem_count": request.project.problems.count()})
+    return render_page(request, "setup/index.html", {"problem_count": request.project.problems.count()})
 
 
 @require_safe
@@ -121,8 +123,14 @@ def is_visit(request: OperatorRequest) -> bool:
     return not request.htmx or bool(request.htmx.boosted)
 
 
-def render_page(request: OperatorRequest, template: str, context: Mapping[str, Any], *, partial: str) -> HttpResponse:
-    """Renders the page, or only `partial` of it when htmx asks."""
-    response = render(request, template if is_visit(request) else f"{template}#{partial}", context)
-    patch_vary_headers(response, ["HX-Request"])
+def render_page(
+    request: OperatorRequest, template: str, context: Mapping[str, Any], *, partial: str = "", status: int = 200
+) -> HttpResponse:
+    """Renders the page, or only `partial` of it when htmx asks; its data for a client that prefers JSON."""
+    if prefers_json(request):
+        response = json_response(page_data(context), status)
+    else:
+        is_whole = not partial or is_visit(request)
+        response = render(request, template if is_whole else f"{template}#{partial}", context, status=status)
+    patch_vary_headers(response, ["Accept", *(["HX-Request"] if partial else [])])
     return response

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django import forms
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_POST
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.audit import record_request
 from dashboard.models import AccessToken, AuditEntry
 from dashboard.tokens import NameTaken, create_token, revoke_token
+from dashboard.views.site import render_page
 
 REFUSAL = "Only operators of the project open its access tokens."
 UNPROCESSABLE = 422
@@ -51,4 +52,4 @@ def revoke(request: OperatorRequest, pk: int) -> HttpResponse:
 def _render(request: OperatorRequest, name: str = "", *, refusal: str = "", token: str = "") -> HttpResponse:
     tokens = request.project.tokens.order_by("-pk")
     context = {"tokens": tokens, "name": name, "refusal": refusal, "token": token, "scopes": AccessToken.Scope.choices}
-    return render(request, "accounts/tokens.html", context, status=UNPROCESSABLE if refusal else 200)
+    return render_page(request, "accounts/tokens.html", context, status=UNPROCESSABLE if refusal else 200)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.http import Http404, HttpResponse
-from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
@@ -14,7 +13,7 @@ from dashboard.views.site import render_page
 
 @require_safe
 def index(request: OperatorRequest) -> HttpResponse:
-    return render(request, "tools/list.html", {"page": load_tool_list(request.project)})
+    return render_page(request, "tools/list.html", {"page": load_tool_list(request.project)})
 
 
 @require_safe

@@ -26,6 +26,7 @@ from dashboard.experiments.verdicts import (
 from dashboard.models import AuditEntry, Comparison, Review
 from dashboard.text.responses import sandboxed
 from dashboard.views.calls import file_name
+from dashboard.views.site import render_page
 
 UNPROCESSABLE = 422
 Export = Callable[[Comparison], Iterator[str]]
@@ -39,7 +40,7 @@ EXPORTS: Mapping[str, tuple[Export, str, str]] = {
 @require_safe
 def index(request: OperatorRequest, pk: UUID) -> HttpResponse:
     page = load_verdict_page(_finished(request, pk))
-    return render(request, "experiments/verdicts.html", {"page": page, "refusal": ""})
+    return render_page(request, "experiments/verdicts.html", {"page": page, "refusal": ""})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -81,7 +82,7 @@ def _judge(request: OperatorRequest, comparison: Comparison, ordinal: int) -> Ht
             _record(request, row, action)
     except CannotCompare as refusal:
         context = {"page": load_verdict_page(comparison), "refusal": str(refusal)}
-        return render(request, "experiments/verdicts.html", context, status=UNPROCESSABLE)
+        return render_page(request, "experiments/verdicts.html", context, status=UNPROCESSABLE)
     return redirect("comparison-review", comparison.pk, ordinal)
 
 

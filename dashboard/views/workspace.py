@@ -86,7 +86,7 @@ def _render_message(request: OperatorRequest, run: Run, params: Params) -> HttpR
     if "raw" in params:
         return raw_message(run, key)
     page = load_message_page(run, key, params.integer("from", default=0))
-    return render(request, "workspace/message.html", {"page": page})
+    return render_page(request, "workspace/message.html", {"page": page})
 
 
 @require_safe

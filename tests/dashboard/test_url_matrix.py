@@ -310,3 +310,44 @@ def test_every_form_needs_its_token(operator: User, addresses: dict[str, str], n
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(operator)
     assert strict.post(addresses[name]).status_code == 403
+
+
+LEADS, FILE = "leads to another address", "is a file with a type of its own"
+BLIND = "is blind: the data of the page name the variants that it hides"
+NOT_THERE = "has nothing in this store: see tests/dashboard/plans/test_plan_page.py"
+# Addresses that have no JSON for `Accept: application/json`, with the reason.
+HTML_ALONE = {
+    **dict.fromkeys(("home", "run-model", "run-old-replay", "run-variants", "artifact-fold", "artifact-follow"), LEADS),
+    **dict.fromkeys(("old-renderer-list", "old-receipt-drift", "old-renderer"), LEADS),
+    **dict.fromkeys(("old-comparison-list", "old-comparison", "run-against-original"), LEADS),
+    **dict.fromkeys(("step-reveal", "artifact-reveal"), LEADS),
+    **dict.fromkeys(("call-raw", "artifact-raw", "artifact-picture", "problem-raw", "audit-export"), FILE),
+    **dict.fromkeys(("run-issue", "call-issue", "comparison-export"), FILE),
+    **dict.fromkeys(("sign-in", "sign-in-link"), "is a form before there is a session"),
+    "filter-completions": "is the list under a text box, whose values the query language lists",
+    "comparison-review": BLIND,
+    **dict.fromkeys(("docs-index", "docs-page"), "is documentation, no data of a project"),
+    **dict.fromkeys(("run-plan", "run-confirmation"), NOT_THERE),
+}
+
+
+@pytest.mark.extended
+def test_each_page_answers_json_or_has_a_reason_why_not(
+    operator: User,
+    addresses: dict[str, str],
+    client: Client,
+) -> None:
+    client.force_login(operator)
+    wrong = {}
+    for name, row in TABLE.items():
+        if name in API or row.get[ROLES.index("operator")] == NO_METHOD:
+            continue
+        response = client.get(addresses[name], headers={"Accept": "application/json"})
+        _ = response.getvalue()
+        is_json = response.status_code == 200 and response["Content-Type"] == "application/json"
+        if is_json and HTML_ALONE.get(name) == FILE:
+            continue  # the file is JSON
+        if is_json == (name in HTML_ALONE):
+            wrong[name] = (response.status_code, response.headers.get("Content-Type"))
+    assert wrong == {}
+    assert set(HTML_ALONE) <= set(TABLE)

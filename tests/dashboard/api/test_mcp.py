@@ -105,6 +105,12 @@ BAD: dict[str, tuple[bytes, int]] = {
     "batch": (b"[]", -32600),
     "no method": (b'{"jsonrpc":"2.0","id":1}', -32600),
     "odd id": (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600),
+    "large id": (b'{"jsonrpc":"2.0","id":99999999999999999999,"method":"ping"}', -32600),
+    "half a character": (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', -32700),
+    "half a character in a filter": (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search_calls","arguments":{"q":"\\udfff"}}}',
+        -32700,
+    ),
     "unknown": (b'{"jsonrpc":"2.0","id":1,"method":"resources/list"}', -32601),
     "no tool": (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm"}}', -32602),
     "no call": (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"call_halves"}}', -32602),
@@ -115,6 +121,11 @@ BAD: dict[str, tuple[bytes, int]] = {
 def test_a_message_that_cannot_be_read_is_an_error_of_the_protocol(agent: Sender, name: str) -> None:
     body, code = BAD[name]
     assert json.loads(agent.post("/mcp", body, "application/json").content)["error"]["code"] == code
+
+
+@each("position", [0, -1, 99, 10**30, "1"])
+def test_a_position_that_no_step_has_is_a_result_with_its_reason(agent: Sender, position: object) -> None:
+    assert use(agent, "context_at_step", run=str(Run.objects.get().pk), position=position).is_error
 
 
 @each("key", ["nothing", "00000000-0000-0000-0000-000000000001"])

@@ -25,6 +25,8 @@ def test_every_kind_of_step_is_shown_with_what_fed_it(project: Project, client: 
     run_demo_plan(project)
     run_demo_plan(project)  # the second time its records are imported, and nothing runs
     run = Run.objects.get()
+    data = client.get(f"/runs/{run.pk}/plan", headers={"Accept": "application/json"}).json()
+    assert (data["page"]["is_live"], len(data["page"]["steps"])) == (False, 11)
     page = parse_page(client.get(f"/runs/{run.pk}/plan"))
     ends = {row["id"]: row.select_one(".badge").text for row in page.select(".plan-step")}
     assert ends == {
