@@ -8,7 +8,7 @@ recorded receipt. Odd evidence raises nothing: where a mapping fails on a call, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TypeAlias
 
@@ -29,7 +29,7 @@ from envelopes.schema.result import CanonicalResult, JsonValue, ToolError
 from envelopes.storage.sinks import ArtifactSink, MemorySink
 from envelopes.text.pointer import text_at
 from envelopes.text.preview import Cut
-from envelopes.text.untrusted_json import Untrusted, dump_json, parse_beginning, parse_checked
+from envelopes.text.untrusted_json import Untrusted, array_slices, dump_json, parse_beginning, parse_checked
 
 RecordedPart: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
 LIST_ROOM = 3  # bytes of a recorded list that are read for each character of the receipt that is shown
@@ -108,6 +108,7 @@ def read_halves(
     content: bytes | None,
     is_error: bool | None,
     skip: ToolError | None = None,
+    is_further: bool = False,
     sink: ArtifactSink | None = None,
     stored: StoredEnvelopes | None = None,
     is_linked: bool = True,
@@ -116,9 +117,9 @@ def read_halves(
     """Reads a call of a foreign agent from its recorded JSON. `content` is that of the receipt.
 
     The bytes lie within lines that `untrusted_json.check_json` passed; what cannot be decoded is treated as absent and
-    noted. `skip` is the reason of a call that was skipped. `stored` gives the stored envelope of a mapping, which is
-    then not computed again. Not `is_linked`: the segments of the receipt come without sources, for a caller that only
-    counts characters.
+    noted. `skip` is the reason of a call that was skipped. `is_further`: the model has earlier receipts of it too.
+    `stored` gives the stored envelope of a mapping, which is then not computed again. Not `is_linked`: the segments
+    of the receipt come without sources, for a caller that only counts characters.
 
     `first`: align only this many characters of the receipt. Allowed when the import recorded that nothing was cut
     from the outputs, and used when an envelope is stored.
@@ -142,6 +143,7 @@ def read_halves(
         receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
         is_error=is_error,
         skip=skip if result is None else None,
+        is_further=is_further,
     )
     call = _Recorded(
         evidence=evidence,
@@ -204,6 +206,14 @@ def parse_parts(content: JsonValue) -> tuple[RecordedPart, ...]:
     if isinstance(content, list):
         return tuple(map(_parse_part, content))
     return (content if isinstance(content, str) else _other_part(content),)
+
+
+def join_contents(contents: Sequence[bytes]) -> bytes:
+    """The JSON of several receipts of one call that the model got one behind the other, as the parts of one."""
+    parts: list[bytes] = []
+    for content in contents:
+        parts += array_slices(content) if content.startswith(b"[") else [content]
+    return b"[" + b",".join(parts) + b"]"
 
 
 def _parse_part(block: JsonValue) -> RecordedPart:

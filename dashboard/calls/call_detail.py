@@ -22,7 +22,7 @@ from dashboard.calls.half_panes import (
 )
 from dashboard.calls.receipt_origin import HookRewrite, McpAudiences, build_audiences, build_rewrite, load_hooks
 from dashboard.calls.stages import CallStages, build_stages
-from dashboard.evidence.call_evidence import SURFACES, CallEvidence, load_evidence
+from dashboard.evidence.call_evidence import SURFACES, CallEvidence, find_joined, load_evidence
 from dashboard.evidence.execution import ExecutionFact, build_execution
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
@@ -68,7 +68,7 @@ class CallFailure:
 class EvidenceOption:
     """One of several observations of a surface, or one of several receipts in time."""
 
-    key: UUID
+    key: UUID | None  # None: all that the model has together
     label: str
     detail: str
     at: datetime | None
@@ -279,21 +279,32 @@ def _flag_note(call: Call) -> str:
 
 
 def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
-    """All receipts that the model got in turn; empty when there was only one."""
+    """All receipts that the model got in turn; empty when there was only one. Those that it has together come first."""
     if len(evidence.receipts) < 2:
         return ()
     current = evidence.chosen.get("receipt")
-    return tuple(
+    together = find_joined(evidence.observations, evidence.receipts)
+    options = [
         EvidenceOption(
             key=receipt.observation_id,
             label=f"Receipt {receipt.seq}",
             detail=receipt.superseded_reason if receipt.is_superseded else "current",
             at=receipt.at,
-            is_current=current is not None and current.pk == receipt.observation_id,
+            is_current=current is not None and current.pk == receipt.observation_id and not evidence.joined,
         )
         for receipt in evidence.receipts
         if receipt.observation_id is not None
-    )
+    ]
+    if together:
+        together_option = EvidenceOption(
+            key=None,
+            label=f"All {len(together)} together",
+            detail="polled",
+            at=evidence.receipts[-1].at,
+            is_current=bool(evidence.joined),
+        )
+        options.insert(0, together_option)
+    return tuple(options)
 
 
 def _disagreeing_surfaces(evidence: CallEvidence) -> dict[str, tuple[EvidenceOption, ...]]:

@@ -23,13 +23,14 @@ from dashboard.models import (
     CanonicalProjection,
     Observation,
     RecordedReceipt,
+    current_receipts,
     load_slices,
     receipts_in,
     select_receipt,
 )
 from dashboard.text.params import Params
 from envelopes.families.base import FieldCut
-from envelopes.halves import Halves, project_complete, read_halves
+from envelopes.halves import Halves, join_contents, project_complete, read_halves
 from envelopes.pipeline.project import Projection
 from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.text.pointer import text_at
@@ -47,6 +48,7 @@ BOUNDED_MARKS = (b'"omitted":true', b'"result_characters":', b'"error_characters
 class CallEvidence:
     """`chosen` has the observation of each surface that is in view.
 
+    `joined` are the receipts in view where the model got several that count together: `chosen` has the last of them.
     `receipts` are those of one run; `replacements` are observations that followed another receipt in any run. `first`
     is the number of characters of the receipt that are aligned with their sources, None for all.
     """
@@ -57,6 +59,7 @@ class CallEvidence:
     chosen: Mapping[str, Observation]
     first: int | None = None
     replacements: frozenset[UUID | None] = frozenset()
+    joined: tuple[Observation, ...] = ()
 
     @property
     def args(self) -> bytes:
@@ -68,7 +71,14 @@ class CallEvidence:
 
     @property
     def content(self) -> bytes | None:
+        if self.joined:
+            return join_contents([bytes(observation.data) for observation in self.joined])
         return self.bytes_of("receipt")
+
+    @property
+    def is_further(self) -> bool:
+        """True for one receipt alone that the model got behind others which it still has."""
+        return not self.joined and self.receipt in current_receipts(self.receipts)[1:]
 
     def bytes_of(self, surface: str) -> bytes | None:
         observation = self.chosen.get(surface)
@@ -101,6 +111,7 @@ class CallEvidence:
             content=self.content,
             is_error=self.call.source_error,
             skip=recorded_skip(next((row for row in self.observations if row.surface == "timing"), None)),
+            is_further=self.is_further,
             stored=self._stored_envelope,
             first=self.first if is_known_whole and is_as_imported else None,
         )
@@ -231,7 +242,16 @@ def build_evidence(
         observation = _choose_observation(surface, candidates, receipts, query.get(surface, ""))
         if observation is not None:
             chosen[surface] = observation
-    return CallEvidence(call, observations, receipts, chosen, first, replacements)
+    is_named = "receipt" in chosen and str(chosen["receipt"].pk) == query.get("receipt")
+    joined = () if is_named else find_joined(observations, receipts)
+    return CallEvidence(call, observations, receipts, chosen, first, replacements, joined)
+
+
+def find_joined(observations: Sequence[Observation], receipts: Sequence[RecordedReceipt]) -> tuple[Observation, ...]:
+    """The observations of the receipts of one run that the model has together; empty for one alone."""
+    current = current_receipts(receipts)
+    by_key: dict[UUID | None, Observation] = {row.pk: row for row in observations} if len(current) > 1 else {}
+    return tuple(by_key[receipt.observation_id] for receipt in current if receipt.observation_id in by_key)
 
 
 def _choose_observation(

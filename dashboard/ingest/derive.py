@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from dashboard.evidence.argument_labels import store_first_line, store_label
-from dashboard.evidence.call_evidence import CallEvidence
+from dashboard.evidence.call_evidence import CallEvidence, find_joined
 from dashboard.evidence.execution import recorded_members, recorded_skip, recorded_word
 from dashboard.evidence.hook_outputs import HookOutput, find_rewrite
 from dashboard.ingest.bulk import unsaved_row
@@ -32,7 +32,7 @@ from dashboard.models.runs import ReceiptAuthor, derive_id
 from dashboard.search.documents import collect_texts
 from dashboard.text.formatting import column_int, column_text
 from envelopes.families.registry import family
-from envelopes.halves import Halves, read_halves
+from envelopes.halves import Halves, join_contents, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.schema.settlement import SITUATIONS
 from envelopes.storage.sinks import Content
@@ -104,6 +104,7 @@ class SelectedEvidence(NamedTuple):
 
     observations: dict[str, Observation]
     other_receipts: list[Observation]
+    joined: tuple[Observation, ...] = ()  # the receipts that the model has together
 
 
 def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
@@ -114,25 +115,31 @@ def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
     observations = recorded.observations
     selected = {row.surface: row for row in observations if row.selected and row.surface != "receipt"}
     shown = None
+    joined: tuple[Observation, ...] = ()
     if own := receipts_in(recorded.receipts, recorded.call.run_id):
-        shown = select_receipt(own).observation_id
+        shown, joined = select_receipt(own).observation_id, find_joined(observations, own)
         selected.update(("receipt", row) for row in observations if row.pk == shown)
-    others = {receipt.observation_id for receipt in recorded.receipts} - {shown}
-    return SelectedEvidence(selected, [row for row in observations if row.pk in others])
+    others = {receipt.observation_id for receipt in recorded.receipts} - ({shown} if not joined else set())
+    return SelectedEvidence(selected, [row for row in observations if row.pk in others], joined)
 
 
 def derive(recorded: RecordedCall) -> Derived:
     """Derives what follows from the evidence. Never raises on odd evidence."""
     call, hooks = recorded.call, recorded.hooks
-    observations, others = _select_evidence(recorded)
+    observations, others, joined = _select_evidence(recorded)
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
-    halves = _read_halves(call, observations, sink)
     subject = result or receipt or observations.get("args")
+    if receipt and joined:  # no row has their content, which the columns of the call follow from
+        content = join_contents([bytes(row.data) for row in joined])
+        members = {name: getattr(receipt, name) for name in ("surface", "line", "source_id", "fidelity")}
+        receipt = unsaved_row(Observation, id=call.pk, data=content, size=len(content), **members)
+        observations = observations | {"receipt": receipt}
+    halves = _read_halves(call, observations, sink)
     receipts = {receipt.pk: _derive_receipt(call, halves, observations, hooks)} if receipt else {}
     for other in others:
         replaced = observations | {"receipt": other}
-        other_halves = _read_halves(call, replaced, VirtualSink(call.pk))
+        other_halves = _read_halves(call, replaced, VirtualSink(call.pk), is_further=other in joined[1:])
         receipts[other.pk] = _derive_receipt(call, other_halves, replaced, hooks)
     own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, ())
     settlement = recorded_members(observations.get("timing"))
@@ -177,6 +184,7 @@ def _read_halves(
     *,
     hooked: bytes | None = None,
     is_linked: bool = False,
+    is_further: bool = False,
 ) -> Halves:
     """Reads the call; with `hooked`, as if that output of a hook had been the tool's."""
     args, result, receipt = (observations.get(surface) for surface in ("args", "result", "receipt"))
@@ -188,6 +196,7 @@ def _read_halves(
         content=bytes(receipt.data) if receipt else None,
         is_error=call.source_error,
         skip=recorded_skip(observations.get("timing")),
+        is_further=is_further,
         sink=sink,
         is_linked=is_linked,
     )

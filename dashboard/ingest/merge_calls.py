@@ -35,7 +35,7 @@ from envelopes.recordings.base import (
     SupersedeRecord,
 )
 from envelopes.recordings.json_lines import remark
-from envelopes.text.untrusted_json import Untrusted, join_object, parse_checked
+from envelopes.text.untrusted_json import join_object, normalize_json
 
 # The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
 FIDELITIES = (
@@ -250,12 +250,15 @@ class CallMerge:
         texts: dict[UUID | None, str] = {row.id: row.sha256 for row in self.rows.observations}
         receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
         same = [receipt for receipt in receipts if receipt.observation_id == observation.id]
-        if same or any(texts[receipt.observation_id] not in replacements for receipt in receipts):
+        if record.is_further:  # two polls may have brought the same text
+            if all(receipt.line != record.place for receipt in same):
+                self._add_receipt(observation, run, record.place, record.at, record.place)
+        elif same or any(texts[receipt.observation_id] not in replacements for receipt in receipts):
             self._move_home(same, record)
-            return
-        self._add_receipt(observation, run, record.place, record.at)
-        if record.document is not None:
-            self._observe("delivery", record.document, record.fidelity, record.line, record.at, run)
+        else:
+            self._add_receipt(observation, run, record.place, record.at)
+            if record.document is not None:
+                self._observe("delivery", record.document, record.fidelity, record.line, record.at, run)
 
     def _move_home(self, receipts: Iterable[RecordedReceipt], record: ReceiptRecord) -> None:
         """Puts receipts that another file reported first at their line in the run's own file, or at their position."""
@@ -338,10 +341,12 @@ class CallMerge:
         self.rows.new_observations.append(observation)
         return observation
 
-    def _add_receipt(self, observation: Observation, run: UUID, line: int, at: str | None) -> RecordedReceipt:
+    def _add_receipt(
+        self, observation: Observation, run: UUID, line: int, at: str | None, *ids: int
+    ) -> RecordedReceipt:
         receipt = unsaved_row(
             RecordedReceipt,
-            id=derive_id("receipt", run.bytes, self.call.id.bytes, observation.sha256),
+            id=derive_id("receipt", run.bytes, self.call.id.bytes, observation.sha256, *ids),
             run_id=run,
             call_id=self.call.id,
             source_id=self.locator.source.id,
@@ -420,11 +425,3 @@ def _differ(observations: list[Observation]) -> bool:
         return False
     load_slices(observations)
     return len({normalize_json(bytes(row.data)) for row in observations}) > 1
-
-
-def normalize_json(data: bytes) -> str | bytes:
-    """The same for JSON that differs in spacing and the order of members alone."""
-    try:
-        return json.dumps(parse_checked(data), sort_keys=True)
-    except Untrusted:
-        return data

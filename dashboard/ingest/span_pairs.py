@@ -27,7 +27,6 @@ from django.db.models import Min
 
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, unsaved_row
 from dashboard.ingest.grouping import CallDraft, Drafts
-from dashboard.ingest.merge_calls import normalize_json
 from dashboard.ingest.remarks import EvidenceRemark, remark_row
 from dashboard.ingest.sources import SourceBatch
 from dashboard.models import Call, Observation, RecordedReceipt, Remark, Source, load_slices
@@ -37,6 +36,7 @@ from dashboard.models.sources import LIVE
 from dashboard.text.formatting import column_time, milliseconds_between
 from envelopes.recordings import find_format
 from envelopes.recordings.base import CallRecord, Format, ResultRecord, SourceLine, SourcePath
+from envelopes.text.untrusted_json import normalize_json
 
 PAIRED = "its result is that of this call: no other one fits by tool, arguments and time"
 CONTESTED = "kept as a call of its own: more than one call of the model and span fit by tool, arguments and time"

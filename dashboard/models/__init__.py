@@ -19,6 +19,7 @@ from dashboard.models.evidence import (
     ReceiptSupersession,
     RecordedReceipt,
     RequestUsage,
+    current_receipts,
     receipts_in,
     select_receipt,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "TemplateVariant",
     "Verdict",
     "load_slices",
+    "current_receipts",
     "receipts_in",
     "select_receipt",
 ]

@@ -144,9 +144,17 @@ class ReceiptSupersession(models.Model):
         return f"{self.reason} of {self.call} at line {self.line}"
 
 
+def current_receipts(receipts: Sequence[RecordedReceipt]) -> Sequence[RecordedReceipt]:
+    """The receipts of a call in a run that are in the context together, or the last one when all were superseded.
+
+    More than one where the model polled a command that ran on: each brought what had come since the one before.
+    """
+    return [receipt for receipt in receipts if not receipt.is_superseded] or receipts[-1:]
+
+
 def select_receipt(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt:
-    """The receipt of a call in a run that is in the context, or the last one when all were superseded."""
-    return ([receipt for receipt in receipts if not receipt.is_superseded] or receipts)[-1]
+    """The last of the current ones."""
+    return current_receipts(receipts)[-1]
 
 
 def receipts_in(receipts: Sequence[RecordedReceipt], run: UUID) -> list[RecordedReceipt]:

@@ -183,12 +183,15 @@ class CallExport:
 
     def _reason(self, exported: ExportedCall, receipt: RecordedReceipt) -> str:
         """Why the receipt replaced the one before it in the run."""
-        ended = [
-            row
-            for row in exported.receipts
-            if (row.run_id, row.superseded_line) == (receipt.run_id, receipt.line) and row.seq < receipt.seq
+        replaced = self._replaced(exported, receipt)
+        return replaced[-1].superseded_reason if replaced else ""
+
+    def _replaced(self, exported: ExportedCall, receipt: RecordedReceipt) -> list[RecordedReceipt]:
+        """The receipts that this one replaced in the run; none where the model has it beside them."""
+        place = (receipt.run_id, receipt.line)
+        return [
+            row for row in exported.receipts if (row.run_id, row.superseded_line) == place and row.seq < receipt.seq
         ]
-        return ended[-1].superseded_reason if ended else ""
 
     def _receipt(self, exported: ExportedCall, receipt: RecordedReceipt | None, observation: Observation) -> bytes:
         content = observation.data
@@ -206,6 +209,7 @@ class CallExport:
             "at": json_time(receipt.at if receipt else observation.observed_at),
             "position": dump_json(receipt.line) if receipt else None,
             "reason": json_text(self._reason(exported, receipt)) if receipt else None,
+            "is_further": b"true" if receipt and receipt.seq > 1 and not self._replaced(exported, receipt) else None,
         }
         if receipt is not None and receipt.superseded_line is not None:
             end: Members = {"position": dump_json(receipt.superseded_line), "at": json_time(receipt.superseded_at)}

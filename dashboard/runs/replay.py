@@ -175,21 +175,29 @@ class ReplayedReceipt:
 class ReplayedReceipts:
     """The receipts of a replay, for the history of the run.
 
-    The first receipt of a call is the variant's; a later one that replaced it stays as recorded. A call without a
-    recorded receipt has one here, at the line of the call.
+    The first receipt of a call is the variant's; a later one that replaced it stays as recorded, and further ones that
+    the model got behind it weigh nothing. A call without a recorded receipt has one here, at the line of the call.
     """
 
     def __init__(self, run: Run, replay: Replay) -> None:
         self._replay = replay
         self._calls: Mapping[UUID, ReplayCall] = {call.key: call for call in replay.calls}
         latest_first = RecordedReceipt.objects.filter(run=run).order_by("call", "-seq")
-        first = {call: key for key, call in latest_first.values_list("id", "call_id")}
+        rows = list(latest_first.values_list("id", "call_id", "superseded_line"))
+        first = {call: key for key, call, _ in rows}
+        ended = {key for key, _, superseded in rows if superseded is not None}
+        self._further = {
+            key.hex
+            for key, call, _ in rows
+            if call in replay.tokens and key != first[call] and not ended & {key, first[call]}
+        }
         # The id of the first receipt, or that of the call itself where none was recorded.
         self._call_by_receipt = {first.get(call, call): call for call in replay.tokens}
         self._unsent = {call for call in replay.tokens if call not in first}
 
     def replace_marks(self, receipts: Iterable[ReceiptMark]) -> list[ReceiptMark]:
-        tokens = {key.hex: self._replay.tokens[call] for key, call in self._call_by_receipt.items()}
+        tokens = dict.fromkeys(self._further, 0)
+        tokens |= {key.hex: self._replay.tokens[call] for key, call in self._call_by_receipt.items()}
         marks = [receipt._replace(tokens=tokens.get(receipt.key, receipt.tokens)) for receipt in receipts]
         for call in self._unsent:
             marks.append(ReceiptMark(self._calls[call].line, call.hex, tokens[call.hex], None, None, ""))

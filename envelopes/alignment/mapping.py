@@ -28,6 +28,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The recorded surfaces of one call.
 
     `has_result` distinguishes a recorded null from no record. `receipt_text` joins the text parts of the receipt.
+    `is_further`: that text is one that the model got behind earlier ones of the call, without those.
     `skip` is the reason of a call that its source skipped and that has neither a result nor an error.
     """
 
@@ -39,6 +40,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     receipt_text: str | None = None
     is_error: bool | None = None
     skip: ToolError | None = None
+    is_further: bool = False
 
 
 class OutputField(msgspec.Struct, frozen=True):

@@ -55,8 +55,8 @@ RECORDINGS: tuple[Format, ...] = (
 EXPORTS = tuple(audit.export_format(recording) for recording in RECORDINGS if recording not in audit.FORMATS)
 READABLE = (*EXPORTS, *RECORDINGS)
 UNRECOGNISED = (
-    f"its content is that of none of the {len(RECORDINGS)} formats that can be read: `import_runs --help` and the page "
-    "Importing recordings list them; `--format NAME` reads a file as one of them"
+    f"not a recording that can be read: its content is that of none of the {len(RECORDINGS)} formats, which "
+    "`import_runs --help` and the page Importing recordings list; `--format NAME` reads a file as one of them"
 )
 
 

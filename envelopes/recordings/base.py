@@ -145,9 +145,12 @@ class ResultRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="result"
 
 
 class ReceiptRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="receipt"):
+    """`is_further`: the model got this behind the earlier receipts of the call, and has all of them."""
+
     call: str
     content: bytes
     fidelity: ReceiptFidelity = "recorded"
+    is_further: bool = False
     at: str | None = None
     extra: bytes | None = None
     document: bytes | None = None

@@ -135,6 +135,14 @@ def array_slices(raw: bytes) -> list[bytes]:
         return _lenient_array(text.rstrip(_WHITESPACE))
 
 
+def normalize_json(data: bytes) -> str | bytes:
+    """The same for JSON that differs in spacing and the order of members alone."""
+    try:
+        return json.dumps(parse_checked(data), sort_keys=True)
+    except Untrusted:
+        return data
+
+
 def split_objects(raw: bytes) -> list[bytes]:
     """The JSON objects that two writers put on one line, each as its own bytes; `raw` itself for anything else.
 

@@ -13,13 +13,14 @@ streams are then empty. Receipts, by release:
     {"output": "…", "metadata": {"exit_code": 0, "duration_seconds": 0.1}}
 
 A cut output begins with `Total output lines: N` and has `…N tokens truncated…` in its middle. A command that outlives
-its window runs on as a session, whose output the receipts of `write_stdin` carry: the receipt of the command itself
-is not compared with the record of the whole.
+its window runs on as a session: the outputs of the polls behind it are further receipts of the command, each with a
+header of its own. All of them together are compared with the record of the whole where they are equal to it.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import msgspec
 
@@ -80,7 +81,8 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     combined = "" if any(streams.values()) else recorded.text("aggregated_output") or ""
     pointers = {"/aggregated_output": combined} if combined else {f"/{name}": text for name, text in streams.items()}
     cuts = tuple(cut for pointer, text in pointers.items() for cut in find_source_cuts(text, pointer, "middle"))
-    shown = _shown_output(evidence.receipt_text or "")
+    receipt = evidence.receipt_text or ""
+    shown = _shown_output(receipt)
     result = CommandResult(
         exit_status=status,
         combined=combined,
@@ -91,17 +93,25 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     )
     links = {pointer: f"/result/{_canonical(pointer)}" for pointer, text in pointers.items() if text}
     links |= {} if status is None else {"/exit_code": "/result/exit_status"}
-    if shown.session or (cuts and _has_whole_output(recorded, shown)):
+    headers = _headers(receipt, shown.header) if shown.header else []
+    is_partly_shown = (
+        len(headers) > 1 and shown.output and not any(_are_whole(receipt, text) for text in pointers.values() if text)
+    )
+    if shown.session or is_partly_shown or (cuts and _has_whole_output(recorded, shown)):
         fidelity: ResultFidelity = "bounded" if cuts else "structured"
         read = reading(evidence, result, command_outcome(result), links=links, fidelity=fidelity)
         return msgspec.structs.replace(read, is_cut_unknown=True)
     # What is before the output of a poll was in the receipts before it.
     outputs = tuple(
-        OutputField(pointer, start=_find_output(text, shown, is_poll=True) or 0 if evidence.tool == POLL else 0)
+        OutputField(pointer, start=_find_output(text, shown, is_poll=True) or 0 if _is_poll(evidence) else 0)
         for pointer, text in pointers.items()
         if text.strip()
     )
     return reading(evidence, result, command_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
+
+
+def _is_poll(evidence: Evidence) -> bool:
+    return evidence.tool == POLL or evidence.is_further
 
 
 def _has_whole_output(recorded: RecordedObject, shown: _ShownOutput) -> bool:
@@ -151,11 +161,13 @@ def _read_receipt(evidence: Evidence) -> Reading:
 
 
 def _shown_output(receipt: str) -> _ShownOutput:
-    header = HEADER.match(receipt)
-    if header:
-        code = header["exit_code"] or header["exit"]
-        status = int(code) if code else None
-        return _ShownOutput(header, receipt[header.end() :], header.end(), status, header["process_id"])
+    """The output of a receipt, or of several one behind the other, of which the last one tells the end."""
+    if header := HEADER.match(receipt):
+        headers = _headers(receipt, header)
+        ends = [*(following.start() for following in headers[1:]), len(receipt)]
+        output = "".join(receipt[one.end() : end] for one, end in zip(headers, ends, strict=True))
+        code = headers[-1]["exit_code"] or headers[-1]["exit"]
+        return _ShownOutput(header, output, header.end(), int(code) if code else None, headers[-1]["process_id"])
     if LEGACY.match(receipt):
         try:
             document = RecordedObject(parse_json(receipt.encode("utf-8", "surrogatepass")))
@@ -164,6 +176,29 @@ def _shown_output(receipt: str) -> _ShownOutput:
         status = document.member("metadata").integer("exit_code")
         return _ShownOutput(None, document.text("output") or "", 0, status, None)
     return _ShownOutput(None, receipt, 0, None, None)
+
+
+def _headers(receipt: str, first: re.Match[str]) -> list[re.Match[str]]:
+    """The headers of receipts one behind the other: those behind a receipt whose command runs on."""
+    return list(HEADER.finditer(receipt)) if first["process_id"] else [first]
+
+
+def _are_whole(receipt: str, text: str) -> bool:
+    """True where several receipts, no two of which are equal, have all of the recorded output together."""
+    first = HEADER.match(receipt)
+    headers = _headers(receipt, first) if first else []
+    starts = [*(header.start() for header in headers), len(receipt)]
+    receipts = {receipt[start:end] for start, end in pairwise(starts)}
+    return len(headers) > 1 and len(receipts) == len(headers) and _shown_output(receipt).output == text
+
+
+def _place_in_whole(evidence: Evidence, text: str, output: str) -> int | None:
+    """The place in the whole output where that of one of several receipts begins; None where that is not certain."""
+    receipt = evidence.receipt_text or ""
+    if receipt == text or not _are_whole(receipt, output):
+        return None
+    start = receipt.find(text)
+    return len(_shown_output(receipt[:start]).output) if start > 0 else 0
 
 
 def _align_command(evidence: Evidence, text: str) -> list[Span]:
@@ -175,7 +210,11 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
         return _align_legacy(text, recorded)
     spans = _align_header(shown.header, recorded)
     for composed in _composed_outputs(recorded):
-        if matched := _align_output(composed, shown, is_poll=evidence.tool == POLL):
+        place = _place_in_whole(evidence, text, composed[0].text) if len(composed) == 1 else None
+        if place is not None and shown.output:
+            return [*spans, *composed[0].spans(shown.start, place, place + len(shown.output))]
+        is_behind = not (evidence.receipt_text or "").startswith(text)
+        if matched := _align_output(composed, shown, is_poll=_is_poll(evidence) or is_behind):
             return [*spans, *matched]
     return spans or align_failure(evidence, text)
 
@@ -265,4 +304,4 @@ def _common_tail(output: str, start: int, part: ComposedText, offset: int) -> li
     return part.spans(offset + len(output) - length, len(part.text) - length, len(part.text))
 
 
-MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=1, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=2, read=_read_command, align=_align_command),)

@@ -162,7 +162,7 @@ def event_records(fields: ObjectFields, run: str) -> Records:
 
 
 def receipt_records(fields: ObjectFields, run: str) -> Records:
-    """A receipt with a later number replaced the one before it."""
+    """A receipt with a later number replaced the one before it, unless it is a further one."""
     call = fields.required_text("call", "providerCallId", "callId")
     seq, position, at = fields.integer("seq", 1), fields.integer("position", 0), fields.time("at")
     owner = fields.text("owner_run")
@@ -170,7 +170,8 @@ def receipt_records(fields: ObjectFields, run: str) -> Records:
     end = fields.object_in("superseded")
     parts = fields.slice("parts")
     content = parts if parts not in (None, b"[]") else fields.slice("text") or fields.value("content")
-    if seq is not None and seq > 1 and content:
+    is_further = fields.flag("is_further") is True
+    if seq is not None and seq > 1 and content and not is_further:
         yield SupersedeRecord(
             line=fields.line,
             run=run,
@@ -189,6 +190,7 @@ def receipt_records(fields: ObjectFields, run: str) -> Records:
             call=call,
             content=content or b"null",
             fidelity=fidelity if content else "absent",
+            is_further=is_further,
             at=at,
             extra=fields.rest(),
             document=fields.document,

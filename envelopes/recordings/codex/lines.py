@@ -82,7 +82,7 @@ class RolloutDuration(msgspec.Struct, frozen=True):
 
 
 class CommandSession(msgspec.Struct):
-    """A command that outlived its window: its call, the poll that reported its end, its record and that one's line."""
+    """A command that outlived its window: its call, the input that reported its end, its record and that one's line."""
 
     call: str = ""
     poll: str = ""
@@ -92,10 +92,11 @@ class CommandSession(msgspec.Struct):
 
 
 class RolloutState(msgspec.Struct):
-    """The state of a reader from line to line. `calls` are the last calls with their tools, `polls` the open ones.
+    """The state of a reader from line to line. `calls` are the last calls with their tools.
 
-    `unanswered` are open calls of code mode, `prompts` digests of the last messages of a user, `own_from` the first
-    ordinal that is not a copy of the parent's history.
+    `inputs` are the open calls that sent something to a session, with its id, `polls` those that only waited for its
+    output, with the call of its command. `unanswered` are open calls of code mode, `prompts` digests of the last
+    messages of a user, `own_from` the first ordinal that is not a copy of the parent's history.
     """
 
     run: str = ""
@@ -105,6 +106,7 @@ class RolloutState(msgspec.Struct):
     turn: str | None = None
     own_from: int = 0
     calls: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     polls: dict[str, str] = {}
     sessions: dict[str, CommandSession] = {}
     unanswered: list[str] = []
@@ -112,7 +114,12 @@ class RolloutState(msgspec.Struct):
     requests: list[str] = []
 
     def trim(self) -> None:
-        for table, size in ((self.calls, _TABLE_SIZE), (self.polls, _TABLE_SIZE), (self.sessions, _SESSIONS)):
+        for table, size in (
+            (self.calls, _TABLE_SIZE),
+            (self.inputs, _TABLE_SIZE),
+            (self.polls, _TABLE_SIZE),
+            (self.sessions, _SESSIONS),
+        ):
             for oldest in list(table)[:-size]:
                 del table[oldest]
         for known in (self.unanswered, self.prompts, self.requests):

@@ -51,6 +51,8 @@ _GLOBAL_CALL = re.compile(r"call_[A-Za-z0-9]{20,}")
 _TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state"})
 _RUNS_ON = re.compile(rb"Process running with session ID (\d{1,12})")
 _ENDED = re.compile(rb"Process exited with code -?\d")
+_SESSION_TOOLS = ("write_stdin", "unified_exec")
+_NO_INPUT = (b"", b'""', b"null", b"[]", b'[""]')
 _HEAD_BYTES = 400  # of an output: its header is in them
 _REQUEST_HEADING = "## My request for Codex:"
 _NO_PROMPT = ("<", "# AGENTS.md")
@@ -224,8 +226,14 @@ def _call(line: RolloutRead) -> Records:
     state.calls[call] = tool
     if item.type == "custom_tool_call" and name == "exec":
         state.unanswered.append(call)
-    if name == "write_stdin" and (session := _member(args, "session_id")):
-        state.polls[call] = session.decode("utf-8", "replace").strip('"')
+    if name in _SESSION_TOOLS and (session := _member(args, "session_id").decode("utf-8", "replace").strip('"')):
+        command = state.sessions[session].call if session in state.sessions else ""
+        if command and (_member(args, "chars") or _member(args, "input")) in _NO_INPUT:
+            state.polls[call] = command
+            del state.calls[call]
+            yield line.event("poll", call=command, message=f"polled by {storable(call)}")
+            return
+        state.inputs[call] = session
     if name == "update_plan":
         yield RunRecord(line=line.number, run=line.run, plan=args)
     yield CallRecord(
@@ -252,21 +260,24 @@ def _output(line: RolloutRead) -> Records:
         content = members.get("content", content)
     if call in state.unanswered:
         state.unanswered.remove(call)
+    if command := state.polls.pop(call, None):
+        yield ReceiptRecord(line=line.number, run=line.run, call=command, content=content, at=line.at, is_further=True)
+        return
     yield ReceiptRecord(line=line.number, run=line.run, call=call, content=content, at=line.at)
     if failed is not None:
         yield line.result(call, None, is_error=failed)
     head = content[:_HEAD_BYTES]
-    if (session_id := state.polls.pop(call, None)) in state.sessions:
-        yield from _poll(line, state.sessions[str(session_id)], call, has_ended=_ENDED.search(head) is not None)
+    if (session_id := state.inputs.pop(call, None)) in state.sessions:
+        yield from _input(line, state.sessions[str(session_id)], call, has_ended=_ENDED.search(head) is not None)
     elif runs_on := _RUNS_ON.search(head):
         state.sessions.setdefault(runs_on[1].decode(), CommandSession()).call = call
 
 
-def _poll(line: RolloutRead, session: CommandSession, call: str, *, has_ended: bool) -> Records:
-    """The record of a session also answers the poll that reports its end."""
+def _input(line: RolloutRead, session: CommandSession, call: str, *, has_ended: bool) -> Records:
+    """The record of a session also answers the input that reports its end."""
     if session.call:
         state = "which reports its end" if has_ended else "while it ran"
-        yield line.event("poll", call=session.call, message=f"polled by {storable(call)}, {state}")
+        yield line.event("input", call=session.call, message=f"input by {storable(call)}, {state}")
     if has_ended:
         session.poll = call
         yield from _session_result(line, session)

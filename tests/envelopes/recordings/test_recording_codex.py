@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from envelopes.halves import read_halves
+from envelopes.halves import Halves, join_contents, read_halves
 from envelopes.recordings.base import (
     CallRecord,
     EventRecord,
@@ -24,6 +25,7 @@ from tests.envelopes.session_lines import only
 EXTENDED = "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl"  # 0.125, with records
 PLAIN = "codex/rollout-2026-05-11T13-28-45-019e1695-0522-7c83-8b39-0dd379793f80.jsonl"  # 0.128, without
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
+SESSION = re.compile(r"Process running with session ID (\d+)")
 RECORDS = ("exec_command_end", "patch_apply_end")
 
 
@@ -45,18 +47,31 @@ def event(kind: str, **fields: Any) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("path", [EXTENDED, PLAIN])
 def test_calls_records_and_receipts_are_those_of_the_lines(path: str) -> None:
+    """A poll is no call of its own: its output is a further receipt of the command that said which session runs on."""
     sample = read_sample(path)
     payloads = [json.loads(line)["payload"] for line in (FOLDER / path).read_bytes().splitlines()]
-    calls = [payload["call_id"] for payload in payloads if payload.get("type") in ("function_call", "custom_tool_call")]
+    items = [payload for payload in payloads if payload.get("type") in ("function_call", "custom_tool_call")]
     outputs = {payload["call_id"]: payload["output"] for payload in payloads if payload.get("type") in OUTPUTS}
     records = {payload["call_id"] for payload in payloads if payload.get("type") in RECORDS}
-    ended = {call for call, output in outputs.items() if "Process exited with code" in output[:200]}
-    polls = {payload["call_id"] for payload in payloads if payload.get("name") == "write_stdin"}
-    assert [call.call for call in sample.calls] == calls
-    assert {call: json.loads(receipt.content) for call, receipt in sample.receipts.items()} == outputs
-    # Each record of a command also answers the poll that reports its end; only those that were polled have one here.
-    assert set(sample.results) == records | (polls & ended if records else set())
+    running = [(found[1], call) for call, text in outputs.items() if (found := SESSION.search(text[:200]))]
+    sessions = dict(reversed(running))  # the first of them is the command's own
+    arguments = {item["call_id"]: json.loads(item["arguments"]) for item in items if item["name"] == "write_stdin"}
+    polls = {
+        call: sessions[str(sent["session_id"])]
+        for call, sent in arguments.items()
+        if not sent["chars"] and str(sent["session_id"]) in sessions
+    }
+    receipts: dict[str, list[str]] = {}
+    for call, output in outputs.items():
+        receipts.setdefault(polls.get(call, call), []).append(output)
+    assert [call.call for call in sample.calls] == [item["call_id"] for item in items if item["call_id"] not in polls]
+    read: dict[str, list[str]] = {}
+    for receipt in only(ReceiptRecord, sample.records):
+        read.setdefault(receipt.call, []).append(json.loads(receipt.content))
+    assert read == receipts
+    assert set(sample.results) == records
     assert not sample.problems
+    print(f"\n{len(items)} items, {len(polls)} polls, {len(sample.calls)} calls, {len(outputs)} receipts")
 
 
 @pytest.mark.parametrize("path", [EXTENDED, PLAIN])
@@ -107,34 +122,99 @@ def test_a_prompt_that_is_no_item_is_a_message_of_unclear_delivery() -> None:
     assert titles[0].startswith("analyze trascript and summarzie action items")
 
 
-def test_polls_share_the_record_of_their_session_and_are_events_of_its_command() -> None:
-    sample = read_sample(EXTENDED)
-    names = {call.call: call.tool for call in sample.calls}
-    command = next(iter(sample.results))
-    poll = next(call for call in sample.results if names[call] == "write_stdin")
-    assert sample.results[poll].result == sample.results[command].result
-    assert sample.results[poll].at == sample.receipts[poll].at  # the time of the record is that of the command
-    events = [record for record in only(EventRecord, sample.records) if record.kind == "poll"]
-    assert (events[0].call, events[0].message) == (command, f"polled by {poll}, which reports its end")
-    halves = {call.call: half for call, half in zip(sample.calls, sample.halves(), strict=True)}
-    assert not halves[command].outputs  # its receipt has nothing of the output yet, and polls have
-    assert not halves[command].is_cut
-    assert halves[poll].outputs[0].cut.is_whole
-
-
-def test_a_poll_is_answered_by_a_record_that_comes_behind_it() -> None:
-    record = {"type": "exec_command_end", "call_id": "c", "process_id": "7", "exit_code": 0, "aggregated_output": "ab"}
-    sample = rollout(
-        item("function_call", name="exec_command", arguments='{"cmd": "x"}', call_id="c"),
-        item("function_call_output", call_id="c", output="Process running with session ID 7\nOutput:\na"),
-        item("function_call", name="write_stdin", arguments='{"session_id": 7}', call_id="p"),
-        item("function_call_output", call_id="p", output="Process exited with code 0\nOutput:\nb"),
-        ("event_msg", record),
+def joined_halves(sample: Sample, call: str) -> Halves:
+    """The halves of a call with all its receipts together."""
+    record = next(record for record in sample.calls if record.call == call)
+    contents = [receipt.content for receipt in only(ReceiptRecord, sample.records) if receipt.call == call]
+    result = sample.results.get(call)
+    return read_halves(
+        agent="codex",
+        tool=record.tool,
+        args=record.args,
+        result=result.result if result else None,
+        content=join_contents(contents) if len(contents) > 1 else contents[0],
+        is_error=False,
     )
+
+
+def test_polls_are_further_receipts_of_their_command_and_events_of_it() -> None:
+    sample = read_sample(EXTENDED)
+    further = [record for record in only(ReceiptRecord, sample.records) if record.is_further]
+    events = [record for record in only(EventRecord, sample.records) if record.kind == "poll"]
+    assert {receipt.call for receipt in further} < {event.call for event in events}  # some outputs are not in the file
+    assert events[0].message == "polled by call_QazIeAavKevvIILVQkrDdKKT"
+    assert b"yield_time_ms" in events[0].payload
+    halves = joined_halves(sample, further[0].call)
+    (output,) = halves.outputs
+    assert (output.cut.total, output.cut.is_whole, halves.is_cut) == (117, True, False)
+    assert halves.receipt is not None
+    assert len(halves.receipt.parts) == 2
+
+
+RUNNING = "Chunk ID: 1\nProcess running with session ID 7\nOutput:\n"
+ENDED = "Chunk ID: 2\nProcess exited with code 0\nOutput:\n"
+OUTPUT = "".join(f"line {number}\n" for number in range(6))
+COMMAND = {"type": "exec_command_end", "call_id": "c", "process_id": "7", "exit_code": 0, "aggregated_output": OUTPUT}
+
+
+def polled(first: str, second: str, chars: str = "", record: dict[str, Any] | None = COMMAND) -> Sample:
+    """A command that is polled, or gets some input, while it runs."""
+    sent = json.dumps({"session_id": 7, "chars": chars})
+    return rollout(
+        item("function_call", name="exec_command", arguments='{"cmd": "x"}', call_id="c"),
+        item("function_call_output", call_id="c", output=RUNNING + first),
+        item("function_call", name="write_stdin", arguments=sent, call_id="p"),
+        item("function_call_output", call_id="p", output=ENDED + second),
+        *([("event_msg", record)] if record else []),
+    )
+
+
+@pytest.mark.parametrize(("first", "second"), [(OUTPUT[:14], OUTPUT[14:]), ("", OUTPUT), (OUTPUT, "")])
+def test_outputs_of_polls_that_are_the_recorded_one_together_are_linked_and_not_cut(first: str, second: str) -> None:
+    sample = polled(first, second)
+    assert [call.call for call in sample.calls] == ["c"]
+    halves = joined_halves(sample, "c")
+    assert (halves.reading.is_cut_unknown, halves.is_cut, [cut.cut.is_whole for cut in halves.outputs]) == (
+        False,
+        False,
+        [True],
+    )
+    assert halves.receipt is not None
+    assert "".join(segment.text for segment in halves.receipt.segments if segment.source) == f"7{first}0{second}"
+
+
+@pytest.mark.parametrize("second", [OUTPUT[21:], "another line\n"])
+def test_it_is_not_known_what_is_cut_where_polls_do_not_have_all_of_the_output(second: str) -> None:
+    halves = joined_halves(polled(OUTPUT[:14], second), "c")
+    assert (halves.reading.is_cut_unknown, halves.is_cut, halves.outputs) == (True, False, ())
+
+
+def test_without_a_record_the_last_poll_tells_the_end() -> None:
+    halves = joined_halves(polled("line 0\n", "line 1\n", record=None), "c")
+    result = halves.projection.canonical.result
+    assert isinstance(result, dict)
+    assert (result["exit_status"], result["combined_output_preview"]) == (0, "line 0\nline 1\n")
+    assert halves.reading.fidelity == "parsed_from_receipt"
+
+
+def test_what_is_sent_to_a_session_is_a_call_that_its_record_answers_too() -> None:
+    sample = polled(OUTPUT[:14], OUTPUT[14:], chars="y\n")
+    assert [(call.call, json.loads(call.args)) for call in sample.calls][1] == ("p", {"session_id": 7, "chars": "y\n"})
     assert {call: json.loads(result.result or b"") for call, result in sample.results.items()} == {
-        "c": record,
-        "p": record,
+        "c": COMMAND,
+        "p": COMMAND,
     }
+    (event,) = (record for record in only(EventRecord, sample.records) if record.kind == "input")
+    assert (event.call, event.message) == ("c", "input by p, which reports its end")
+
+
+def test_a_poll_of_a_session_that_no_receipt_names_is_a_call_of_its_own() -> None:
+    sample = rollout(
+        item("function_call", name="write_stdin", arguments='{"session_id": 9, "chars": ""}', call_id="p"),
+        item("function_call_output", call_id="p", output=ENDED),
+    )
+    assert [call.call for call in sample.calls] == ["p"]
+    assert not any(receipt.is_further for receipt in only(ReceiptRecord, sample.records))
 
 
 def test_bare_items_of_early_releases_are_read() -> None:
