@@ -27,8 +27,15 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _GLOB = re.compile(r"[*?\[]")
 
 
+_HINTS = {
+    "policy_denied": "do without it, or ask the operator to allow it",
+    "execution_root_violation": "use a path in one of these folders",
+    "path_escape": "use a relative path inside the workspace",
+}
+
+
 class RefusedPath(ValueError):
-    """A path that the sandbox does not allow. `kind` is that of the error."""
+    """A path that the sandbox does not allow: the kind of the error, and a reason that follows the path."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -44,16 +51,18 @@ def check_sandbox(
     """
     if not sandbox.enabled:
         return None
-    named = [(pointer, value) for pointer, value in find_values(args, tool.path_args) if isinstance(value, str)]
-    for place, value in (*named, *((path, path) for path in paths)):
+    named = [(value, {"pointer": place}) for place, value in find_values(args, tool.path_args)]
+    for path, place in (*named, *((path, {}) for path in paths)):
+        if not isinstance(path, str):
+            continue
         try:
-            check_path(value, sandbox)
+            check_path(path, sandbox)
         except RefusedPath as refusal:
             return ToolError(
                 kind=refusal.kind,
-                message=f"{place}: {refusal.reason}",
-                details={"pointer": place, "path": value} if place != value else {"path": value},
-                recovery_hint="use a relative path inside the workspace and its allowed folders",
+                message=f"{path} {refusal.reason}",
+                details={**place, "path": path},
+                recovery_hint=_HINTS[refusal.kind],
                 retryable=False,
             )
     return None
@@ -64,10 +73,10 @@ def check_path(path: str, sandbox: Sandbox) -> str:
     normalised = normalise_path(path)
     for pattern in sandbox.deny_patterns or ():
         if matches_pattern(path, pattern) or matches_pattern(normalised, pattern):
-            raise RefusedPath("policy_denied", f"it matches the denied pattern {pattern!r}")
+            raise RefusedPath("policy_denied", f"matches the denied pattern {pattern!r}")
     roots = sandbox.allowed_roots
     if roots is not None and not any(_is_within(normalised, normalise_path(root.lstrip("/"))) for root in roots):
-        raise RefusedPath("execution_root_violation", f"it is in none of the allowed folders: {', '.join(roots)}")
+        raise RefusedPath("execution_root_violation", f"is in none of the allowed folders: {', '.join(roots)}")
     return normalised
 
 
@@ -75,14 +84,14 @@ def normalise_path(path: str) -> str:
     """NFC, forward slashes, no dot segments. Raises RefusedPath for an absolute path and one that leaves the root."""
     text = unicodedata.normalize("NFC", path).replace("\\", "/")
     if "\0" in text:
-        raise RefusedPath("path_escape", "it contains a NUL character")
+        raise RefusedPath("path_escape", "contains a NUL character")
     if text.startswith("/") or _DRIVE.match(text) or _SCHEME.match(text):
-        raise RefusedPath("path_escape", "it is absolute; paths are relative to the workspace")
+        raise RefusedPath("path_escape", "is absolute; paths are relative to the workspace")
     segments: list[str] = []
     for segment in text.split("/"):
         if segment == "..":
             if not segments:
-                raise RefusedPath("path_escape", "it leaves the workspace")
+                raise RefusedPath("path_escape", "leaves the workspace")
             segments.pop()
         elif segment not in ("", "."):
             segments.append(segment)

@@ -13,6 +13,7 @@ import stat
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from envelopes.runtime.unified_diff import FilePatch, PatchHunk, PatchRefused, p
 from envelopes.schema.result import JsonValue
 
 SHOWN_LINES = 5  # of the hunk and of the file, in the error
+COMPARED_LINES, COMPARED_CHARACTERS = 1_000, 200  # that are compared letter by letter, 40 ms at the most
 FREQUENT = 200  # a line that stands in a file more often does not tell where a hunk belongs
 READ_AGAIN = "read the file again and send a patch with its present lines as context"
 
@@ -182,7 +184,10 @@ def _matches(lines: list[str], old: list[str]) -> bool:
 
 
 def _nearest(lines: list[str], old: list[str], start: int) -> int | None:
-    """The place at which most lines of the hunk stand, white space at their ends apart; None where none does."""
+    """The place at which most lines of the hunk stand, white space at their ends apart; None where none does.
+
+    Where no line of the hunk stands in the file, the place of the line that is most like its first one.
+    """
     places: dict[str, list[int]] = defaultdict(list)
     for number in range(start, len(lines)):
         places[lines[number].strip()].append(number)
@@ -192,9 +197,14 @@ def _nearest(lines: list[str], old: list[str], start: int) -> int | None:
         if line.strip() and len(places.get(line.strip(), ())) <= FREQUENT
         for number in places.get(line.strip(), ())
     )
-    if not votes:
+    if votes:
+        return min(votes, key=lambda at: (-votes[at], at))
+    offset = next((offset for offset, line in enumerate(old) if line.strip()), None)
+    if offset is None:
         return None
-    return min(votes, key=lambda at: (-votes[at], at))
+    candidates = [line for line in list(places)[:COMPARED_LINES] if len(line) <= COMPARED_CHARACTERS]
+    alike = get_close_matches(old[offset].strip()[:COMPARED_CHARACTERS], candidates, n=1)
+    return max(start, places[alike[0]][0] - offset) if alike else None
 
 
 def _shown(lines: Sequence[str]) -> list[str]:

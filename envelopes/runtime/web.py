@@ -40,6 +40,7 @@ MOST_REDIRECTS = 5
 REDIRECTS = (301, 302, 303, 307, 308)
 SCHEMES = ("http", "https")
 TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # an IPv6 address that stands for an IPv4 one
+ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 CHARSET = re.compile(r"charset=[\"']?([A-Za-z0-9_.:-]+)", re.IGNORECASE)
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 AGENT = "Counterfoil-WebFetch/1.0"
@@ -356,9 +357,10 @@ def _requested(client: httpx.Client, target: _Target, due: float) -> Iterator[ht
 
 
 def _unanswered(target: _Target, error: Exception) -> ToolFailed:
-    reason = str(error) or type(error).__name__
+    reason = ERRNO.sub("", str(error)) or type(error).__name__
     message = f"{target.host} did not answer: {reason}"
-    return ToolFailed("network_failed", message, details={"url": target.url}, retryable=True)
+    hint = "try once more later, or fetch another address"
+    return ToolFailed("network_failed", message, details={"url": target.url}, recovery_hint=hint, retryable=True)
 
 
 def _misdirected(url: str) -> ToolFailed:

@@ -20,6 +20,7 @@ from django.utils.module_loading import import_string
 from dashboard.faults import find_outage
 from dashboard.management.console import BASE_URL, add_project_argument, find_project, terminal_text
 from dashboard.models import Project
+from dashboard.plans.plan_folders import plan_folder
 from dashboard.plans.plan_run import EXPIRY_S, POLICY, Approve, PlanOrder, run_plan
 from dashboard.project_rules import load_rules
 from dashboard.text.masks import Masks
@@ -28,9 +29,10 @@ from envelopes.plan.checks import PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
 from envelopes.plan.executor import Executor, RunResult
 from envelopes.plan.policy import read_policy
+from envelopes.plan.recorders import load_run
 from envelopes.plan.schema import ActionPlan, read_plan
 from envelopes.runtime.web import SearchProvider
-from envelopes.schema.call import RunPolicy
+from envelopes.schema.call import ExecutionEvent, RunPolicy
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
 CONFIRMATIONS = ("ask", "dashboard", "yes")
@@ -167,8 +169,11 @@ class Command(BaseCommand):
         if status == "cancelled":
             raise CommandError(terminal_text(result.reason or "The run was cancelled."), returncode=CANCELLED)
         if status == "failed":
-            unmet = [name for name, end in steps.items() if end != "ok"]
-            raise CommandError(f"These steps did not end ok: {', '.join(unmet)}", returncode=FAILED)
+            reasons = _find_reasons(load_run(plan_folder(result.run_id)).events)
+            unmet = [f"{name}: {reasons.get(name, end or 'not reached')}" for name, end in steps.items() if end != "ok"]
+            raise CommandError(
+                _list_lines("These steps did not end ok", map(self._masks.mask, unmet)), returncode=FAILED
+            )
 
 
 def _decide(request: ConfirmationRequest, *, is_approved: bool, reason: str) -> Decision:
@@ -225,6 +230,15 @@ def _find_provider(name: str) -> SearchProvider:
         raise CommandError(f"--search {terminal_text(name)}: {error}", returncode=REFUSED) from None
 
 
-def _list_faults(faults: Any) -> str:
-    listed = "\n".join(f"  {terminal_text(fault)}" for fault in faults)
-    return f"The plan was refused, and nothing ran:\n{listed}"
+def _list_faults(faults: Iterable[str]) -> str:
+    return _list_lines("The plan was refused, and nothing ran", faults)
+
+
+def _list_lines(title: str, lines: Iterable[str]) -> str:
+    listed = "\n".join(f"  {terminal_text(line)}" for line in lines)
+    return f"{title}:\n{listed}"
+
+
+def _find_reasons(events: Iterable[ExecutionEvent]) -> dict[str, str]:
+    """The last failure of each step, by its id; of a skipped step what it needed."""
+    return {event.step_id: event.message for event in events if event.step_id and event.level != "info"}

@@ -51,7 +51,7 @@ ERROR_DETAILS = (
     ("Path", "path"),
     ("From path", "from_path"),
     ("Hunk", "hunk"),
-    ("Line", "line"),
+    ("Patch line", "line"),
     ("Matches", "matches"),
 )
 # What an error quotes: the hunk's lines, and those of the file that are most like them.

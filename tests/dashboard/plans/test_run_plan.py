@@ -70,7 +70,7 @@ def test_a_failed_step_and_an_unapproved_plan_have_their_exit_status(project: Pr
     failing = plan(command("outside", "true", args={"cmd": "true", "workdir": "nowhere", "login": False}))
     printed, error, status = run_command(project, tmp_path, failing, "--confirm", "yes")
     assert (printed["status"], printed["steps"], status) == ("failed", {"outside": "error"}, 1)
-    assert error == "These steps did not end ok: outside"
+    assert error == "These steps did not end ok:\n  outside: nowhere is no folder of the workspace"
     printed, error, status = run_command(project, tmp_path, OUTPUT, "--confirm", "dashboard", "--expires", "0")
     assert (printed["status"], status) == ("cancelled", 3)
     assert error == "the plan was not confirmed: nobody decided in time"
@@ -159,7 +159,7 @@ def test_a_policy_file_refuses_tools_patched_files_and_hosts(
     }
     page = parse_page(client.get(f"/runs/{run.pk}/confirmation"))
     refused = [mark.text for mark in page.select("td .tone[data-tone=bad]")]
-    pattern = "will be refused: it matches the denied pattern 'secrets'"
+    pattern = "will be refused: matches the denied pattern 'secrets'"
     assert refused == [pattern, pattern, "will be refused: the policy of this run denies ExecCommandBatch"]
     assert '"deniedHosts": [' in page.text
     assert "What a command does by itself is not checked." in page.text

@@ -115,7 +115,7 @@ def test_a_file_replaces_single_members_and_survives_its_wire_form() -> None:
         ({"toolRules": {"deny": ["ExecComand"]}}, "there is no ExecComand; nearest: ExecCommand"),
         ({"toolRules": {"planes": ["webs"]}}, "there is no webs; nearest: web"),
         ({"toolRules": {"maxRisk": "none"}}, "Invalid enum value 'none'"),
-        ({"sandbox": {"allowedRoots": ["/../etc"]}}, "it leaves the workspace"),
+        ({"sandbox": {"allowedRoots": ["/../etc"]}}, "leaves the workspace"),
         ({"sandbox": {"enabled": "no"}}, "Expected `bool`, got `str`"),
         ({"limits": {"maxAttempts": -1}}, "is negative"),
     ],

@@ -185,6 +185,12 @@ def test_a_hunk_without_a_place_shows_the_nearest_lines(folder: Path) -> None:
         "nearest_line": 3,
         "nearest": ["def main():", "    print(1)"],
     }
+    with pytest.raises(PatchRefused) as refused:
+        apply_patch(folder, BOTH + "@@ -4 +4 @@\n-    print(2)\n+    print(3)\n")
+    assert (refused.value.error.details or {})["nearest"] == ["    print(1)"], "the most alike, where none is the same"
+    with pytest.raises(PatchRefused) as refused:
+        apply_patch(folder, BOTH + "@@ -4 +4 @@\n-~~~~~~~~~~~~\n+    print(3)\n")
+    assert "nearest" not in (refused.value.error.details or {})
 
 
 @pytest.mark.parametrize(
