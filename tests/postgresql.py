@@ -160,6 +160,11 @@ class RestartedCluster:
         self._server = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """Of the process whose children are its sessions; 0 before the start."""
+        return self._process.pid if self._process else 0
+
     def start(self) -> None:
         self._process = self._server.enter_context(self._start())
 

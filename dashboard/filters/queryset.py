@@ -16,8 +16,9 @@ from django.db.models.lookups import Exact
 from dashboard.filters.conditions import CALL, MEMBER, Conditions
 from dashboard.filters.keys import Over, phrase_of
 from dashboard.filters.syntax import TEXT, And, Node, Not, Or, Term, iterate_terms
-from dashboard.models import Call, Project, Run, RunCall, RunFacet
+from dashboard.models import Call, Message, Project, Run, RunCall, RunFacet
 from dashboard.models.runs import CallQuerySet, RunQuerySet, derive_id
+from dashboard.models.search import ANY, matching_ids
 
 # Up to this many runs with a facet or a text are selected by their ids and sorted; more of them are found soon by
 # walking the list's own index. Either way the work is bounded, whatever the query planner believes.
@@ -100,6 +101,8 @@ def candidate_ids(
     few = settings.FEW_RUNS if few is None else few
     if isinstance(node, Not):
         return None
+    if isinstance(node, Term) and phrase_of(node):
+        return _find_runs_with_text(node, conditions, few) if over == "runs" else None
     if isinstance(node, Term):
         return _rare_ids(project, node, over, conditions, few)
     sets = [candidate_ids(project, child, over, conditions, few) for child in node.nodes]
@@ -131,6 +134,22 @@ def _rare_ids(project: Project, term: Term, over: Over, conditions: Conditions, 
     if facet and over == "calls" and not ids:
         return None  # facets are counted after the calls were stored
     return None if ids is None else frozenset(ids)
+
+
+def _find_runs_with_text(term: Term, conditions: Conditions, few: int) -> frozenset[UUID] | None:
+    """Ids of the runs that list a call, or have a message, that may contain the words; None where more than a few do.
+
+    Along the list of all runs a word that no call contains would be looked for in the calls of each run.
+    """
+    phrase = phrase_of(term)
+    if phrase is None or not conditions.is_in_few_calls(term):
+        return None
+    members = RunCall.objects.filter(call__search_id__in=matching_ids(term.kind, phrase, is_listed=True))
+    ids = set(members.values_list("run_id", flat=True).distinct()[: few + 1])
+    if term.kind == ANY:
+        messages = Message.objects.filter(search_id__in=matching_ids(term.kind, phrase, is_listed=True))
+        ids.update(messages.values_list("run_id", flat=True).distinct()[: few + 1])
+    return frozenset(ids) if len(ids) <= few else None
 
 
 def _find_runs_of_calls(project: Project, term: Term, conditions: Conditions, limit: int) -> list[UUID]:
