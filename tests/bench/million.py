@@ -4,8 +4,9 @@
 
 Makes a private server, fills it with 100,000 calls and then with `--calls`, and asks two `serve` processes in turn
 for each page, at both sizes. A page passes where it takes at most RATIO times the processor time with the larger store,
-that of the web processes and of the database. Then all calls are compared under three variants, by a pool and by a Dask cluster of two workers, one of which is killed in the
-middle: the stored results are equal bytes. The exit status is 1 where any of it fails.
+that of the web processes and of the database. Then all calls are compared under three variants, by a pool and by a Dask
+cluster of two workers, one of which is killed in the middle: the stored results are equal bytes. The exit status is 1
+where any of it fails.
 
 The first 20,000 calls are those of `tests.bench.store`. All others are copies that the database makes of their rows,
 with ids, times, numbers and index entries of their own, without checks of foreign keys: the copies of a call address
@@ -198,10 +199,16 @@ def measure_pages(database: RestartedCluster, folder: Path, variables: dict[str,
 def time_page(servers: list[RunningServer], roots: list[int], address: str) -> PageTime:
     """`roots` are the processes that, with their children, work for an answer."""
     ask_page(servers, address, WARM_UP)
-    before = sum(map(used_seconds, find_processes(roots)))
+    before = count_processor_seconds(roots)
     walls = ask_page(servers, address, ROUNDS)
-    used = sum(map(used_seconds, find_processes(roots))) - before
-    return PageTime(min(walls), used / ROUNDS * 1000)
+    return PageTime(min(walls), (count_processor_seconds(roots) - before) / ROUNDS * 1000)
+
+
+def count_processor_seconds(roots: list[int]) -> float:
+    """Those of the processes and their children, with children that have ended: a query's parallel workers."""
+    ended = [Path(f"/proc/{root}/stat").read_text().rpartition(")")[2].split()[13:15] for root in roots]
+    ticks = sum(int(user) + int(system) for user, system in ended)
+    return sum(map(used_seconds, find_processes(roots))) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def find_processes(roots: Iterable[int]) -> Iterator[int]:
