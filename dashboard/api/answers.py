@@ -79,7 +79,10 @@ class OutputGaps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallHalves(msgspec.Struct, frozen=True, kw_only=True):
-    """Both halves of a call. None for a half that was not recorded; `is_bounded`: the stored envelope is shorter."""
+    """Both halves of a call, None for an absent one. `is_bounded`: the stored envelope is shorter.
+
+    With the `result_fidelity` `parsed_from_receipt` no result was recorded: `canonical` is what the receipt states.
+    """
 
     call: CallItem
     args: TextWindow

@@ -93,6 +93,8 @@ def _call_halves(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
     halves = reading.load_halves(project, key, _window_query(given, "part"))
     lines = [f"{halves.call.tool} · {halves.call.outcome}"]
     lines += [_window_text(name, window, halves) for name, window in _windows(halves)]
+    if halves.call.result_fidelity == "parsed_from_receipt":
+        lines.append("No result was recorded: canonical is what the receipt states.")
     for gaps in halves.outputs:
         if gaps.unseen:
             lines.append(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envelopes.recorder import LiveRecorder, LiveRun
-from tests.envelopes.recorder.event_loop import run_apart
+from tests.envelopes.recorder.scripted_agents import (
+    use_langchain,
+    use_mcp_session,
+    use_openai_agents,
+    use_pydantic_ai,
+)
 
 pytestmark = pytest.mark.extended  # the libraries take seconds to import
 
@@ -47,38 +51,7 @@ def recorded(tmp_path: Path) -> Iterator[Recorded]:
 
 
 def test_langchain_keeps_artifact_and_content_apart(recorded: Recorded) -> None:
-    from langchain_core.tools import ToolException, tool
-
-    from envelopes.recorder.langchain import ToolCallbacks
-
-    @tool(response_format="content_and_artifact")
-    def search(query: str) -> tuple[str, dict[str, Any]]:
-        """Searches."""
-        return f"3 hits for {query}", {"hits": [1, 2, 3]}
-
-    @tool
-    def add(a: int, b: int) -> int:
-        """Adds."""
-        return a + b
-
-    @tool
-    def shout(text: str) -> str:
-        """Shouts."""
-        raise ToolException("too loud")
-
-    shout.handle_tool_error = True
-
-    @tool
-    def fail(path: str) -> str:
-        """Fails."""
-        raise FileNotFoundError(path)
-
-    config: Any = {"callbacks": [ToolCallbacks(recorded.run)]}
-    search.invoke({"name": "search", "args": {"query": "x"}, "id": "call_1", "type": "tool_call"}, config)
-    shout.invoke({"name": "shout", "args": {"text": "x"}, "id": "call_2", "type": "tool_call"}, config)
-    add.invoke({"a": 1, "b": 2}, config)  # code called it, no model
-    with pytest.raises(FileNotFoundError):
-        fail.invoke({"name": "fail", "args": {"path": "a.txt"}, "id": "call_3", "type": "tool_call"}, config)
+    use_langchain(recorded.run)
     assert recorded.halves() == {
         "search": ({"hits": [1, 2, 3]}, "3 hits for x"),
         "shout": (None, "too loud"),
@@ -91,32 +64,7 @@ def test_langchain_keeps_artifact_and_content_apart(recorded: Recorded) -> None:
 
 
 def test_pydantic_ai_keeps_the_return_its_metadata_and_the_text_for_the_model(recorded: Recorded) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pydantic_ai import Agent, ModelRetry, ToolReturn
-        from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-        from pydantic_ai.models.function import AgentInfo, FunctionModel
-
-    from envelopes.recorder.pydantic_ai import record_messages
-
-    def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
-        if len(messages) == 1:
-            calls = [ToolCallPart("weather", {"city": "Bern"}, "call_1"), ToolCallPart("flaky", {}, "call_2")]
-            return ModelResponse(parts=calls)
-        return ModelResponse(parts=[TextPart("It is 3 degrees.")])
-
-    agent = Agent(FunctionModel(answer))
-
-    @agent.tool_plain
-    def weather(city: str) -> Any:
-        return ToolReturn(return_value={"city": city, "degrees": 3}, metadata={"station": 42})
-
-    @agent.tool_plain
-    def flaky() -> str:
-        raise ModelRetry("try again later")
-
-    result = run_apart(agent.run("How warm is it?"))
-    record_messages(recorded.run, result.new_messages())
+    use_pydantic_ai(recorded.run)
     halves = recorded.halves()
     assert halves["weather"] == ({"city": "Bern", "degrees": 3}, '{"city":"Bern","degrees":3}')
     assert halves["flaky"][0] == {"kind": "retried", "message": "try again later"}
@@ -130,44 +78,8 @@ def test_pydantic_ai_keeps_the_return_its_metadata_and_the_text_for_the_model(re
     assert recorded.records("usage")
 
 
-def test_openai_agents_records_calls_and_usage(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
-        from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
-
-    from envelopes.recorder.openai_agents import ToolHooks
-
-    def call(name: str, arguments: str, key: str) -> Any:
-        return ResponseFunctionToolCall(name=name, arguments=arguments, call_id=key, type="function_call")
-
-    text = ResponseOutputText(text="Done.", type="output_text", annotations=[])
-    message = ResponseOutputMessage(id="m1", content=[text], role="assistant", status="completed", type="message")
-    turns: list[list[Any]] = [
-        [call("lines", '{"path": "a.txt"}', "call_1"), call("read", '{"path": "a.txt"}', "call_2")],
-        [message],
-    ]
-
-    class Scripted(Model):
-        async def get_response(self, *_args: Any, **_options: Any) -> ModelResponse:
-            usage = Usage(requests=1, input_tokens=120, output_tokens=9, total_tokens=129)
-            return ModelResponse(output=turns.pop(0), usage=usage, response_id=f"resp_{len(turns)}")
-
-        def stream_response(self, *_args: Any, **_options: Any) -> AsyncIterator[Any]:
-            raise NotImplementedError
-
-    @function_tool
-    def lines(path: str) -> list[str]:
-        return [path, "two"]
-
-    @function_tool
-    def read(path: str) -> str:
-        return f"the text of {path}"
-
-    agent = Agent(name="Reader", model=Scripted(), tools=[lines, read])
-    config = RunConfig(tracing_disabled=True)
-    run_apart(Runner.run(agent, "Read it.", hooks=ToolHooks(recorded.run), run_config=config))
+def test_openai_agents_records_calls_and_usage(recorded: Recorded) -> None:
+    use_openai_agents(recorded.run)
     assert recorded.halves() == {
         "lines": (["a.txt", "two"], "['a.txt', 'two']"),
         "read": (None, "the text of a.txt"),
@@ -179,29 +91,7 @@ def test_openai_agents_records_calls_and_usage(recorded: Recorded, monkeypatch: 
 
 
 def test_an_mcp_session_records_the_whole_answer_and_what_was_meant_for_the_model(recorded: Recorded) -> None:
-    from mcp import Client
-    from mcp.server import MCPServer
-
-    from envelopes.recorder.mcp_session import RecordedSession
-
-    server = MCPServer("issues")
-
-    @server.tool()
-    def create(title: str) -> dict[str, Any]:
-        return {"id": 7, "title": title}
-
-    @server.tool()
-    def fail() -> str:
-        raise ValueError("no such project")
-
-    async def use() -> None:
-        async with Client(server) as client:
-            session = RecordedSession(recorded.run, client, server="issues")
-            assert [tool.name for tool in (await session.list_tools()).tools] == ["create", "fail"]
-            await session.call_tool("create", {"title": "A bug"})
-            await session.call_tool("fail", {})
-
-    run_apart(use())
+    use_mcp_session(recorded.run)
     halves = recorded.halves()
     result, receipt = halves["issues.create"]
     assert result["structuredContent"] == {"id": 7, "title": "A bug"}
