@@ -64,6 +64,8 @@ class Frame(ForeignObject, frozen=True, gc=False):
     time: msgspec.Raw = NOTHING
     session_id: str | None = None
     server: str | None = None
+    dir: str | None = None
+    direction: str | None = None
 
 
 class RpcMessage(ForeignObject, frozen=True, gc=False):
@@ -78,10 +80,14 @@ class RpcMessage(ForeignObject, frozen=True, gc=False):
 
 
 class FrameState(msgspec.Struct):
-    """`open` are the calls that wait for an answer, `tokens` the calls of progress tokens."""
+    """`open` are the calls that wait for an answer, with their direction, `tokens` the calls of progress tokens.
+
+    `others` are the other requests that wait for one, as direction and id: each side counts its own requests.
+    """
 
     run: str = ""
-    open: list[str] = []
+    open: dict[str, str] = {}
+    others: list[tuple[str, str]] = []
     tokens: dict[str, str] = {}
 
 
@@ -97,6 +103,7 @@ class _Read(msgspec.Struct, frozen=True):
     message: RpcMessage
     at: str | None
     state: FrameState
+    direction: str
 
     @property
     def call(self) -> str:
@@ -138,9 +145,10 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
             yield from list(_frame_records(line, path, state))
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
-        del state.open[:-_MOST_OPEN]
-        for oldest in list(state.tokens)[:-_MOST_OPEN]:
-            del state.tokens[oldest]
+        del state.others[:-_MOST_OPEN]
+        for table in (state.open, state.tokens):
+            for oldest in list(table)[:-_MOST_OPEN]:
+                del table[oldest]
         saved[_SLOT] = msgspec.to_builtins(state)
 
 
@@ -166,12 +174,12 @@ def _frame_records(line: SourceLine, path: SourcePath, state: FrameState) -> Rec
         raise Untrusted("no request, no answer and no notification")
     at = next((time for field in (frame.ts, frame.timestamp, frame.time) if (time := _time(field))), None)
     if message.method == "initialize" or not state.run:
-        state.open, state.tokens = [], {}
+        state.open, state.others, state.tokens = {}, [], {}
         beginning = hashlib.sha256(line.raw).hexdigest()[:12]
         state.run = storable(frame.session_id or f"{path.stem}-{beginning}")
         title = f"MCP server {storable(frame.server)}" if frame.server else None
         yield RunRecord(line=line.number, run=state.run, agent="mcp", title=title, started_at=at)
-    read = _Read(line.number, raw, message, at, state)
+    read = _Read(line.number, raw, message, at, state, frame.dir or frame.direction or "")
     if message.method is not None:
         yield from _request(read, message.method)
     else:
@@ -195,7 +203,7 @@ def _request(read: _Read, method: str) -> Records:
         name = parse_json(params.get("name", b"null"))
         if not isinstance(name, str) or not name:
             raise Untrusted("a call without a name", "$.params.name")
-        read.state.open.append(read.call)
+        read.state.open[read.call] = read.direction
         if token:
             read.state.tokens[token.decode("utf-8", "replace")] = read.call
         yield CallRecord(
@@ -212,23 +220,41 @@ def _request(read: _Read, method: str) -> Records:
         words = storable(text) if isinstance(text, str) else "progress"
         yield read.event("progress", words, read.state.tokens.get(token.decode("utf-8", "replace")))
     else:
+        if read.message.id is not NOTHING:
+            read.state.others.append((read.direction, read.call))
         yield read.event(method, storable(method))
 
 
 def _answer(read: _Read) -> Records:
-    """The answer to a call; that to another request adds nothing to it."""
-    if read.call not in read.state.open:
+    """The answer to a call; that to another request adds nothing to it.
+
+    An answer goes the other way than its request. One to a request that was not read is that of a call where it has
+    the form of one, because lines may be in another order than they were sent.
+    """
+    state, members = read.state, _object(read.message.result)
+    others = [entry for entry in state.others if entry[1] == read.call and _goes_back(entry[0], read)]
+    is_call = read.call in state.open and _goes_back(state.open[read.call], read)
+    has_form = members.get("content", b"").startswith(b"[")
+    if others and not (is_call and (has_form or read.message.error is not NOTHING)):
+        state.others.remove(others[0])
         return
-    read.state.open.remove(read.call)
+    if not (is_call or has_form):
+        yield read.event("answer", "the answer to a request that is not in the file")
+        return
+    state.open.pop(read.call, None)
     shared: dict[str, Any] = {"line": read.number, "run": read.state.run, "call": read.call, "at": read.at}
     if read.message.error is not NOTHING:
         yield ResultRecord(result=bytes(read.message.error), is_error=True, **shared)
         return
-    members = _object(read.message.result)
     failed = {b"true": True, b"false": False}.get(members.get("isError", b"false"))
     yield ResultRecord(result=bytes(read.message.result), is_error=failed, **shared)
     if "content" in members:
         yield ReceiptRecord(content=members["content"], fidelity="reconstructed", **shared)
+
+
+def _goes_back(direction: str, read: _Read) -> bool:
+    """True unless both frames name the direction, and it is the same one."""
+    return not direction or direction != read.direction
 
 
 def _object(raw: bytes | msgspec.Raw) -> dict[str, bytes]:

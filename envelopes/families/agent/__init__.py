@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families.agent.claude_code import MAPPINGS
+from envelopes.families.agent import claude_code, gemini_cli
 from envelopes.families.agent.receipts import receipt
 from envelopes.families.agent.results import PROJECTIONS
 from envelopes.families.agent.tools import TOOLS
@@ -25,7 +25,7 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     versions={"receipt": 3},
     projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
-    mappings=MAPPINGS,
+    mappings=(*claude_code.MAPPINGS, *gemini_cli.MAPPINGS),
     tools=TOOLS,
     lint=(
         must_mention("agent_unsaid", "which agent or task it is", "/result/agent_id", "/result/task_handle/task_id"),

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from envelopes.families.registry import is_mapped
-from envelopes.halves import Halves, read_halves
+from envelopes.halves import Halves, join_contents, read_halves
 from envelopes.recordings import detect_format
 from envelopes.recordings.base import (
     CallRecord,
@@ -66,6 +66,11 @@ class Sample:
                 first.setdefault(record.call, record)
         return first
 
+    def receipts_of(self, call: str) -> list[ReceiptRecord]:
+        """The first receipt of a call, and those that the model got behind it."""
+        records = [record for record in self.records if isinstance(record, ReceiptRecord) and record.call == call]
+        return [*records[:1], *(record for record in records[1:] if record.is_further)]
+
     @property
     def problems(self) -> list[LineProblem]:
         return [record for record in self.records if isinstance(record, LineProblem)]
@@ -77,13 +82,14 @@ class Sample:
             if isinstance(record, ResultRecord) and record.is_error is not None
         }
         for call in self.calls:
-            result, receipt = self.results.get(call.call), self.receipts.get(call.call)
+            result = self.results.get(call.call)
+            contents = [entry.content for entry in self.receipts_of(call.call)]
             yield read_halves(
                 agent=self.format.agent,
                 tool=call.tool,
                 args=call.args,
                 result=result.result if result else None,
-                content=receipt.content if receipt else None,
+                content=join_contents(contents) if len(contents) > 1 else next(iter(contents), None),
                 is_error=flags.get(call.call),
             )
 

@@ -207,3 +207,16 @@ def test_a_damaged_part_is_named_and_the_rest_is_read() -> None:
     assert [call.call for call in sample.calls] == ["c"]
     (refused,) = read_bytes(json.dumps(document, indent=1).encode()[:-9], "chat.json").problems
     assert (refused.line, refused.part, refused.lines > 1) == (1, False, True)
+
+
+def test_the_report_of_a_subagent_is_read_from_the_receipt() -> None:
+    receipt = "Subagent 'scout' finished.\nTermination Reason: GOAL\nResult:\nAll is well.\nNo more."
+    halves = halves_of("delegate_to_agent", {"agent_name": "scout", "objective": "Look."}, receipt)
+    assert (halves.family, halves.reading.fidelity) == ("agent", "parsed_from_receipt")
+    assert halves.projection.canonical.summary_text == "Agent scout ended: GOAL"
+    assert halves.receipt is not None
+    assert [(part.text, part.source.pointer) for part in halves.receipt.segments if part.source] == [
+        ("scout", "/agent_name")
+    ]
+    other = halves_of("delegate_to_agent", {"agent_name": "scout"}, "another wording")
+    assert (other.family, other.note) == ("agent", "")

@@ -102,3 +102,32 @@ def test_damaged_frames_are_named_and_the_others_are_read(frame: dict[str, Any],
     sample = frames(frame, request(2))
     assert [(problem.line, problem.path) for problem in sample.problems] == [(1, path)]
     assert [call.call for call in sample.calls] == ["2"]
+
+
+ANSWER = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "fine"}]}}
+ROOTS = {"jsonrpc": "2.0", "id": 1, "method": "roots/list"}
+LISTED = {"jsonrpc": "2.0", "id": 1, "result": {"roots": []}}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_answer_belongs_to_a_request_of_the_other_side(*, named: bool) -> None:
+    """Both sides count their requests from one: the client's answer to the server has the id of an open call."""
+    sent = {"dir": "client->server"} if named else {}
+    got = {"direction": "server->client"} if named else {}
+    sample = frames(sent | {"msg": request(1)}, got | {"msg": ROOTS}, sent | {"msg": LISTED}, got | {"msg": ANSWER})
+    assert {call: json.loads(result.result or b"") for call, result in sample.results.items()} == {
+        "1": ANSWER["result"]
+    }
+    assert list(sample.receipts) == ["1"]
+
+
+def test_an_answer_may_stand_before_its_call() -> None:
+    sample = frames(ANSWER, request(1))
+    assert (list(sample.results), list(sample.receipts), [call.call for call in sample.calls]) == (["1"], ["1"], ["1"])
+
+
+def test_an_answer_to_a_request_that_is_not_there_is_an_event() -> None:
+    sample = frames(LISTED, request(2))
+    assert not sample.results
+    (event,) = (record for record in only(EventRecord, sample.records) if record.kind == "answer")
+    assert event.payload == json.dumps(LISTED).encode()
