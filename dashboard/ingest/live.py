@@ -161,10 +161,10 @@ def _read_batch(project: Project, batch: LiveBatch) -> _Job:
     job.source_batch = _source_batch(project, batch, lines, records, problems, answer)
     job.artifacts = [record for record in records if isinstance(record, ArtifactRecord)]
     namespace = find_format(batch.format).namespace
-    runs: dict[int, UUID] = {}
-    for record in records:
-        runs.setdefault(record.line, run_id(project.pk, namespace, record.run))
-    job.received = [(line, runs[line.number]) for line in new if line.number in runs and line.number not in refused]
+    runs = {record.line: record.run for record in reversed(records)}  # of the first record of each line
+    run_ids = {run: run_id(project.pk, namespace, run) for run in {*runs.values()}}
+    stated = [line for line in new if line.number in runs and line.number not in refused]
+    job.received = [(line, run_ids[runs[line.number]]) for line in stated]
     return job
 
 
@@ -217,10 +217,9 @@ def _source_batch(
 ) -> SourceBatch:
     source = new_source(project, path=batch.path, format_name=batch.format, inode=0, head_sha256=batch.sha256)
     # Without a key the same body comes again where a run of it was deleted, or where new times were sent.
-    is_known = bool(batch.key)
     return SourceBatch(
         source=source,
-        is_known=lambda: is_known and _earlier_answer(project, batch) is not None,
+        is_known=(lambda: _earlier_answer(project, batch) is not None) if batch.key else None,
         start=0,
         lines=lines,
         records=records,
@@ -305,7 +304,7 @@ def _write_jobs(project: Project, jobs: Sequence[_Job]) -> None:
     with shared_store_lock() if artifacts else nullcontext(), transaction.atomic():
         files = _find_sent(project, artifacts)
         batches = [replace(job.source_batch, files=files) for job in jobs if job.source_batch is not None]
-        write.record(project, batches)
+        write.record(project, batches, collects_calls=False)
         rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
         again = ReceivedRecord.objects.filter(pk__in=rows)
         for row in again if any(line.at for line, _ in rows.values()) else ():

@@ -90,11 +90,11 @@ class SourceBatch:
     `incomplete` is a last line without its end; `counts` are the source's `seen` counts with this batch. `frames` are
     the lines of a source's first batch, where the pool has read and packed them. `files` are stored already, by the
     path that the recording names. `is_known` checks again, now that writers are locked out, whether another process
-    began a source that is not saved yet.
+    began a source that is not saved yet; None for a source that is new whatever others did, and is no file.
     """
 
     source: Source
-    is_known: Callable[[], bool]
+    is_known: Callable[[], bool] | None
     start: int
     lines: Sequence[SourceLine]
     records: Sequence[Record]
@@ -145,15 +145,16 @@ def _claim(batches: Sequence[SourceBatch]) -> None:
 
 def _begin(project: Project, batches: Sequence[SourceBatch]) -> None:
     """Deletes the problems of these files from when no reader knew them yet."""
-    if not batches:
+    checks = [(batch.source, batch.is_known) for batch in batches if batch.is_known is not None]
+    if not checks:
         return
-    paths = [batch.source.path for batch in batches]
-    heads = [batch.source.head_sha256 for batch in batches]
+    paths = [source.path for source, _ in checks]
+    heads = [source.head_sha256 for source, _ in checks]
     alike = Source.objects.filter(Q(path__in=paths) | Q(head_sha256__in=heads), project=project, is_partial=False)
     known = {value for row in alike.values_list("path", "head_sha256") for value in row}
-    for batch in batches:
-        if not known.isdisjoint((batch.source.path, batch.source.head_sha256)) and batch.is_known():
-            raise SourceMoved(f"{batch.source.path} was begun by another process")
+    for source, is_known in checks:
+        if not known.isdisjoint((source.path, source.head_sha256)) and is_known():
+            raise SourceMoved(f"{source.path} was begun by another process")
     Problem.objects.filter(project=project, source=None, file__in=paths).delete()
 
 

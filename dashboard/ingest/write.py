@@ -88,10 +88,11 @@ def project_write_lock(project: Project) -> Iterator[None]:
         yield
 
 
-def record(project: Project, batches: Sequence[SourceBatch]) -> WrittenRows:
+def record(project: Project, batches: Sequence[SourceBatch], *, collects_calls: bool = True) -> WrittenRows:
     """Writes the evidence of batches, each of another source. What follows from it is left to `derivation`.
 
-    Raises sources.SourceMoved when a source is no longer where its batch starts; then nothing is written.
+    Without `collects_calls` it returns no calls. Raises sources.SourceMoved when a source is no longer where its batch
+    starts; then nothing is written.
     """
     added: Counter[str] = Counter()
     calls: dict[UUID, RecordedCall | None] = {}
@@ -103,7 +104,7 @@ def record(project: Project, batches: Sequence[SourceBatch]) -> WrittenRows:
             writing.write_runs()
             writing.write_calls()
             added.update(writing.added)
-            calls |= writing.recorded_calls()
+            calls |= writing.recorded_calls() if collects_calls else {}
     return WrittenRows(added, calls)
 
 

@@ -13,6 +13,7 @@ from envelopes.text.untrusted_json import (
     array_slices,
     join_object,
     object_slices,
+    parse_checked,
     parse_json,
     repeated_members,
 )
@@ -53,7 +54,7 @@ class ObjectFields:
         """A string, as a text column can store it."""
         for name in names:
             if self._fields.get(name, b"").startswith(b'"'):
-                return storable(str(parse_json(self._fields.pop(name))))
+                return storable(str(parse_checked(self._fields.pop(name))))  # a string is not deep
             if self._fields.get(name, b"null") != b"null":
                 self._refuse("value", name, "left out: not a text")
         return None
@@ -69,7 +70,8 @@ class ObjectFields:
         for name in names:
             if self._fields.get(name, b"null") == b"null":
                 continue
-            text = parse_json(self._fields[name])
+            raw = self._fields[name]
+            text = parse_checked(raw) if raw.startswith(b'"') else parse_json(raw)
             became = changed_time(text) if isinstance(text, str) else "left out: no text"
             if became:
                 self._refuse("timestamp", name, became.replace("left out", "kept as a field without meaning"))
@@ -92,11 +94,13 @@ class ObjectFields:
         return name in self._fields
 
     def integer(self, name: str, minimum: int, maximum: int = 2**53 - 1) -> int | None:
-        value = parse_json(self._fields.get(name, b"null"))
+        if self._fields.get(name, b"null") == b"null":
+            return None
+        value = parse_json(self._fields[name])
         if isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum:
             del self._fields[name]
             return value
-        if name in self._fields and value is not None:
+        if value is not None:
             self._refuse("duration" if name == "durationMs" else "value", name, "left out: not a possible number")
         return None
 
