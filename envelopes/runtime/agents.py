@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from envelopes.families.agent.receipts import agent_outcome, spawn_outcome
 from envelopes.families.agent.results import (
     ActiveChild,
     AgentIdentity,
@@ -25,6 +26,7 @@ from envelopes.families.agent.results import (
     Priority,
     Spawned,
     WorkspaceOccupancy,
+    follow_up_outcome,
 )
 from envelopes.families.agent.tools import AgentGetInput, EnqueueInput, SpawnAgentInput
 from envelopes.plan.answers import Tool, ToolFailed
@@ -141,19 +143,19 @@ class AgentPlaneTools:
                 ActiveChild(agent_id=task.child.agent_id, status=task.status, task_id=task.task_id) for task in children
             ),
         )
-        words = f"agent {self._identity.agent_id} is {summary.state}"
-        return CompleteOutput.success("AgentGet", words, AgentRead(summary))
+        read = AgentRead(summary)
+        return CompleteOutput.success("AgentGet", agent_outcome(read), read)
 
     def enqueue(self, call: EnqueueInput, _context: CallContext) -> CompleteOutput:
         result = FollowUp(priority=msgspec.convert(call.priority, Priority), text=call.text)
         with self._open() as database, database:
             self._add_follow_up(database, self._identity.agent_id, result)
-        return CompleteOutput.success("Enqueue", f"enqueued a follow-up ({result.priority})", result)
+        return CompleteOutput.success("Enqueue", follow_up_outcome(result), result)
 
     def spawn(self, call: SpawnAgentInput, context: CallContext) -> CompleteOutput:
         self._check_spawn(call)
         result = Spawned(agent_id=self._create(call)) if call.preset == "public_named" else self._start(call, context)
-        return CompleteOutput.success("SpawnAgent", f"agent {result.agent_id} spawned", result)
+        return CompleteOutput.success("SpawnAgent", spawn_outcome(result), result)
 
     def _check_spawn(self, call: SpawnAgentInput) -> None:
         """Raises ToolFailed."""

@@ -23,6 +23,8 @@ from envelopes.families.memory.results import (
     FoundMemory,
     Memory,
     ReadMemory,
+    found_outcome,
+    memory_outcome,
 )
 from envelopes.families.memory.tools import LIMIT, SOURCE_REF, MemoryGetInput, MemorySearchInput
 from envelopes.plan.answers import Tool, ToolFailed
@@ -125,7 +127,7 @@ class MemoryTools:
             for row in found
         )
         result = FoundMemories(query=call.query, results=results)
-        return CompleteOutput.success("MemorySearch", f"{len(results)} memories for {call.query}", result)
+        return CompleteOutput.success("MemorySearch", found_outcome(result), result)
 
     def get(self, call: MemoryGetInput, _context: CallContext) -> CompleteOutput:
         statement = f"SELECT {COLUMNS} FROM memory WHERE source_ref = ?"  # noqa: S608 - names of this module
@@ -140,9 +142,8 @@ class MemoryTools:
             )
         most, content = call.max_chars or MAX_CHARS, row[5]
         memory = Memory(**self._head(row), content=content[:most], truncated=len(content) > most)
-        return CompleteOutput.success(
-            "MemoryGet", f"read {memory.source_ref}: {memory.title}", ReadMemory(memory=memory, max_chars=most)
-        )
+        read = ReadMemory(memory=memory, max_chars=most)
+        return CompleteOutput.success("MemoryGet", memory_outcome(read), read)
 
     def _head(self, row: Any) -> dict[str, Any]:
         """The fields that a search and a reading have in common."""

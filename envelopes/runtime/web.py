@@ -19,12 +19,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Link
+from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Link, fetched_outcome, search_outcome
 from envelopes.families.web.results import Hit as Hit  # the providers of a runtime yield these
 from envelopes.families.web.tools import MAX_RESULTS, WebFetchInput, WebSearchInput
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
-from envelopes.schema.result import CompleteOutput, summarize
+from envelopes.schema.result import CompleteOutput
 from envelopes.schema.timestamps import format_instant
 
 if TYPE_CHECKING:
@@ -126,10 +126,7 @@ class WebTools:
                     if response.status_code not in REDIRECTS:
                         body, is_cut = _read_body(response, due, context)
                         page = self._page(call, url, response, body, is_cut=is_cut)
-                        words = f"fetched {page.final_url} with status {page.status}"
-                        return CompleteOutput(
-                            tool_name="WebFetch", status="success", summary_text=summarize(words), result=page
-                        )
+                        return CompleteOutput.success("WebFetch", fetched_outcome(page), page)
                     url = _redirected(url, response.headers.get("location"))
         raise ToolFailed(
             "too_many_redirects",
@@ -163,8 +160,7 @@ class WebTools:
                 citations=tuple(Link(hit.title, hit.url) for hit in hits),
                 fetched_at=self._stamp(),
             )
-            words = f"{len(hits)} results for {call.query}"
-            return CompleteOutput(tool_name="WebSearch", status="success", summary_text=summarize(words), result=result)
+            return CompleteOutput.success("WebSearch", search_outcome(result), result)
         last = attempts[-1]
         raise ToolFailed(
             last.error_kind or "network_failed",

@@ -34,6 +34,10 @@ from envelopes.families.work_item.results import (
     WorkItemPick,
     WorkItemReading,
     WorkItemView,
+    change_outcome,
+    page_outcome,
+    pick_outcome,
+    reading_outcome,
 )
 from envelopes.families.work_item.tools import (
     LIMIT,
@@ -97,7 +101,8 @@ class WorkItemTools:
             if call.plan is not None:
                 row = self._store.change(row.number, plan=self._write_plan(row, call.plan))
             view = self._view(row, with_todos=True)
-        return CompleteOutput.success("CreateWorkItem", f"work item {view.id} created", WorkItemChange(work_item=view))
+        change = WorkItemChange(work_item=view)
+        return CompleteOutput.success("CreateWorkItem", change_outcome(change), change)
 
     def update(self, call: UpdateWorkItemInput, _context: CallContext) -> CompleteOutput:
         with self._store.transaction():
@@ -112,9 +117,8 @@ class WorkItemTools:
             changes = {name: value for name, value in named.items() if value is not None}
             view = self._view(self._store.change(row.number, **changes), with_todos=True)
         fields = tuple("todo_list" if name == "todos" else name for name in changes)
-        return CompleteOutput.success(
-            "UpdateWorkItem", f"work item {view.id} updated", WorkItemChange(work_item=view, changed_fields=fields)
-        )
+        change = WorkItemChange(work_item=view, changed_fields=fields)
+        return CompleteOutput.success("UpdateWorkItem", change_outcome(change), change)
 
     def pick(self, call: PickWorkItemInput, _context: CallContext) -> CompleteOutput:
         with self._store.transaction():
@@ -143,13 +147,13 @@ class WorkItemTools:
             transition=transition,
             binding_note=BINDING_NOTE if current.is_runnable else INSPECTION_NOTE,
         )
-        return CompleteOutput.success("PickWorkItem", f"now working on {current.id}", result)
+        return CompleteOutput.success("PickWorkItem", pick_outcome(result), result)
 
     def get(self, call: GetWorkItemInput, _context: CallContext) -> CompleteOutput:
         with self._store.transaction():
             view = self._view(self._find(call.work_item_id), with_todos=call.include_todo_list)
             result = WorkItemReading(context=self._context(), work_item=view)
-        return CompleteOutput.success("GetWorkItem", f"work item {view.id} is {view.state}", result)
+        return CompleteOutput.success("GetWorkItem", reading_outcome(result), result)
 
     def list_items(self, call: ListWorkItemsInput, _context: CallContext) -> CompleteOutput:
         limit, chosen = call.limit or LIMIT, call.filter or "all"
@@ -169,9 +173,7 @@ class WorkItemTools:
                 limit=limit,
                 work_items=tuple(matching[skipped : skipped + limit]),
             )
-        return CompleteOutput.success(
-            "ListWorkItems", f"{result.returned} of {result.total_matching} work items", result
-        )
+        return CompleteOutput.success("ListWorkItems", page_outcome(result), result)
 
     def complete(self, call: CompleteWorkItemInput, context: CallContext) -> CompleteOutput:
         """The report is what the model wrote in the round of the call."""
@@ -191,8 +193,7 @@ class WorkItemTools:
         unfinished = _unfinished(view.todo_list or ()) if is_new else None
         warnings = () if unfinished is None else (unfinished,)
         result = WorkItemChange(work_item=view, warnings=warnings, completed_transition=is_new)
-        words = "completed" if is_new else "was completed before"
-        return CompleteOutput.success("CompleteWorkItem", f"work item {view.id} {words}", result)
+        return CompleteOutput.success("CompleteWorkItem", change_outcome(result), result)
 
     def wait_for(self, call: WaitForInput, _context: CallContext) -> CompleteOutput:
         with self._store.transaction():

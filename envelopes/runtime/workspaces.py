@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envelopes.families.workspace.results import WorkspaceMode, WorkspaceResult
+from envelopes.families.workspace.results import WorkspaceMode, WorkspaceResult, workspace_outcome
 from envelopes.families.workspace.tools import UseWorkspaceInput
 from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
@@ -87,7 +87,7 @@ class Workspaces:
             mode=mode,
             projection_kind=PROJECTIONS[mode],
         )
-        return CompleteOutput.success("UseWorkspace", f"using workspace {workspace_id} ({mode})", result)
+        return CompleteOutput.success("UseWorkspace", workspace_outcome(result), result)
 
     def add_worktree(self, label: str) -> tuple[Worktree, Path]:
         """A new worktree of the active workspace, and the folder in it that corresponds to its root.

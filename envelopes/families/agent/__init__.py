@@ -9,8 +9,16 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.agent import claude_code, gemini_cli
-from envelopes.families.agent.receipts import receipt
-from envelopes.families.agent.results import PROJECTIONS
+from envelopes.families.agent.receipts import agent_outcome, receipt, spawn_outcome
+from envelopes.families.agent.results import (
+    PROJECTIONS,
+    AgentRead,
+    FollowUp,
+    Spawned,
+    WaitRecorded,
+    follow_up_outcome,
+    wait_outcome,
+)
 from envelopes.families.agent.tools import TOOLS
 from envelopes.families.base import Family, project_by_type
 from envelopes.lint.rules import must_mention
@@ -27,6 +35,12 @@ FAMILY = Family(
     projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
     mappings=(*claude_code.MAPPINGS, *gemini_cli.MAPPINGS),
     tools=TOOLS,
+    outcomes={
+        AgentRead: agent_outcome,
+        FollowUp: follow_up_outcome,
+        Spawned: spawn_outcome,
+        WaitRecorded: wait_outcome,
+    },
     lint=(
         must_mention("agent_unsaid", "which agent or task it is", "/result/agent_id", "/result/task_handle/task_id"),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.agent.results import AgentRead, Spawned
 from envelopes.families.agent.tools import TOOLS
 from envelopes.families.segments import (
     headline,
@@ -176,3 +177,11 @@ _BODIES: dict[str, Callable[[CanonicalResult], Iterable[Segment]]] = {
 }
 
 receipt = receipt_renderer(_body, details=ERROR_DETAILS, tools=TOOLS)
+
+
+def spawn_outcome(spawned: Spawned) -> str:
+    return f"agent {spawned.agent_id} spawned"
+
+
+def agent_outcome(read: AgentRead) -> str:
+    return f"agent {read.agent.identity.agent_id} is {read.agent.state}"

@@ -134,4 +134,12 @@ def _project_metadata(
     return {"metadata_omitted": len(memory.metadata)}
 
 
+def found_outcome(found: FoundMemories) -> str:
+    return f"{len(found.results)} memories for {found.query}"
+
+
+def memory_outcome(read: ReadMemory) -> str:
+    return f"read {read.memory.source_ref}: {read.memory.title}"
+
+
 PROJECTIONS: dict[type[msgspec.Struct], Projection] = {FoundMemories: _project_found, ReadMemory: _project_read}

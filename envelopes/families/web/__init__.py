@@ -11,7 +11,15 @@ from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.web.claude_code import MAPPINGS
 from envelopes.families.web.receipts import receipt
-from envelopes.families.web.results import PROJECTIONS, WEB_CHARACTERS, granted_characters
+from envelopes.families.web.results import (
+    PROJECTIONS,
+    WEB_CHARACTERS,
+    FetchedPage,
+    FoundPages,
+    fetched_outcome,
+    granted_characters,
+    search_outcome,
+)
 from envelopes.families.web.tools import TOOLS
 from envelopes.schema.budget import ProjectionPolicy
 
@@ -26,5 +34,6 @@ FAMILY = Family(
     mappings=MAPPINGS,
     tools=TOOLS,
     granted=granted_characters,
+    outcomes={FetchedPage: fetched_outcome, FoundPages: search_outcome},
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -211,6 +211,14 @@ def _project_hit(projector: Projector, hit: Hit, field: str) -> JsonValue:
     )
 
 
+def fetched_outcome(page: FetchedPage) -> str:
+    return f"fetched {page.final_url} with status {page.status}"
+
+
+def search_outcome(found: FoundPages) -> str:
+    return f"{len(found.results)} results for {found.query}"
+
+
 PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
     FetchedPage: _project_fetched,
     FoundPages: _project_found,

@@ -11,7 +11,17 @@ from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.work_item import claude_code, codex, gemini_cli
 from envelopes.families.work_item.receipts import receipt
-from envelopes.families.work_item.results import PROJECTIONS
+from envelopes.families.work_item.results import (
+    PROJECTIONS,
+    WorkItemChange,
+    WorkItemPage,
+    WorkItemPick,
+    WorkItemReading,
+    change_outcome,
+    page_outcome,
+    pick_outcome,
+    reading_outcome,
+)
 from envelopes.families.work_item.tools import TOOLS
 from envelopes.lint.rules import must_mention
 
@@ -26,6 +36,12 @@ FAMILY = Family(
     versions={"receipt": 3},
     mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS),
     tools=TOOLS,
+    outcomes={
+        WorkItemChange: change_outcome,
+        WorkItemPage: page_outcome,
+        WorkItemPick: pick_outcome,
+        WorkItemReading: reading_outcome,
+    },
     lint=(must_mention("work_item_unsaid", "which work item it is", *NAMED_BY),),
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -355,6 +355,27 @@ def _project_update(result: WorkItemUpdate, projector: Projector, policy: Projec
     }
 
 
+def change_outcome(change: WorkItemChange) -> str:
+    """Fields are named by an update alone, and a transition by a completion."""
+    if change.completed_transition is None:
+        words = "updated" if change.changed_fields else "created"
+    else:
+        words = "completed" if change.completed_transition else "was completed before"
+    return f"work item {change.work_item.id} {words}"
+
+
+def pick_outcome(pick: WorkItemPick) -> str:
+    return f"now working on {pick.current_work_item_id}"
+
+
+def reading_outcome(reading: WorkItemReading) -> str:
+    return f"work item {reading.work_item.id} is {reading.work_item.state}"
+
+
+def page_outcome(page: WorkItemPage) -> str:
+    return f"{page.returned} of {page.total_matching} work items"
+
+
 PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
     WorkItemChange: _project_change,
     WorkItemPick: _project_pick,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.workspace.receipts import receipt
-from envelopes.families.workspace.results import PROJECTIONS
+from envelopes.families.workspace.results import PROJECTIONS, WorkspaceResult, workspace_outcome
 from envelopes.families.workspace.tools import TOOLS
 
 FAMILY = Family(
@@ -17,5 +17,6 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     versions={"receipt": 3},
     tools=TOOLS,
+    outcomes={WorkspaceResult: workspace_outcome},
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -36,4 +36,8 @@ def _project_workspace(result: WorkspaceResult, projector: Projector, _policy: P
     return {name: projector.line(name, text, PATH_CHARACTERS) for name, text in members.items()}
 
 
+def workspace_outcome(result: WorkspaceResult) -> str:
+    return f"using workspace {result.workspace_id} ({result.mode})"
+
+
 PROJECTIONS: dict[type[msgspec.Struct], Projection] = {WorkspaceResult: _project_workspace}

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from envelopes import read_halves
+from envelopes import builtin, read_halves, tools
+from envelopes.families.registry import samples
+from envelopes.plan.answers import result_data
+from tests.cases import each
 
 COMPLETED = {"disposition": "completed", "exit_status": 0, "stdout": "3 passed\n", "stderr": ""}
 FOUND = {"query": "q", "provider": "own", "fetched_at": "2026-01-05T10:00:00Z"}
@@ -17,7 +20,7 @@ FOUND = {"query": "q", "provider": "own", "fetched_at": "2026-01-05T10:00:00Z"}
     ("tool", "result", "family", "summary"),
     [
         ("ExecCommand", COMPLETED, "command", "command exited with status 0"),
-        ("WebSearch", FOUND, "web", "WebSearch returned a result"),
+        ("WebSearch", FOUND, "web", "0 results for q"),
         ("ExecCommand", {"code": "POLICY_DENIED", "message": "no"}, "command", "no"),
         ("WebSearch", {"another": "shape"}, "external", "WebSearch returned a result"),
         ("ExecCommand", None, "external", "ExecCommand: no result was recorded"),
@@ -37,6 +40,14 @@ def test_a_result_is_read_by_the_family_of_its_tool(
     )
     assert (halves.family, halves.projection.canonical.summary_text) == (family, summary)
     assert halves.note == ""
+
+
+@each("tool", list(tools()))
+def test_the_summary_of_every_built_in_result_is_that_of_its_family(tool: str) -> None:
+    result = json.dumps(result_data(samples(tool)["success"])).encode()
+    halves = read_halves(agent="audit", tool=tool, args=b"{}", result=result, content=None, is_error=False)
+    assert halves.family == builtin(tool)[0].name
+    assert "returned a result" not in halves.projection.canonical.summary_text
 
 
 @pytest.mark.parametrize(
