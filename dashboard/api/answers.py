@@ -1,13 +1,16 @@
-"""The answers of the reading API as structs, its addresses, and its description, which is written from both."""
+"""The answers to programs as structs, their addresses, and the description, which is written from both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from dashboard.ingest.live import BatchAnswer
+
+JSON, BYTES, PROTOBUF = "application/json", "application/octet-stream", "application/x-protobuf"
 Item = TypeVar("Item")
 
 
@@ -167,6 +170,13 @@ class IntakeLimits(msgspec.Struct, frozen=True, kw_only=True):
     content_encodings: list[str]
 
 
+class StoredArtifact(msgspec.Struct, frozen=True):
+    """`size` in bytes."""
+
+    sha256: str
+    size: int
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The answer to a request that was not answered: a sentence with its reason."""
 
@@ -185,11 +195,19 @@ ADDRESSES: Sequence[tuple[str, str, type | object, tuple[str, ...]]] = (
     ("/api/v1/artifacts", "Artifacts", ItemPage[ArtifactItem], ("call", "after", "limit")),
     ("/api/v1/artifacts/{artifact}", "A window of an artifact", ArtifactText, ("offset", "limit")),
     ("/api/v1/experiments", "Comparisons", ItemPage[ExperimentItem], ("after", "limit")),
-    ("/api/v1/limits", "IntakeLimits of the intake; needs a token of scope ingest", IntakeLimits, ()),
+    ("/api/v1/limits", "Limits of the intake; needs a token of scope ingest", IntakeLimits, ()),
+)
+# Addresses that programs send to: method, what is done, the types of the body, and the answer to what is stored.
+SENDING: Sequence[tuple[str, str, str, tuple[str, ...], type]] = (
+    ("/api/v1/records", "post", "Stores native records, a JSON object a line", ("application/x-ndjson",), BatchAnswer),
+    ("/api/v1/artifacts/{artifact}", "put", "Stores the content with that SHA-256", (BYTES,), StoredArtifact),
+    ("/api/v1/hooks/claude-code", "post", "Stores an event of a Claude Code hook", (JSON,), dict),
+    ("/v1/traces", "post", "Stores the spans of agents (OTLP)", (JSON, PROTOBUF), dict),
+    ("/v1/logs", "post", "Stores the tool results that agents log (OTLP)", (JSON, PROTOBUF), dict),
 )
 INTEGERS, IDS = ("limit", "offset", "position"), ("run", "call", "artifact")
 REFUSALS = {
-    "400": "The address cannot be read",
+    "400": "The request cannot be read",
     "401": "No token, or none that is known here",
     "403": "A token for another purpose",
     "404": "Not in the project of the token",
@@ -197,19 +215,39 @@ REFUSALS = {
     "429": "Too many requests: wait for Retry-After seconds",
     "503": "Busy: send it again after Retry-After seconds",
 }
+SENDING_REFUSALS = {
+    "411": "A body without Content-Length",
+    "413": "Too large, packed or unpacked",
+    "415": "Another Content-Type or Content-Encoding",
+    "422": "Nothing of it can be stored",
+    "507": "The disk is full, or the project has no more room",
+}
+SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 
 
-def openapi() -> dict[str, object]:
-    """The description of the reading API, OpenAPI 3.1, from the structs of this module."""
-    types = [Refusal, *(answer for _, _, answer, _ in ADDRESSES)]
-    (refusal, *schemas), components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+def openapi() -> dict[str, Any]:
+    """The description of the addresses for programs, OpenAPI 3.1, from the structs of their answers."""
+    types = [Refusal, BatchAnswer, *(row[2] for row in ADDRESSES), *(row[4] for row in SENDING)]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    refusal, batch, answers = schemas[0], schemas[1], iter(schemas[2:])
     refusals = {status: _describe(sentence, refusal) for status, sentence in REFUSALS.items()}
-    paths = {}
-    for (address, summary, _, names), schema in zip(ADDRESSES, schemas, strict=True):
-        in_path = [part[1:-1] for part in address.split("/") if part.startswith("{")]
-        parameters = [_parameter(name, "path") for name in in_path] + [_parameter(name, "query") for name in names]
-        answers = {"200": _describe(summary, schema), **refusals}
-        paths[address] = {"get": {"summary": summary, "parameters": parameters, "responses": answers}}
+    paths: dict[str, dict[str, Any]] = {}
+    for address, summary, _, names in ADDRESSES:
+        parameters = [_parameter(name, "path") for name in _path_names(address)]
+        parameters += [_parameter(name, "query") for name in names]
+        responses = {"200": _describe(summary, next(answers)), **refusals}
+        paths[address] = {"get": {"summary": summary, "parameters": parameters, "responses": responses}}
+    sending = refusals | {status: _describe(sentence, refusal) for status, sentence in SENDING_REFUSALS.items()}
+    sending["422"] = _describe(SENDING_REFUSALS["422"], {"anyOf": [batch, refusal]})
+    for address, method, summary, bodies, _ in SENDING:
+        stored = _describe(summary, next(answers))
+        stored["content"] |= {kind: {"schema": {"type": "string"}} for kind in bodies if kind == PROTOBUF}
+        paths.setdefault(address, {})[method] = {
+            "summary": f"{summary}; needs a token of scope ingest",
+            "parameters": [_parameter(name, "path") | {"schema": SHA256} for name in _path_names(address)],
+            "requestBody": {"required": True, "content": {kind: {"schema": _body_schema(kind)} for kind in bodies}},
+            "responses": {"200": stored, **sending},
+        }
     return {
         "openapi": "3.1.0",
         "info": {"title": "Counterfoil", "version": "1"},
@@ -219,8 +257,16 @@ def openapi() -> dict[str, object]:
     }
 
 
-def _describe(sentence: str, schema: object) -> dict[str, object]:
-    return {"description": sentence, "content": {"application/json": {"schema": schema}}}
+def _path_names(address: str) -> list[str]:
+    return [part[1:-1] for part in address.split("/") if part.startswith("{")]
+
+
+def _body_schema(kind: str) -> dict[str, str]:
+    return {"type": "object"} if kind == JSON else {"type": "string"}
+
+
+def _describe(sentence: str, schema: object) -> dict[str, Any]:
+    return {"description": sentence, "content": {JSON: {"schema": schema}}}
 
 
 def _parameter(name: str, place: str) -> dict[str, object]:

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from dashboard.api.answers import IntakeLimits
+from dashboard.api.answers import BYTES, JSON, PROTOBUF, IntakeLimits, StoredArtifact
 from dashboard.artifacts.stores import SHA256
 from dashboard.artifacts.upload_folders import reserve_upload_folder
 from dashboard.ingest.live import (
@@ -38,12 +38,11 @@ from dashboard.tokens import TokenRequest
 from envelopes.recordings import Unavailable, decode_logs, decode_traces, encode_protobuf_answer
 from envelopes.text.untrusted_json import Untrusted, check_json, dump_json, join_object, object_slices
 
-PROTOBUF = "application/x-protobuf"
-TRACE_TYPES = (PROTOBUF, "application/json")
+TRACE_TYPES = (PROTOBUF, JSON)
 RECORD_TYPES = ("application/x-ndjson", "application/jsonl", "application/json")
-CONTENT_TYPES = ("application/octet-stream",)
+CONTENT_TYPES = (BYTES,)
 GZIP = 31  # zlib's number for a header of gzip
-HOOK_TYPES = ("application/json",)
+HOOK_TYPES = (JSON,)
 PIECE = 1_048_576
 
 
@@ -179,8 +178,8 @@ def _idempotency_key(request: HttpRequest) -> str:
     return key
 
 
-def receive_content(request: TokenRequest, sha256: str) -> int:
-    """Stores the body as the content with that hash, and returns its bytes. Raises BodyRefused and StoreFailed."""
+def receive_content(request: TokenRequest, sha256: str) -> StoredArtifact:
+    """Stores the body as the content with that hash. Raises BodyRefused and StoreFailed."""
     if not SHA256.fullmatch(sha256):
         raise BodyRefused(400, "The address ends with a SHA-256: 64 hexadecimal digits in lower case.")
     if request.headers.get("Content-Encoding", "identity") != "identity":
@@ -194,7 +193,7 @@ def receive_content(request: TokenRequest, sha256: str) -> int:
             raise BodyRefused(400, f"The body ended after {file.tell():,} of {expected:,} bytes.")
         file.seek(0)
         try:
-            return store_sent_content(request.project, sha256, file)
+            return StoredArtifact(sha256, store_sent_content(request.project, sha256, file))
         except WrongContent as wrong:
             raise BodyRefused(422, str(wrong)) from None
 

@@ -66,7 +66,7 @@ def records(request: TokenRequest) -> HttpResponse:
 @accepts_token("ingest", ["PUT"])
 @answers_refusals
 def artifact(request: TokenRequest, sha256: str) -> HttpResponse:
-    return json_response({"sha256": sha256, "size": receive_content(request, sha256)})
+    return json_response(receive_content(request, sha256))
 
 
 @accepts_body("INTAKE_BODY_LIMIT_BYTES", TRACE_TYPES)

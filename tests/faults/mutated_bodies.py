@@ -30,6 +30,7 @@ PIECES = (
     b"\\",
 )
 CONTENT = b"a line of an output\n" * 40
+CONTENT_HASH = hashlib.sha256(CONTENT).hexdigest()
 CODEX = {"conversation.id": "t", "call_id": "c", "tool_name": "shell", "arguments": "{}", "success": "true"}
 QUESTION = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
 SEARCH = QUESTION | {"params": {"name": "search_calls", "arguments": {"q": "tool:Search", "limit": 2}}}
@@ -58,7 +59,7 @@ def whole_bodies() -> list[Body]:
         Body("/v1/logs", PROTOBUF, protobuf_log()),
         Body("/api/v1/hooks/claude-code", JSON, json.dumps(event("PreToolUse")).encode()),
         Body("/mcp", JSON, json.dumps(SEARCH).encode(), scope="mcp"),
-        Body(f"/api/v1/artifacts/{hashlib.sha256(CONTENT).hexdigest()}", "application/octet-stream", CONTENT, "PUT"),
+        Body(f"/api/v1/artifacts/{CONTENT_HASH}", "application/octet-stream", CONTENT, "PUT"),
     ]
 
 

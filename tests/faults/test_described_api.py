@@ -18,12 +18,13 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import CHECKS, load_all_checks
 
-from dashboard.api.answers import ADDRESSES
+from dashboard.api.answers import ADDRESSES, JSON, PROTOBUF, SENDING
 from tests.dashboard.api.native_records import NDJSON, lines, one_run
 from tests.dashboard.api.test_hooks import SESSION, transcript
 from tests.dashboard.sessions import write
 from tests.faults.imports import manage, migrated_store, rows, wait_until
 from tests.faults.intake_load import UNLIMITED, make_request
+from tests.faults.mutated_bodies import CONTENT_HASH, whole_bodies
 from tests.faults.server import running_server, sign_in
 
 load_all_checks()
@@ -38,6 +39,8 @@ CONFORMANCE = [
 ]
 CONTENT = make_request("content", "of an artifact")
 ARTIFACT = {"v": 1, "type": "artifact", "run": "r1", "call": "c1", "path": "out.txt", "sha256": CONTENT.key}
+# Bodies that are stored, by their address and type.
+WHOLE = {(body.address.partition(CONTENT_HASH)[0], body.content_type): body for body in whole_bodies()}
 EXAMPLES = 25  # of each address
 
 
@@ -48,8 +51,8 @@ class DescribedServer:
         self.address, self.tokens, self.keys = address, tokens, keys
         self.schema = schemathesis.openapi.from_url(f"{address}/api/v1/openapi.json")
 
-    def headers(self, path: str) -> dict[str, str]:
-        scope = "ingest" if path.endswith("/limits") else "read"
+    def headers(self, case: Any) -> dict[str, str]:
+        scope = "ingest" if case.method != "GET" or case.path.endswith("/limits") else "read"
         return {"Authorization": f"Bearer {self.tokens[scope]}"}
 
 
@@ -82,6 +85,24 @@ def write_cut_session(folder: Path) -> Path:
     return write(folder / f"{SESSION}.jsonl", [asked, answered])
 
 
+def fill_in(server: DescribedServer, case: Any, number: int) -> None:
+    """Names objects that exist, and sends a body that is whole."""
+    if case.method == "GET":
+        for name in case.path_parameters or {}:
+            case.path_parameters[name] = server.keys[name][number % len(server.keys[name])]
+        return
+    body = WHOLE[case.path.partition("{")[0], case.media_type]
+    case.body = json.loads(body.data) if body.content_type == JSON else body.data
+    for name in case.path_parameters or {}:
+        case.path_parameters[name] = body.address.rpartition("/")[2]
+
+
+@schemathesis.serializer(NDJSON, PROTOBUF)
+def as_it_is(_context: object, value: Any) -> Any:
+    """A body of these types is drawn as a text."""
+    return value
+
+
 def find_keys(running: Any, token: str) -> dict[str, list[str]]:
     keys = {"variant": ["receipt", "recorded"], "position": ["1", "2"]}
     for name in ("run", "call", "artifact"):
@@ -94,7 +115,8 @@ def find_keys(running: Any, token: str) -> dict[str, list[str]]:
 @pytest.mark.extended
 def test_each_answer_is_of_the_described_status_type_and_structure(server: DescribedServer) -> None:
     operations = [operation.ok() for operation in server.schema.get_all_operations()]
-    assert {operation.path for operation in operations} == {address for address, *_ in ADDRESSES}
+    described = {(operation.method, operation.path) for operation in operations}
+    assert described == {("get", row[0]) for row in ADDRESSES} | {(row[1], row[0]) for row in SENDING}
     for operation in operations:
         statuses = try_operation(server, operation)
         assert 200 in statuses, (operation.path, statuses)
@@ -115,9 +137,9 @@ def try_operation(server: DescribedServer, operation: Any) -> set[int]:
     @given(case=operation.as_strategy())
     def draw(case: Any) -> None:
         number = next(numbers)
-        for name in (case.path_parameters or {}) if number % 2 else ():
-            case.path_parameters[name] = server.keys[name][number // 2 % len(server.keys[name])]
-        response = case.call(base_url=server.address, headers=server.headers(case.path))
+        if number % 2:
+            fill_in(server, case, number // 2)
+        response = case.call(base_url=server.address, headers=server.headers(case))
         statuses.add(response.status_code)
         case.validate_response(response, checks=CONFORMANCE)
 

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from dashboard.api.answers import ADDRESSES
+from dashboard.api.answers import ADDRESSES, SENDING
 from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
@@ -142,7 +142,7 @@ def test_the_pages_addresses_answer_json_to_who_asks_for_it(
 def test_the_description_names_every_address_and_what_it_answers(client: Client) -> None:
     document = json.loads(client.get("/api/v1/openapi.json").content)
     assert document["openapi"] == "3.1.0"
-    assert set(document["paths"]) == {address for address, *_ in ADDRESSES}
+    assert set(document["paths"]) == {address for address, *_ in (*ADDRESSES, *SENDING)}
     routes = {str(pattern.pattern) for pattern in patterns()}
     as_routes = {
         address[1:].replace("{position}", "<int:position>").replace("{variant}", "<slug:name>")
