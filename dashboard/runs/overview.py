@@ -101,9 +101,13 @@ def _box(x: float, width: float) -> str:
 
 
 def plain_axis(start: datetime | None, end: datetime | None, busy_ms: int) -> Axis:
-    """True to scale. `busy_ms` is the sum of all durations: calls overlap, so the gaps are at least the rest."""
+    """True to scale. `busy_ms` is the sum of all durations: calls overlap, so the gaps are at least the rest.
+
+    Without a start nothing is known of the time, so none of it is idle.
+    """
     last = max((end - start) // MILLISECOND if start and end else 0, 1)
-    return Axis(start, (0, last), (0.0, float(last)), max(0, round(100 * (last - busy_ms) / last)))
+    idle_percent = max(0, round(100 * (last - busy_ms) / last)) if start else 0
+    return Axis(start, (0, last), (0.0, float(last)), idle_percent)
 
 
 def squeezed_axis(start: datetime, end: datetime | None, calls: Iterable[TimeSpan]) -> Axis:

@@ -1,5 +1,5 @@
-/* The list beside the open step follows it: the row of the step is marked and kept in view, and the links of all rows
-   open the tab and the form of the halves that are open. */
+/* The list beside the open step follows it: the row of the step is marked and kept in view, the title leads up to that
+   row, and the links of all rows open the tab and the form of the halves that are open. */
 "use strict";
 
 function openRow() {
@@ -33,8 +33,11 @@ function followStep() {
     if (named) keepInView(named);
     return true;
   }
-  const row = openRow();
+  const [row, step] = [openRow(), document.getElementById("step").dataset];
   keepTab();
+  const [up, position] = ["data-up-link", "data-position-of-step"].map((name) => document.querySelector(`.steps [${name}]`));
+  if (up) up.href = step.up;
+  if (position) position.textContent = Number(step.step).toLocaleString("en");
   for (const other of document.querySelectorAll(".steps .call-row[aria-current]")) other.removeAttribute("aria-current");
   if (!row) return false;
   row.setAttribute("aria-current", "true");

@@ -8,6 +8,7 @@ import statistics
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models.functions import Length
 from django.utils import timezone
 from playwright.sync_api import Page, Request, expect
 from pytest_django import Settings
@@ -98,6 +99,9 @@ def test_a_walk_keeps_the_focus_the_title_and_the_tab_also_in_the_list(operator_
     page.wait_for_url("**/2/halves")
     expect(page.locator("#step-after")).to_be_focused()
     expect(page).to_have_title(re.compile("^2 · Bash: "))
+    second = run.own_calls.get(line=2)
+    expect(page.locator(".steps h2 a")).to_have_attribute("href", f"/runs/{run.pk}/#c-{second.pk}")
+    expect(page.locator(".steps-title b")).to_have_text("Step 2 of 3")
     press(page, "c")
     page.wait_for_url("**/2/context")
     come_to_rest(page)
@@ -171,14 +175,18 @@ def test_keys_faster_than_the_answers_lose_no_press(
 @pytest.mark.extended
 @pytest.mark.parametrize("width", [1440, 1024])
 def test_the_first_line_of_evidence_stands_high_on_the_page(operator_page: Page, bundled: Project, width: int) -> None:
-    """Also of calls that were cut or failed: what is said about the halves stands below them."""
+    """Also of calls that were cut or failed: what is said about the halves stands below them.
+
+    Of each kind the call with the longest tool is opened, whose name stands in the first line of the head.
+    """
     kinds: list[dict[str, object]] = [
         {"is_cut": True},
         {"outcome": "failed"},
         {"outcome": "refused"},
         {"is_cut": False},
     ]
-    calls = [bundled.calls.exclude(status="unknown").filter(**kind).order_by("pk").first() for kind in kinds]
+    answered = bundled.calls.exclude(status="unknown").order_by(Length("tool").desc(), "external_id")
+    calls = [answered.filter(**kind).first() for kind in kinds]
     operator_page.set_viewport_size({"width": width, "height": 900})
     for call in calls:
         assert call is not None

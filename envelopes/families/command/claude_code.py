@@ -38,7 +38,7 @@ from envelopes.families.command.results import (
     SavedOutput,
     command_outcome,
     explain_exit,
-    summarize_output,
+    recorded_outcome,
 )
 from envelopes.schema.result import CompleteOutput, JsonValue, TaskHandle, ToolError
 from envelopes.text.outline import outline_text
@@ -162,8 +162,7 @@ def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) 
         interpretation=explain_exit(command, int(exited[1]), output),
         cut_by_source=bool(cuts),
     )
-    printed = summarize_output(result)
-    summary = f"exit {result.exit_status}: {printed}" if printed else result.interpretation or command_outcome(result)
+    summary = recorded_outcome(result)
     if failure.offset is None or not output:
         links = {} if failure.offset is None else {"": "/result/exit_status"}
         return reading(evidence, result, summary, links=links, fidelity=failure.fidelity, source_cuts=cuts)

@@ -31,7 +31,7 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFi
 from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span
 from envelopes.families.command.claude_code import read_text
-from envelopes.families.command.results import COMMAND_TASK, CommandResult, Disposition, command_outcome, explain_exit
+from envelopes.families.command.results import COMMAND_TASK, CommandResult, Disposition, explain_exit, recorded_outcome
 from envelopes.schema.result import TaskHandle
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
@@ -99,7 +99,7 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     )
     if shown.session or is_partly_shown or (cuts and _has_whole_output(recorded, shown)):
         fidelity: ResultFidelity = "bounded" if cuts else "structured"
-        read = reading(evidence, result, command_outcome(result), links=links, fidelity=fidelity)
+        read = reading(evidence, result, recorded_outcome(result), links=links, fidelity=fidelity)
         return msgspec.structs.replace(read, is_cut_unknown=True)
     # What is before the output of a poll was in the receipts before it.
     outputs = tuple(
@@ -107,7 +107,7 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
         for pointer, text in pointers.items()
         if text.strip()
     )
-    return reading(evidence, result, command_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
+    return reading(evidence, result, recorded_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
 
 
 def _is_poll(evidence: Evidence) -> bool:
@@ -156,7 +156,7 @@ def _read_receipt(evidence: Evidence) -> Reading:
         )
     cuts = find_source_cuts(evidence.receipt_text, "", "middle")
     return reading(
-        evidence, result, command_outcome(result), links={}, fidelity="parsed_from_receipt", source_cuts=cuts
+        evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt", source_cuts=cuts
     )
 
 

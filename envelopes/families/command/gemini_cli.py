@@ -15,7 +15,7 @@ from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.spans import Span, match_at
 from envelopes.families.command.claude_code import read_text
-from envelopes.families.command.results import CommandResult, command_outcome, explain_exit
+from envelopes.families.command.results import CommandResult, explain_exit, recorded_outcome
 
 HEAD = re.compile(r"(?:Command: )?(?:.*?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL)
 STDERR = re.compile(r"\nStderr: (?P<stderr>.*)\Z", re.DOTALL)
@@ -47,7 +47,7 @@ def _read_command(evidence: Evidence) -> Reading:
         stderr="" if stderr is None or stderr["stderr"] in NOTHING else stderr["stderr"],
         interpretation=None if code is None else explain_exit(command, code, stdout),
     )
-    return reading(evidence, result, command_outcome(result), links={}, fidelity="parsed_from_receipt")
+    return reading(evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt")
 
 
 def _align_command(evidence: Evidence, text: str) -> list[Span]:
@@ -60,5 +60,5 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent="gemini-cli", tools=("run_shell_command",), version=1, read=_read_command, align=_align_command),
+    ToolMapping(agent="gemini-cli", tools=("run_shell_command",), version=2, read=_read_command, align=_align_command),
 )

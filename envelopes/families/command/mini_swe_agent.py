@@ -15,7 +15,7 @@ from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.spans import Span, match_once
 from envelopes.families.command.claude_code import read_text
-from envelopes.families.command.results import CommandResult, command_outcome, explain_exit
+from envelopes.families.command.results import CommandResult, explain_exit, recorded_outcome
 
 RETURNCODE = re.compile(r"<returncode>(?P<code>-?\d{1,10})</returncode>\s*")
 OUTPUT = re.compile(r"<output>\n?(?P<output>.*?)\n?</output>\s*\Z", re.DOTALL)
@@ -37,7 +37,7 @@ def _read_command(evidence: Evidence) -> Reading:
         links = {"/raw_output": "/result/combined_output_preview"} if output else {}
         links |= {} if code is None else {"/returncode": "/result/exit_status"}
         outputs = (OutputField("/raw_output"),) if output.strip() else ()
-        return reading(evidence, result, command_outcome(result), links=links, outputs=outputs)
+        return reading(evidence, result, recorded_outcome(result), links=links, outputs=outputs)
     receipt = evidence.receipt_text or ""
     head = RETURNCODE.match(receipt)
     if head is None or evidence.result is not None:
@@ -52,7 +52,7 @@ def _read_command(evidence: Evidence) -> Reading:
         interpretation=explain_exit(command, code, output),
         cut_by_source=bool(parts) and not whole,
     )
-    return reading(evidence, result, command_outcome(result), links={}, fidelity="parsed_from_receipt")
+    return reading(evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt")
 
 
 def _align_command(evidence: Evidence, text: str) -> list[Span]:
@@ -81,4 +81,4 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     return spans
 
 
-MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=1, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=2, read=_read_command, align=_align_command),)

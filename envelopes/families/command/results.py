@@ -157,6 +157,17 @@ def command_outcome(result: CommandResult) -> str:
     return summarize_output(result) or result.interpretation or "no output"
 
 
+def recorded_outcome(result: CommandResult) -> str:
+    """The summary of a recorded command; of one that failed, its status with what it printed.
+
+    Lists show this line of each call. With the status alone all failures of a run would read alike.
+    """
+    if not result.exit_status or result.disposition != "completed" or result.interrupted:
+        return command_outcome(result)
+    printed = summarize_output(result)
+    return f"exit {result.exit_status}: {printed}" if printed else result.interpretation or command_outcome(result)
+
+
 def summarize_output(result: CommandResult) -> str:
     """The first line of the output that has a letter or a digit, else the first that is not blank; "" without any.
 

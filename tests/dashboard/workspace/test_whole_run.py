@@ -164,3 +164,12 @@ def test_the_counts_beside_an_open_step_of_a_live_run_follow(client: Client, pro
     head = fragment.by_id("run-head")
     assert head["hx-swap-oob"] == "true"
     assert head.select_one(".steps-counts").text.startswith("2 calls 1 failed")
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_run_without_times_has_no_idle_time_and_no_scale(client: Client, project: Project) -> None:
+    run = create_run(project, started_at=None, call_count=1)
+    create_call(run, line=1, started_at=None)
+    page = parse_page(client.get(run.get_absolute_url()))
+    assert "idle" not in page.select_one(".waterfall-head").text
+    assert page.select_one(".columns .axis").text == ""

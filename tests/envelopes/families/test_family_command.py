@@ -311,3 +311,46 @@ def test_without_a_result_a_kept_output_is_read_from_its_preview_in_the_receipt(
     assert reading.complete.result == CommandResult(
         combined="one\ntw", saved_output=SavedOutput(path="/tmp/out.txt"), cut_by_source=True
     )
+
+
+@pytest.mark.parametrize(
+    ("agent", "tool", "receipt", "summary"),
+    [
+        (
+            "codex",
+            "exec_command",
+            "Chunk ID: 1d7024\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\nnot permitted: ps\n",
+            "exit 1: not permitted: ps",
+        ),
+        (
+            "mini-swe-agent",
+            "bash",
+            "<returncode>2</returncode>\n<output>\nmake: no rule\n</output>",
+            "exit 2: make: no rule",
+        ),
+        (
+            "gemini-cli",
+            "run_shell_command",
+            "Command: make\nDirectory: (root)\nOutput: make: no rule\nError: (none)\nExit Code: 2",
+            "exit 2: make: no rule",
+        ),
+        (
+            "mini-swe-agent",
+            "bash",
+            "<returncode>2</returncode>\n<output>\n</output>",
+            "command exited with status 2",
+        ),
+        (
+            "mini-swe-agent",
+            "bash",
+            "<returncode>0</returncode>\n<output>\nbuilt\n</output>",
+            "command exited with status 0",
+        ),
+    ],
+)
+def test_the_summary_of_a_failed_command_has_what_it_printed(agent: str, tool: str, receipt: str, summary: str) -> None:
+    mapping = next(row for row in FAMILY.mappings if row.agent == agent and tool in row.tools)
+    evidence = Evidence(
+        agent=agent, tool=tool, args={"command": "make"}, result=None, has_result=False, receipt_text=receipt
+    )
+    assert mapping.read(evidence).complete.summary_text == summary
