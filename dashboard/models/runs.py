@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TypeAlias
 from urllib.parse import urlencode
 from uuid import UUID
@@ -164,6 +164,18 @@ class CallQuerySet(models.QuerySet["Call"]):
     def newest_first(self) -> CallQuerySet:
         """In an order that both databases have; calls without a time are last."""
         return self.order_by(F("started_at").desc(nulls_last=True), "-id")
+
+    def find_last_days(self, most: int) -> date | None:
+        """The first of the last days, in UTC, that have at most `most` of these calls; None where there are no more.
+
+        The last day is one of them, however many calls it has.
+        """
+        times = self.filter(started_at__isnull=False).order_by("-started_at").values_list("started_at", flat=True)
+        beyond = times[most : most + 1].first()
+        newest = times.first() if beyond else None
+        if newest is None or beyond is None:
+            return None
+        return min(beyond.astimezone(UTC).date() + timedelta(days=1), newest.astimezone(UTC).date())
 
     def unsearchable(self) -> CallQuerySet:
         """Calls whose payloads no search finds yet."""

@@ -18,6 +18,7 @@ from dashboard.views.site import render_page
 @require_safe
 def index(request: OperatorRequest) -> HttpResponse:
     params = InsightsParams(request.GET)
+    params.begin_with_last_days(request.project)
     query = params.build_query()
     context: dict[str, Any] = {"params": params, "query": query, "views": params.link_views()}
     context["problems"] = (*query.problems, *params.problems)

@@ -6,6 +6,7 @@ from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
+from dashboard.text.params import Params
 from dashboard.tools.tool_detail import load_tool_page
 from dashboard.tools.tool_list import load_tool_list
 from dashboard.views.site import render_page
@@ -13,7 +14,8 @@ from dashboard.views.site import render_page
 
 @require_safe
 def index(request: OperatorRequest) -> HttpResponse:
-    return render_page(request, "tools/list.html", {"page": load_tool_list(request.project)})
+    page = load_tool_list(request.project, is_whole=Params(request.GET).flag("all"))
+    return render_page(request, "tools/list.html", {"page": page})
 
 
 @require_safe

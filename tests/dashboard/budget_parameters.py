@@ -60,7 +60,7 @@ PARAMETERS = {  # those of api-* are read from a plain dict, which notes no read
     "healthz": "",
     "home": "",
     "import-new": "POST paths=word files=word",
-    "insights-index": "q=filter from=range to=range show=choice by=choice sort=choice where=filter",
+    "insights-index": "q=filter from=range to=range show=choice by=choice sort=choice where=filter all=flag",
     "api-artifact": "",
     "api-artifact-text": "offset=number limit=number",
     "api-artifacts": "call=id after=id limit=number",
@@ -135,7 +135,7 @@ PARAMETERS = {  # those of api-* are read from a plain dict, which notes no read
     "template-retire": "POST back=flag",
     "search-index": "q=filter",
     "tool-detail": "sample=choice form=choice",
-    "tool-list": "",
+    "tool-list": "all=flag",
     "view-delete": "",
     "view-save": f"POST {RUN_LIST} name=word over=word",
 }

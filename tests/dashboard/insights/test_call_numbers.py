@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from django.http import QueryDict
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.filters.language import parse
 from dashboard.ingest.run_stats import refresh_stats
@@ -226,3 +226,20 @@ def test_a_number_whose_filter_the_calls_page_would_refuse_is_no_link(client: Cl
     assert not page.select("#tools td a")
     differs = load(client, f"?{long}&show=differs&where=cut:yes")
     assert not differs.has("caption a")
+
+
+@pytest.mark.usefixtures("alice", "calls")
+def test_a_large_project_begins_with_its_last_days(client: Client, project: Project, settings: Settings) -> None:
+    """Of the 23 calls with a time 5, 7, 8 and 3 are of the four days."""
+    expected = {23: ("", 24), 22: ("02", 18), 18: ("02", 18), 17: ("03", 11), 3: ("04", 3), 2: ("04", 3)}
+    for settings.NEWEST_CALLS, (day, number) in expected.items():
+        page = load(client)
+        total = page.select(".insights-facts a")[0]
+        assert leading_number(total.text) == count_listed(project, total) == number
+        note = f"These are the calls since 2026-03-{day}, because this project has many. Count all calls."
+        assert page.texts("#last-days") == ([note] if day else [])
+        assert not page.has("form a"), "there is nothing to clear"
+    whole = page.select_one("#last-days a")["href"].removeprefix("/insights/")
+    assert leading_number(load(client, whole).facts["Calls"]) == 24
+    for address in ("?q=tool:*", "?from=2026-03-01", "?to=2026-03-09", "?show=quoted"):
+        assert not load(client, address).has("#last-days"), address

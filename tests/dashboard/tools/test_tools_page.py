@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import msgspec
 import pytest
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
+from dashboard.ingest.run_stats import refresh_stats
 from dashboard.models import Project, RunFacet
 from dashboard.tools.tool_detail import SORTS, describe_type, render_samples
 from dashboard.tools.tool_list import PLANES
@@ -16,7 +18,7 @@ from envelopes.families.registry import builtin, tools
 from envelopes.transports import TRANSPORTS
 from envelopes.variants import variants_for
 from tests.cases import extended_except
-from tests.dashboard.factories import create_call, create_project, create_run, create_user
+from tests.dashboard.factories import START, create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import Page, parse_page
 
 TOOL = "WebFetch"
@@ -62,6 +64,23 @@ def test_a_plane_of_ones_own_is_listed_behind_the_built_in_ones(
     assert (title.text.startswith("vault"), row.select_one("th a").text) == (True, TOOL)
 
 
+@pytest.mark.postgresql
+def test_of_a_large_project_the_last_days_are_counted(reader: Client, project: Project, settings: Settings) -> None:
+    """Each number leads to a list of as many calls or runs."""
+    for day in range(3):
+        run = create_run(project, started_at=START + timedelta(days=day))
+        create_call(run, tool=TOOL, started_at=START + timedelta(days=day))
+        refresh_stats([run])
+    for settings.NEWEST_CALLS, is_whole, number in ((3, False, 3), (2, False, 2), (2, True, 3)):
+        page = load(reader, f"/tools/{'?all=1' * is_whole}")
+        assert page.has("#last-days") is (number == 2)
+        called = page.select_one(".called-table tbody tr")
+        used = page.select_one('.tool-table a[href^="/runs/"]')
+        for link, text in ((called.select_one("a"), called.texts("td")[1]), (used, used.text)):
+            assert text.startswith(f"{number}"), link["href"]
+            assert len(load(reader, link["href"]).select("[data-item]")) == number, link["href"]
+
+
 def test_a_row_says_risk_planes_and_who_may_not_call(reader: Client) -> None:
     row = load(reader, "/tools/").by_role("link", TOOL, exact=True).closest("tr")
     assert row is not None
@@ -102,7 +121,7 @@ def test_the_queries_are_the_same_however_much_is_recorded(
     reader: Client, project: Project, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     load(reader, "/tools/")
-    queries = {"/tools/": 5, f"/tools/{TOOL}/": 4}  # session, user, memberships, facets; and calls
+    queries = {"/tools/": 6, f"/tools/{TOOL}/": 4}  # session, user, memberships, facets; and days and calls
     for address in queries:
         with django_assert_num_queries(queries[address]):
             load(reader, address)
