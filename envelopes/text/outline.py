@@ -33,29 +33,31 @@ def outline(value: JsonValue, pointer: str) -> Iterator[Segment]:
 
 def outline_text(value: JsonValue) -> str:
     """The characters of `outline`, without a segment for each line: a sixth of its time for an output of 300 lines."""
-    return "\n".join(_text_lines(value, ""))
+    lines: list[str] = []
+    _add_text_lines(lines, value, "")
+    return "\n".join(lines)
 
 
-def _text_lines(value: JsonValue, indent: str) -> Iterator[str]:
+def _add_text_lines(lines: list[str], value: JsonValue, indent: str) -> None:
     match value:
         case dict() if value:
             for key, child in value.items():
-                yield from _text_entry(f"{key}:", child, indent)
+                _add_text_entry(lines, f"{key}:", child, indent)
         case list() if value:
             for child in value:
-                yield from _text_entry("-", child, indent)
+                _add_text_entry(lines, "-", child, indent)
         case str() if indent:
-            yield from [indent + line if line else "" for line in value.split("\n")]
+            lines += [indent + line if line else "" for line in value.split("\n")]
         case _:
-            yield indent + scalar_text(value)
+            lines.append(indent + scalar_text(value))
 
 
-def _text_entry(mark: str, child: JsonValue, indent: str) -> Iterator[str]:
+def _add_text_entry(lines: list[str], mark: str, child: JsonValue, indent: str) -> None:
     if _has_lines(child):
-        yield indent + mark
-        yield from _text_lines(child, indent + INDENT)
+        lines.append(indent + mark)
+        _add_text_lines(lines, child, indent + INDENT)
     else:
-        yield f"{indent}{mark} {scalar_text(child)}"
+        lines.append(f"{indent}{mark} {scalar_text(child)}")
 
 
 def scalar_text(value: JsonValue) -> str:

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import accumulate
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
@@ -24,6 +25,7 @@ from envelopes.schema.result import JsonValue
 
 DEPTH = 200
 DIGITS = 4300  # what Python itself converts (CVE-2020-10735)
+SHORT_NAME = 64  # characters of a member's name whose JSON is remembered
 _WHITESPACE = " \t\r\n"
 _SPACE = re.compile(rf"[{_WHITESPACE}]*")
 _DECODER = json.JSONDecoder()
@@ -169,7 +171,16 @@ def split_objects(raw: bytes) -> list[bytes]:
 
 def join_object(members: dict[str, bytes]) -> bytes:
     """The JSON object with these members, the inverse of `object_slices`."""
-    return b"{" + b",".join(json.dumps(key).encode() + b":" + value for key, value in members.items()) + b"}"
+    return b"{" + b",".join([_dump_name(key) + value for key, value in members.items()]) + b"}"
+
+
+def _dump_name(key: str) -> bytes:
+    return _dump_short_name(key) if len(key) <= SHORT_NAME else json.dumps(key).encode() + b":"
+
+
+@lru_cache(maxsize=1_024)  # the names of a format are the same in each line
+def _dump_short_name(key: str) -> bytes:
+    return json.dumps(key).encode() + b":"
 
 
 def dump_json(value: JsonValue) -> bytes:
