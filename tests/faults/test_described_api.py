@@ -139,7 +139,7 @@ def try_operation(server: DescribedServer, operation: Any) -> set[int]:
         number = next(numbers)
         if number % 2:
             fill_in(server, case, number // 2)
-        response = case.call(base_url=server.address, headers=server.headers(case))
+        response = case.call(base_url=server.address, headers=server.headers(case), timeout=120)
         statuses.add(response.status_code)
         case.validate_response(response, checks=CONFORMANCE)
 

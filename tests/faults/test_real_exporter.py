@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.imports import environment, manage, migrated_store, rows
+from tests.faults.imports import environment, manage, migrated_store, rows, wait_until
 from tests.faults.server import running_server, sign_in
 
 PROGRAM = """
@@ -48,11 +48,21 @@ provider.shutdown()
 @pytest.mark.extended
 def test_the_spans_of_the_sdk_give_both_halves(tmp_path: Path) -> None:
     store = migrated_store(tmp_path / "store")
-    token = json.loads(manage(store, "create_token", "sdk", "--json").stdout)["token"]
-    with running_server(store, sign_in(store), tmp_path / "log", "--background", "0") as server:
+    token, reading = (
+        json.loads(manage(store, "create_token", scope, "--scope", scope, "--json").stdout)["token"]
+        for scope in ("ingest", "read")
+    )
+    with running_server(store, sign_in(store), tmp_path / "log") as server:
         command = [sys.executable, "-c", PROGRAM, f"http://127.0.0.1:{server.port}/v1/traces", token]
         done = subprocess.run(command, capture_output=True, text=True, env=environment(store), timeout=300)
         assert done.returncode == 0, done.stderr
+        assert wait_until(lambda: rows(store, "SELECT derivation != '' FROM dashboard_call") == [(1,)])
+        headers = {"Authorization": f"Bearer {reading}"}
+        (call,) = json.loads(server.request("GET", "/api/v1/calls", headers=headers).body)["items"]
+        halves = json.loads(server.request("GET", f"/api/v1/calls/{call['call']}/halves", headers=headers).body)
+    assert json.loads(halves["args"]["text"]) == {"q": "x"}
+    assert json.loads(halves["canonical"]["text"])["result"]["value"] == {"hits": ["a", "b"]}
+    assert (halves["receipt"]["text"], halves["call"]["result_fidelity"]) == ("2 hits", "structured")
     assert rows(store, "SELECT external_id, tool FROM dashboard_call") == [("c1", "search")]
     surfaces = rows(store, "SELECT surface FROM dashboard_observation ORDER BY surface")
     assert {surface for (surface,) in surfaces} >= {"args", "result", "receipt"}
