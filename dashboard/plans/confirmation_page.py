@@ -209,7 +209,7 @@ def _planned_step(number: int, step: Step, policy: RunPolicy | None) -> PlannedS
 
 
 def find_targets(step: Step) -> Iterator[KnownTarget]:
-    """The paths that the definition of the tool names, those of a patch, commands, and plans of child agents."""
+    """The paths that the definition of the tool names, those of a patch, commands, addresses, plans of child agents."""
     tool = find_tool(step.tool)
     if tool is None:
         return
@@ -217,6 +217,8 @@ def find_targets(step: Step) -> Iterator[KnownTarget]:
     texts += [("command", text) for text in _commands(step.args)] if tool.risk == "commands" else []
     for kind, text in texts:
         yield KnownTarget(step.id, kind, text, _has_references(text))
+    if isinstance(address := step.args.get("url"), str):
+        yield KnownTarget(step.id, "address", address, _has_references(address))
     if isinstance(template := step.args.get("template"), str):
         yield KnownTarget(step.id, "child plan", template, _has_references(template))
     if isinstance(patch := step.args.get("patch"), str):

@@ -158,6 +158,8 @@ def test_a_policy_file_refuses_tools_patched_files_and_hosts(
         "denied": "network_denied",
     }
     page = parse_page(client.get(f"/runs/{run.pk}/confirmation"))
+    targets = [row.texts("th, td") for row in page.select("section[aria-labelledby=known] tbody tr")]
+    assert ["local", "address", "http://127.0.0.1:9/"] in targets
     refused = [mark.text for mark in page.select("td .tone[data-tone=bad]")]
     pattern = "will be refused: matches the denied pattern 'secrets'"
     assert refused == [pattern, pattern, "will be refused: the policy of this run denies ExecCommandBatch"]
