@@ -5,16 +5,18 @@ Previews are shortened first, the longest before the others; when that is not en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.text.preview import CutPreview, count_fitting_lines, find_cut, head_tail, split_lines
+from envelopes.text.terminal import fold_terminal, kept_ranges
 
 MARKER_ROOM = 120  # characters for the statement of a cut
 SMALLEST_PREVIEW = 200
+MOST_PIECES = 400  # of one output; more would cost a page more than its links are worth
 
 
 def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment] = ()) -> list[Segment]:
@@ -108,6 +110,31 @@ def slice_segment(segment: Segment, start: int, end: int) -> Segment:
     if source is not None and source.start is not None:
         source = SegmentSource(source.document, source.pointer, source.start + start, source.start + end)
     return msgspec.structs.replace(segment, text=segment.text[start:end], source=source)
+
+
+def split_folded(segment: Segment, read_field: Callable[[str], str]) -> list[Segment]:
+    """The pieces of a preview without its terminal codes, with their places in the field, which has them.
+
+    `read_field` gives the text at a pointer. The segment itself is returned where it has a place or is not folded,
+    where its text occurs more than once, and where there are too many pieces.
+    """
+    source = segment.source
+    if segment.role != "preview" or source is None or source.start is not None or not segment.text:
+        return [segment]
+    text = read_field(source.pointer)
+    folded = fold_terminal(text).text
+    if folded == text or folded.count(segment.text) != 1:
+        return [segment]
+    first = folded.index(segment.text)
+    last, passed = first + len(segment.text), 0
+    pieces: list[Segment] = []
+    for start, end in kept_ranges(text):
+        begin, stop = start + max(first - passed, 0), start + min(last - passed, end - start)
+        if begin < stop:
+            place = msgspec.structs.replace(source, start=begin, end=stop)
+            pieces.append(msgspec.structs.replace(segment, text=text[begin:stop], source=place))
+        passed += end - start
+    return pieces if len(pieces) <= MOST_PIECES else [segment]
 
 
 def _length(segments: Iterable[Segment]) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.fitting import fit, slice_segment
+from envelopes.families.fitting import fit, slice_segment, split_folded
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.conversion import MISSING, UNKNOWN, word_members
 from envelopes.schema.receipt import Renderer, Role, Segment, SegmentSource
@@ -172,11 +172,10 @@ def text_block(canonical: CanonicalResult, pointer: str, title: str = "") -> Ite
 def output_segment(text: str, pointer: str, start: int = 0) -> tuple[Segment, str]:
     """A program's output as a terminal shows it, and a note of what was left out.
 
-    Text that was changed points at its field without a range. One that is cut between two characters stays as it is:
-    the way to the rest counts them.
+    Text that was changed points at its field without a range, until `with_ways_to_read` has found it.
     """
-    folded, cut = fold_terminal(text), find_cut(text)
-    if folded.text == text or (cut is not None and cut.unit == "characters"):
+    folded = fold_terminal(text)
+    if folded.text == text:
         return text_value(text, pointer, start, role="preview"), ""
     return Segment(folded.text, "preview", SegmentSource("canonical", pointer)), folded.note
 
@@ -280,6 +279,7 @@ def with_ways_to_read(segments: list[Segment], canonical: CanonicalResult, polic
     """Adds to each marker of a cut preview the call that reads what is left out, as far as the policy has room (E-27).
 
     A preview that the receipt shortened once more is in pieces; there the renderer's own marker stands between them.
+    Of an output from which terminal codes were left out, each piece gets its own range.
     """
     room = policy.characters - sum(len(segment.text) for segment in segments)
     named: list[Segment] = []
@@ -291,20 +291,28 @@ def with_ways_to_read(segments: list[Segment], canonical: CanonicalResult, polic
             named += pieces
         else:
             named.append(segment)
-    return named
+    return [piece for segment in named for piece in split_folded(segment, partial(_string, canonical))]
 
 
 def _name_way_to_read(segment: Segment, canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    cut, path = find_cut(segment.text), _path_of_whole(segment, canonical)
-    if cut is None or path is None or policy.read_tool is None or segment.source is None:
+    """Characters are counted in the field where codes were left out of the text, as in the stored output."""
+    path = _path_of_whole(segment, canonical)
+    if path is None or policy.read_tool is None or segment.source is None:
         return [segment]
-    head = segment.text[: cut.head_end]
+    text, cut = segment.text, find_cut(segment.text)
+    if cut is None:
+        text = _string(canonical, segment.source.pointer)
+        cut = find_cut(text)
+    gap = "" if cut is None else text[cut.head_end : cut.tail_start]
+    if cut is None or segment.text.count(gap) != 1:
+        return [segment]
     if cut.unit == "lines":
         missing, place = f"lines {cut.first + 1} to {cut.total - cut.last}", f"line={cut.first + 1}"
     else:
+        head = text[: cut.head_end]
         line, column = head.count("\n") + 1, cut.first - (head.rfind("\n") + 1) + 1
         missing, place = f"characters {cut.first + 1} to {cut.total - cut.last}", f"line={line} column={column}"
-    at = cut.tail_start - len(END_OF_MARKER)
+    at = segment.text.index(gap) + len(gap) - len(END_OF_MARKER)
     way = marker(f"[{missing}: {policy.read_tool} path={path} {place}]\n")
     return [slice_segment(segment, 0, at), way, slice_segment(segment, at, len(segment.text))]
 

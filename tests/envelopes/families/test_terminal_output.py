@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from envelopes import MemorySink, capture
@@ -42,13 +43,30 @@ def test_a_task_and_a_batch_are_folded_alike() -> None:
     )
 
 
-def test_folded_text_points_at_its_field_without_a_range() -> None:
-    def sources(text: str) -> list[SegmentSource | None]:
-        canonical = projected(output("ExecCommand", CommandResult(exit_status=0, stdout=text))).canonical
-        return [segment.source for segment in receipt_of(canonical).segments if segment.role == "preview"]
+def sources(text: str, variant: str = "receipt") -> list[tuple[str, SegmentSource | None]]:
+    canonical = projected(output("ExecCommand", CommandResult(exit_status=0, stdout=text))).canonical
+    receipt = receipt_of(canonical, variant, 60_000)
+    return [(segment.text, segment.source) for segment in receipt.segments if segment.role == "preview"]
 
-    assert sources(COLOURED) == [SegmentSource("canonical", "/result/stdout_preview")]
-    assert sources("ok\n") == [SegmentSource("canonical", "/result/stdout_preview", 0, 3)]
+
+def test_each_piece_of_folded_text_has_its_range() -> None:
+    def place(*ends: int) -> SegmentSource:
+        return SegmentSource("canonical", "/result/stdout_preview", *ends)
+
+    assert sources(COLOURED) == [("ok", place(5, 7)), ("\n", place(11, 12))]
+    assert sources("ok\n") == [("ok\n", place(0, 3))]
+    assert sources("10 %\r100 %\ndone\n") == [("100 %\ndone\n", place(5, 16))]
+    assert sources("\x1b[1ma" * 500)[0][1] == place(), "too many pieces"
+
+
+@each("variant", ["receipt", "tail_first"])
+def test_the_ranges_of_a_cut_stream_are_those_of_its_characters(variant: str) -> None:
+    text = "".join(f"\x1b[1mline {number}\x1b[0m\n" if number % 60 == 0 else f"{number}\n" for number in range(9_000))
+    canonical = projected(output("ExecCommand", CommandResult(exit_status=0, stdout=text))).canonical
+    field = canonical.result["stdout_preview"]  # type: ignore[index,call-overload]
+    pieces = [(shown, source) for shown, source in sources(text, variant) if source and source.start is not None]
+    assert len(pieces) > 10
+    assert not [shown for shown, source in pieces if field[source.start : source.end] != shown]
 
 
 def test_a_cut_stream_is_folded_around_the_way_to_the_rest() -> None:
@@ -63,10 +81,13 @@ def test_a_cut_stream_is_folded_around_the_way_to_the_rest() -> None:
     assert "ReadArtifact path=" in receipt_of(canonical, "receipt", 60_000).text
 
 
-def test_a_long_line_that_is_cut_between_characters_stays_as_it_is() -> None:
-    """The way to the rest counts the characters of the stored output."""
+def test_the_way_to_the_rest_of_a_long_line_counts_the_characters_of_the_stored_output() -> None:
     complete = output("ExecCommand", CommandResult(exit_status=0, stdout=COLOURED.strip() * 9_000))
-    assert "\x1b[32mok" in receipt_text(complete, characters=60_000)
+    text = receipt_text(complete, characters=60_000)
+    assert "\x1b" not in text
+    first = re.search(r"showing first (\d+) and last \d+ of 99000 characters", text)
+    assert first is not None
+    assert f"line=1 column={int(first[1]) + 1}]" in text
 
 
 def test_output_that_is_no_text_says_so() -> None:
