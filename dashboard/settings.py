@@ -156,7 +156,9 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         "transaction_mode": "IMMEDIATE",
         "timeout": LOCK_SECONDS,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
-        " PRAGMA cache_size=-32000; PRAGMA mmap_size=268435456; PRAGMA temp_store=MEMORY;",
+        " PRAGMA cache_size=-32000; PRAGMA mmap_size=268435456; PRAGMA temp_store=MEMORY;"
+        # 16 MB: ids are spread over each index, and a page that several commits change is written to the file once.
+        " PRAGMA wal_autocheckpoint=4000;",
     }
 else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True

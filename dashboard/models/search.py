@@ -21,7 +21,7 @@ from django.db.models.expressions import RawSQL
 
 from dashboard.models.projects import Project
 from dashboard.models.runs import Message
-from envelopes.text.words import LONGEST, Phrase, index_word, split_words
+from envelopes.text.words import LONGEST, Phrase, index_word, separate_words, split_words
 
 HALVES = ("receipt", "canonical", "args")
 ANY = "any"
@@ -32,7 +32,8 @@ COLUMNS_BY_HALF = {"receipt": ("receipt", COMMON), "canonical": ("canonical", CO
 BETWEEN_TEXTS = " ¶ "  # as a word between two texts of one half, so that no words in a row are of both
 TABLE = "dashboard_searchtext"
 Entry: TypeAlias = Sequence[str]  # as `prepare_entry` makes it
-_LONG_WORD = re2.compile(f"[A-Za-z0-9_]{{{LONGEST + 1}}}")  # `re` looks at each word again from each of its characters
+# `re` looks at each word again from each of its characters.
+_LONG_WORD = re2.compile(f"[A-Za-z0-9_\u0080-\U0010ffff]{{{LONGEST + 1}}}")
 MATCHING = {
     "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s",  # noqa: S608 - a constant
     "postgresql": f"SELECT id FROM {TABLE} WHERE words @@ %s::tsquery",  # noqa: S608 - a constant
@@ -140,10 +141,12 @@ def insert_entries(entries: Sequence[Entry]) -> list[int]:
 
 def _join_texts(texts: Sequence[str]) -> str:
     """The texts of a column, so that the table's tokenizer splits them into our words: ASCII it does as we do."""
-    return BETWEEN_TEXTS.join(
-        text if text.isascii() and not _LONG_WORD.search(text) else " ".join(map(index_word, split_words(text)))
-        for text in texts
-    )
+    return BETWEEN_TEXTS.join(map(_prepare_text, texts))
+
+
+def _prepare_text(text: str) -> str:
+    separated = text if text.isascii() else separate_words(text)
+    return " ".join(map(index_word, split_words(text))) if _LONG_WORD.search(separated) else separated
 
 
 def _lexemes(texts: Sequence[Sequence[str]]) -> set[str]:
