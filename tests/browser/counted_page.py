@@ -10,7 +10,7 @@ from tests.browser.rest import come_to_rest, press
 
 
 class CountedPage:
-    """Counts what a person presses on a page."""
+    """Counts what a person presses on a page: keys and clicks, and apart from them texts that are typed."""
 
     def __init__(self, page: Page) -> None:
         self.page, self.presses, self.texts = page, 0, 0
@@ -30,19 +30,24 @@ class CountedPage:
         self.presses += 1
 
     def write(self, text: str, *, box: str = "", send: str = "") -> None:
-        """Types into what has the focus, or into the box with this label; `send` is the key that sends it."""
+        """Types into what has the focus, or into the box with this label, which is clicked unless it has the focus.
+
+        `send` is the key that sends the text.
+        """
         come_to_rest(self.page)
         if box:
-            self.page.get_by_label(box, exact=True).fill(text)
+            target = self.page.get_by_label(box, exact=True)
+            if not target.evaluate("box => box === document.activeElement"):
+                self.click(target)
+            target.fill(text)
         else:
             self.page.keyboard.insert_text(text)
-        if send:
-            press(self.page, send)
-        self.presses += 1
         self.texts += 1
+        if send:
+            self.press(send)
 
     def search(self, text: str) -> None:
-        press(self.page, "S")
+        self.press("S")
         self.write(text, send="Enter")
 
 

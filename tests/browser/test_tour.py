@@ -197,7 +197,7 @@ def count_search(page: Page, search: Search) -> int:
     assert search.line in page.locator("pre mark").first.evaluate(LINE_OF_MARK)
     if not search.got:
         expect(page.locator(".page-head")).to_contain_text("The receipt does not contain it")
-    return counted.presses
+    return counted.presses + counted.texts
 
 
 def count_cut(page: Page, cut: Cut) -> int:
