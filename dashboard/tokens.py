@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.db import IntegrityError, transaction
+from django.db import DatabaseError, IntegrityError, transaction
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
@@ -29,6 +29,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
 from dashboard.accounts import FAILURE_MEMORY, count_failure, identify_client, is_blocked
+from dashboard.faults import drop_connection, find_outage
 from dashboard.models import AccessToken, Project
 from dashboard.project_rules import load_rules
 from dashboard.text.masks import current_masks
@@ -161,5 +162,11 @@ def _refuse(status: int, sentence: str, headers: dict[str, str] | None = None) -
 
 def _note_use(token: AccessToken) -> None:
     now = timezone.now()
-    if token.used_at is None or now - token.used_at > NOTED_EVERY:
+    if token.used_at is not None and now - token.used_at <= NOTED_EVERY:
+        return
+    try:
         AccessToken.objects.filter(pk=token.pk).update(used_at=now)
+    except DatabaseError as error:
+        if find_outage(error) is None:
+            raise
+        drop_connection()  # a store that cannot be written can be read

@@ -20,7 +20,8 @@ import pytest
 
 from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import answers, asks, user
-from tests.faults.imports import digest, environment, migrated_store, rows
+from tests.faults.imports import digest, environment, manage, migrated_store, rows
+from tests.faults.intake_load import Sent, find_stored, make_request
 from tests.faults.server import Answer, RunningServer, running_server, sign_in
 from tests.postgresql import restarted_cluster
 
@@ -111,6 +112,37 @@ def test_the_server_reads_through_a_lock_and_a_full_disk_and_needs_no_restart(tm
         ]
         assert rows(store, "PRAGMA integrity_check") == [("ok",)]
         assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.extended
+def test_programs_read_through_a_lock_and_a_full_disk_and_are_told_when_to_send_again(tmp_path: Path) -> None:
+    sent = [make_request(kind, f"{kind}-{number}") for number, kind in enumerate(("records", "traces", "content"))]
+    with small_disk(tmp_path / "disk") as disk:
+        store = migrated_store(disk / "store")
+        headers = {scope: authorise(store, scope) for scope in ("ingest", "read")}
+        with running_server(store, "", tmp_path / "log", "--background", "0", variables=BRIEF_LOCK) as server:
+
+            def send(entry: Sent) -> Answer:
+                own = headers["ingest"] | {"Content-Type": entry.content_type}
+                return server.request(entry.method, entry.address, entry.body, own)
+
+            with write_lock(store):
+                assert server.request("GET", "/api/v1/runs", headers=headers["read"]).status == 200
+                for entry in sent:
+                    assert_refused(send(entry), 503, "The database is busy")
+            with full_disk(disk):
+                assert server.request("GET", "/api/v1/runs", headers=headers["read"]).status == 200
+                for entry in sent:
+                    answer = send(entry)
+                    assert (answer.status, int(answer.headers["Retry-After"]) > 0) == (507, True), answer
+            assert [send(entry).status for entry in sent] == [200, 200, 200]
+        assert sorted(find_stored(store)) == sorted(entry.key for entry in sent)
+        assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def authorise(store: Path, scope: str) -> dict[str, str]:
+    made = json.loads(manage(store, "create_token", scope, "--scope", scope, "--json").stdout)
+    return {"Authorization": f"Bearer {made['token']}"}
 
 
 @pytest.mark.extended
