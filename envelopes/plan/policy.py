@@ -1,4 +1,4 @@
-"""The policy of a run: read from the file of an operator, and which tools it allows (CALL-032, OD-20).
+"""The policy of a run: read from the file of an operator, and which tools it allows (CALL-035, OD-20).
 
     read_policy   a file -> RunPolicy; what the file leaves out is as in a standard policy
     check_tool    refuses a tool by its name, plane, risk or use of the network

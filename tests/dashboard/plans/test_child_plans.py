@@ -56,6 +56,7 @@ def test_a_child_runs_its_plan_as_a_run_of_its_own(
     assert [row.texts("th, td") for row in targets] == [["spawn", "child plan", "review"]]
 
 
+@pytest.mark.extended
 def test_each_run_is_confirmed_by_itself_and_a_rejected_child_fails_its_task(
     project: Project, client: Client, alice: User, tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_each_run_is_confirmed_by_itself_and_a_rejected_child_fails_its_task(
     assert not (tmp_path / "workspace" / "review.txt").exists()
 
 
+@pytest.mark.extended
 def test_a_child_that_still_runs_ends_with_its_parent(project: Project, tmp_path: Path) -> None:
     slow = plan(command("long", "sleep 600", args={"cmd": "sleep 600", "login": False, "yield_time_ms": 600_000}))
     _, error, status = run_command(project, tmp_path, plan(SPAWN), "--confirm", "yes", *with_child(tmp_path, slow))

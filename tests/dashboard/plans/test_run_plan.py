@@ -203,6 +203,7 @@ def test_a_plan_with_a_tool_that_is_not_set_up_is_refused_before_it_starts(proje
     assert (status, error.startswith("--search dashboard.nothing: ")) == (2, True)
 
 
+@pytest.mark.extended
 def test_changes_in_a_worktree_are_effects_of_the_call_that_made_them(project: Project, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
