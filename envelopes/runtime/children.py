@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from envelopes.families.task.results import FailureArtifact, TaskSnapshot
-from envelopes.plan.answers import ToolFailed
+from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import ParentCall, Recorder
 from envelopes.plan.schema import ActionPlan
 from envelopes.plan.tool_loop import Model, ToolLoop
+from envelopes.plan.verify import StepState
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.tasks import BackgroundTask, InputReply, TaskEnd, stamp
 from envelopes.schema.result import ChildSupervision, Worktree
-from envelopes.schema.tool import Profile
+from envelopes.schema.tool import InvalidToolOutput, Profile
 
 CHILD_TASK = "child_agent_task"
 MESSAGE = "initial_message"  # the variable of a child's plan
@@ -106,10 +107,23 @@ def run_plan(child: ChildAgent, executor: Executor, plan: ActionPlan, recorder: 
         variables={MESSAGE: child.initial_message},
         parent=child.parent,
     )
-    report = "\n".join(f"{step.step_id}: {step.end}" for step in result.steps)
+    tools = {step.id: executor.by_name[step.tool] for step in plan.steps}
+    report = "\n".join(f"{step.step_id}: {step.end}{_describe(step, tools[step.step_id])}" for step in result.steps)
     if not result.is_ok and not child.is_stopped:
         raise RuntimeError(f"the plan of {child.agent_id} did not succeed ({result.end})\n{report}")
     return report
+
+
+def _describe(step: StepState, tool: Tool) -> str:
+    """The outcome of a step with one call, in the words of its family; empty for any other."""
+    if step.end != "ok" or tool.family is None:
+        return ""
+    try:
+        result = tool.definition.read_data(step.output)
+    except InvalidToolOutput:  # the rounds of a foreach
+        return ""
+    describe = tool.family.outcomes.get(type(result))
+    return f", {describe(result)}" if describe else ""
 
 
 class ChildTask(BackgroundTask):

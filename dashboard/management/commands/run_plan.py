@@ -38,6 +38,7 @@ from envelopes.text.untrusted_json import Untrusted, parse_json
 CONFIRMATIONS = ("ask", "dashboard", "yes")
 FAILED, REFUSED, CANCELLED = 1, 2, 3  # exit statuses
 LOOK_S = 0.25
+SET_UP = "\n--search MODULE.CLASS sets up WebSearch, --child NAME=PLAN.json SpawnAgent."
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -106,7 +107,9 @@ class Command(BaseCommand):
         try:
             result = run_plan(project, order, on_start=self._cancel_by_signal)
         except PlanRejected as refusal:
-            raise CommandError(_list_faults(map(str, refusal.faults)), returncode=REFUSED) from None
+            is_unavailable = any(fault.kind == "unavailable" for fault in refusal.faults)
+            advice = SET_UP if is_unavailable else ""
+            raise CommandError(_list_faults(map(str, refusal.faults)) + advice, returncode=REFUSED) from None
         except OSError as error:
             if find_outage(error) is not None:
                 raise

@@ -48,7 +48,7 @@ def test_a_child_runs_its_plan_as_a_run_of_its_own(
     (output,) = [result for result in load_run(data / "plans" / run.external_id).results if result.step_id == "wait"]
     assert output.data is not None
     assert output.data["status"] == "completed"
-    assert "note: ok" in json.dumps(output.data)
+    assert "note: ok, command exited with status 0" in json.dumps(output.data)
     page = parse_page(client.get(f"/runs/{child.pk}/confirmation"))
     assert "echo reviewed {$vars.initial_message} > review.txt" in page.text
     assert "approved" in page.select_one(".notice").text

@@ -196,6 +196,7 @@ def test_a_plan_with_a_tool_that_is_not_set_up_is_refused_before_it_starts(proje
     printed, error, status = run_command(project, tmp_path, document, "--confirm", "yes")
     assert (printed, status) == ({}, 2)
     assert "look: WebSearch cannot run here: no search provider is set up" in error
+    assert "--search MODULE.CLASS sets up WebSearch" in error
     provider = ("--search", "dashboard.management.commands.demo.DocumentationSearch")
     printed, error, status = run_command(project, tmp_path, document, "--confirm", "yes", *provider)
     assert (printed["steps"], status) == ({"look": "ok"}, 0)

@@ -107,7 +107,7 @@ def test_a_child_runs_a_plan_of_its_own(tmp_path: Path, search: Tool) -> None:
     parent = Family(tmp_path, program)
     parent.call("SpawnAgent", initial_message="WebSearch")
     parent.call("SpawnAgent", initial_message="Nothing")
-    assert parent.report("task_1").output == "look: ok"
+    assert parent.report("task_1").output == "look: ok, 0 results for x"
     failed = parent.report("task_2")
     assert (failed.status, failed.failure_artifact.kind, failed.output) == ("failed", "child_failed", "")
 
