@@ -66,6 +66,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.25
 IMPORT_SECONDS = 1.0
 NO_CHILDREN = "no plan for a child agent is set up"
+CHILD_END_S = 30.0  # that a child has to end with its parent
 EXPIRY_S = 3_600  # that an operator has to decide
 POLICY = RunPolicy(
     confirmations_required=True, sandbox=Sandbox(enabled=True, allowed_roots=("/",)), limits=Limits(max_concurrency=4)
@@ -116,7 +117,7 @@ class WorkspaceTools:
         return bool(self._commands.tasks.active())
 
     def stop_children(self) -> None:
-        self._agents.close()
+        self._agents.close(CHILD_END_S)
 
     def close(self) -> None:
         """Ends every child and command, and waits for them."""

@@ -30,6 +30,7 @@ def test_a_folder_is_removed_when_the_store_has_every_byte_of_it(project: Projec
     assert remove_stored_folders() == 0, "it is not a day old"
     assert remove_stored_folders(idle_s=0) == 1
     assert not folder.exists()
+    assert project.runs.filter(external_id=folder.name).exists()  # by which the demo knows that its plan was run
     exported = tmp_path / "exported"
     call_command("export_run", folder.name, str(exported), stdout=StringIO())
     for name in ("calls.jsonl", "events.jsonl"):
