@@ -61,7 +61,7 @@ CALLS_STORED_AT_ONCE = 1_024  # by an import
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
 STATED_COLUMNS = ("variant", "version", "policy", "canonical_sha256", "text_sha256")  # of a fingerprint
 CALLS_A_STEP = 20_000  # of the background work
-MOST_PENDING = 8  # portions that the pool works on, so that their results do not fill the memory
+MOST_PENDING = 4  # portions that the pool works on, so that their results do not fill the memory
 
 
 def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:

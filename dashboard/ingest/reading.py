@@ -36,7 +36,7 @@ from envelopes.recordings.base import LineProblem, Record, SourcePath
 
 PIECES_AHEAD = 2  # of one file
 BYTES_AT_ONCE = BATCH_BYTES // 4  # small files are read together
-BYTES_AHEAD = 2 * BATCH_BYTES
+BYTES_AHEAD = BATCH_BYTES  # they wait in the memory of the process that writes, as lines and as records
 
 
 class Piece(msgspec.Struct, frozen=True):
