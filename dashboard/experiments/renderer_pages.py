@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
 from functools import cached_property
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.db.models import Count, Sum
 from django.urls import reverse
 
@@ -72,23 +74,31 @@ class FamilyRow:
     samples: int
     runs: int
     calls: int
+    since: date | None
 
     @property
     def runs_url(self) -> str:
-        return f"{reverse('run-list')}?{urlencode({'q': f'family:{self.name}'})}"
+        terms = [Term("family", self.name), *([Term("after", self.since.isoformat())] if self.since else [])]
+        return f"{reverse('run-list')}?{urlencode({'q': ' '.join(map(str, terms))})}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RendererList:
-    """`broken` are installed packages that could not be loaded."""
+    """`broken` are installed packages that could not be loaded. Runs are counted `since` that day; None for all."""
 
+    since: date | None
     families: tuple[FamilyRow, ...]
     broken: tuple[BrokenPlugin, ...]
 
 
 def load_renderer_list(project: Project) -> RendererList:
-    facets = RunFacet.objects.filter(project=project, kind="family").values_list("value")
-    uses = {value: (runs, calls) for value, runs, calls in facets.annotate(runs=Count("pk"), calls=Sum("count"))}
+    """Counts the last days of a project with more than NEWEST_CALLS."""
+    names = [owner.name for owner in all_families()]  # without them PostgreSQL reads the facets of all days
+    facets = RunFacet.objects.filter(project=project, kind="family", value__in=names)
+    if since := project.calls.find_last_days(settings.NEWEST_CALLS):
+        facets = facets.filter(sort_at__gte=datetime.combine(since, time.min, UTC))
+    counts = facets.values_list("value").annotate(runs=Count("pk"), calls=Sum("count"))
+    uses = {value: (runs, calls) for value, runs, calls in counts}
     offers = offered_by_family(project)
     retired = [(template.family, template.name) for template in retired_templates(project)]
     rows = []
@@ -105,9 +115,12 @@ def load_renderer_list(project: Project) -> RendererList:
                 samples=len(owner.samples),
                 runs=runs,
                 calls=calls,
+                since=since,
             )
         )
-    return RendererList(families=tuple(rows), broken=(*installed_families().broken, *installed_variants().broken))
+    return RendererList(
+        since=since, families=tuple(rows), broken=(*installed_families().broken, *installed_variants().broken)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,7 @@ where any of it fails.
 The first 20,000 calls are those of `tests.bench.store`. All others are copies that the database makes of their rows,
 with ids, times, numbers and index entries of their own, without checks of foreign keys: the copies of a call address
 the same bytes of a source. The wall time that is printed is the least of ROUNDS, because other work on the machine only
-adds to one; it is that of the whole answer over HTTP. All processes share the database and one folder; the background
-work runs under each of the two.
+adds to one; it is that of the whole answer over HTTP. The two web processes and `work` share the database and a folder.
 """
 
 from __future__ import annotations
@@ -187,9 +186,15 @@ def measure_pages(database: RestartedCluster, folder: Path, variables: dict[str,
 
     session = sign_in(folder / "data", variables)
     pages = [*list_pages(), *list_steps(), *MORE_PAGES]
-    with ExitStack() as stack:
+    work = [sys.executable, "-m", "dashboard", "work"]
+    with subprocess.Popen(work) as background, ExitStack() as stack:
+        stack.callback(background.terminate)
         servers = [
-            stack.enter_context(running_server(folder / "data", session, folder / f"{number}.log", variables=variables))
+            stack.enter_context(
+                running_server(
+                    folder / "data", session, folder / f"{number}.log", "--background", "0", variables=variables
+                )
+            )
             for number in range(WEB_PROCESSES)
         ]
         roots = [database.pid, *(server.process.pid for server in servers)]

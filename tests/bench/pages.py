@@ -136,9 +136,9 @@ def list_steps() -> list[tuple[str, str, int]]:
     run = Run.objects.get(external_id=RUN_OF_2000).pk
     return [
         ("Step in the middle of 2,000 calls", f"/runs/{run}/1000/halves", 20),
-        ("the same, as a walk asks for it", f"/runs/{run}/1000/halves#step", 20),
+        ("Step, as a walk asks for it", f"/runs/{run}/1000/halves#step", 20),
         ("In context, at step 2,000", f"/runs/{run}/2000/context", 40),
-        ("the same, as a walk asks for it", f"/runs/{run}/2000/context#step", 40),
+        ("In context, as a walk asks for it", f"/runs/{run}/2000/context#step", 40),
     ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from django.test import Client
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.experiments.preview import DIFF_MARKUP_CHARACTERS
 from dashboard.experiments.preview_source import PASTE_BYTES, load_call_source, name_samples, store_pasted
@@ -17,7 +18,7 @@ from envelopes.families import FAMILIES
 from envelopes.families.base import FieldCut
 from envelopes.families.registry import family
 from tests.cases import extended_except
-from tests.dashboard.factories import create_project, create_run, create_user
+from tests.dashboard.factories import START, create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import HOSTILE, bash
 
@@ -64,6 +65,22 @@ def test_every_family_is_listed_with_its_variants_and_its_use(client: Client, ru
     assert {f"/experiments/renderers/{owner.name}/?variant=receipt" for owner in FAMILIES} <= hrefs
     assert "/experiments/renderers/command/?variant=tail_first" in hrefs
     assert page.by_role("link", "7 calls in 1 run")["href"] == "/runs/?q=family%3Acommand"
+
+
+@pytest.mark.postgresql
+def test_of_a_large_project_the_runs_of_the_last_days_are_counted(client: Client, run: Run, settings: Settings) -> None:
+    later = create_run(run.project, started_at=START + timedelta(days=1), facets={"family": ["command"]})
+    RunFacet.objects.create(run=run, project=run.project, kind="family", value="command", sort_at=run.sort_at, count=7)
+    for parent in (run, later):
+        create_call(parent, started_at=parent.sort_at)
+    settings.NEWEST_CALLS = 1
+    page = load(client, "/experiments/")
+    text = "Recorded calls are those of runs since 2026-03-02, because this project has many."
+    assert page.texts("#last-days") == [text]
+    link = page.by_role("link", "1 call in 1 run")
+    assert len(load(client, link["href"]).select("[data-item]")) == 1
+    settings.NEWEST_CALLS = 2
+    assert load(client, "/experiments/").by_role("link", "8 calls in 2 runs")["href"] == "/runs/?q=family%3Acommand"
 
 
 @pytest.mark.rendering

@@ -138,7 +138,7 @@ LIMIT: dict[str, Any] = {"pointer": "/file/content", "unit": "lines", "start": 3
         ({"limit": 3}, 1, True, 0),
         ({"limit": "3"}, 1, True, 0),
         ({"offset": 5, "limit": 3}, 5, True, 0),
-        ({"offset": 0, "limit": 3}, 0, True, 0),
+        ({"offset": 0, "limit": 5}, 0, True, 2),
         ({"offset": 5}, 5, True, 3),
         ({"offset": 5, "limit": 5}, 5, True, 2),
         ({"limit": 50}, 1, True, 7),
