@@ -10,7 +10,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -168,11 +168,16 @@ class CommandTools:
 
     def tools(self) -> tuple[Tool, ...]:
         """The seven tools, for an executor or a turn loop."""
-        runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
-            "ExecCommand": self.exec_command,
-            "ExecCommandBatch": self.exec_batch,
-        }
-        return (*(Tool.built_in(name, run) for name, run in runs.items()), *TaskTools(self.tasks).tools())
+        return (
+            Tool.built_in("ExecCommand", self.exec_command, find_paths=lambda call: self._find_folders([call])),
+            Tool.built_in("ExecCommandBatch", self.exec_batch, find_paths=lambda call: self._find_folders(call.items)),
+            *TaskTools(self.tasks).tools(),
+        )
+
+    def _find_folders(self, commands: Iterable[ExecCommandInput | BatchCommandInput]) -> Iterator[str]:
+        """The folder in which a command without a workdir starts, for the sandbox; it sees any other by itself."""
+        if any(not command.workdir for command in commands):
+            yield self._workspaces.folder
 
     def close(self) -> None:
         """Ends every command and waits for it."""

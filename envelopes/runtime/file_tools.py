@@ -73,8 +73,7 @@ class FileTools:
 
     def _find_paths(self, call: ApplyPatchInput) -> Iterator[str]:
         """The files of the patch, relative to the root of the workspace. A patch that cannot be read has none."""
-        active = self._workspaces.active
-        folder = active.cwd.relative_to(active.root).as_posix()
+        folder = self._workspaces.folder
         with suppress(PatchRefused):
             for file in parse_patch(call.patch).files:
                 for path in dict.fromkeys((file.source, file.path)):

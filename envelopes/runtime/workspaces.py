@@ -97,6 +97,17 @@ class Workspaces:
         checkout, root = self._isolate(self.active.anchor, label, is_shared=False)
         return Worktree(path=str(checkout.path), branch=checkout.branch), root
 
+    @property
+    def folder(self) -> str:
+        """The active folder as a sandbox sees it: relative to the first workspace, "." for its root.
+
+        A worktree counts as the folder that it copies; a folder of another workspace is relative to that one.
+        """
+        active, first = self.active, next(iter(self._known.values()))
+        inside = active.cwd.relative_to(active.root)
+        place = active.anchor / inside
+        return (place.relative_to(first) if place.is_relative_to(first) else inside).as_posix()
+
     def worktrees(self) -> dict[str, Path]:
         """The folders of all worktrees by the name of their branch."""
         with self._lock:

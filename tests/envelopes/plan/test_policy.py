@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envelopes import tools
 from envelopes.codecs.call import decode_policy, encode_policy
+from envelopes.plan.executor import Executor
 from envelopes.plan.policy import check_tool, read_policy
+from envelopes.runtime.commands import CommandTools
+from envelopes.runtime.file_tools import FileTools
+from envelopes.runtime.workspaces import Workspaces
 from envelopes.schema.call import NetworkRules, RunPolicy, Sandbox, ToolRules
+from envelopes.storage.file_store import FileStore
 from envelopes.text.canonical_json import named_hash
 from envelopes.text.untrusted_json import Untrusted
 from tests.cases import each
@@ -93,6 +99,32 @@ def test_paths_that_a_tool_finds_in_its_arguments_pass_the_sandbox() -> None:
     )
     done = run_plan(plan, tool, policy=policy)
     assert (done.ends, ran) == ({"a": "error", "b": "ok"}, ["a.md b.md"])
+
+
+def test_commands_and_patches_start_in_an_allowed_folder(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    workspaces, store = Workspaces({"w": tmp_path}), FileStore(tmp_path / "store")
+    commands, files = CommandTools(workspaces, tmp_path / "running", store), FileTools(workspaces, store.open)
+    patch = "--- /dev/null\n+++ b/{}\n@@ -0,0 +1 @@\n+x\n"
+    steps = (
+        step("at_root", "ExecCommand", {"cmd": "touch here", "login": False}),
+        step("batch", "ExecCommandBatch", {"items": [{"cmd": "touch here", "login": False}]}),
+        step("named", "ExecCommand", {"cmd": "touch here", "login": False, "workdir": "notes"}),
+        step("outside", "ApplyPatch", {"patch": patch.format("a.md")}),
+        step("enter", "UseWorkspace", {"path": "notes"}),
+        step("inside", "ExecCommand", {"cmd": "touch there", "login": False}, dependsOn=["enter"]),
+    )
+    policy = make_policy(sandbox=Sandbox(enabled=True, allowed_roots=("/notes",)))
+    tools_here = (*commands.tools(), *files.tools(), *workspaces.tools())
+    plan = make_plan(*steps, defaults={"onError": "skip"})
+    ended = Executor(tools_here, policy).run(plan).steps
+    commands.close()
+    refused = {"at_root": "error", "batch": "error", "outside": "error"}
+    assert {state.step_id: state.end for state in ended if state.end != "ok"} == refused
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*here")) == [
+        "notes/here",
+        "notes/there",
+    ]
 
 
 def test_a_file_replaces_single_members_and_survives_its_wire_form() -> None:
