@@ -241,30 +241,21 @@ class RowMarks:
 
 
 def load_row_marks(subject: Subject, keys: Sequence[UUID]) -> Mapping[UUID, RowMarks]:
-    """The marks of the rows that have any, in one query. Notes of a run are counted with those of its calls."""
+    """The marks of the rows that have any. Notes of a run are counted with those of its calls.
+
+    Three queries: one for all of them takes Django a quarter longer to compile.
+    """
     if not keys:
         return {}
-    key, named = f"{subject}_id", {f"{subject}__in": keys}
     if subject == "run":
-        counted: QuerySet[Any] = RunFacet.objects.filter(kind="note", **named).annotate(total=F("count"))
+        counted: Any = RunFacet.objects.filter(run__in=keys, kind="note").values_list("run_id", "count")
     else:
-        counted = Note.objects.filter(**named).values(key).annotate(total=Count("pk")).order_by()
-    rows = counted.values_list(Value("note"), key, "total", Value("")).union(
-        Tag.objects.filter(**named).values_list(Value("tag"), key, Value(0), "name"),
-        ReviewMark.objects.filter(**named).values_list(Value("review"), key, Value(0), Value("")),
-        all=True,
-    )
-    notes: dict[UUID, int] = {}
+        counted = Note.objects.filter(call__in=keys).values_list("call_id").annotate(total=Count("pk")).order_by()
+    notes = dict(counted)
     tags: dict[UUID, list[str]] = defaultdict(list)
-    reviewed: set[UUID] = set()
-    for kind, row, total, name in rows:
-        match kind:
-            case "note":
-                notes[row] = total
-            case "tag":
-                tags[row].append(name)
-            case "review":
-                reviewed.add(row)
+    for key, name in Tag.objects.filter(**{f"{subject}__in": keys}).values_list(f"{subject}_id", "name"):
+        tags[key].append(name)
+    reviewed = set(ReviewMark.objects.filter(**{f"{subject}__in": keys}).values_list(f"{subject}_id", flat=True))
     return {
         key: RowMarks(notes.get(key, 0), tuple(sorted(tags[key])), key in reviewed, subject)
         for key in {*notes, *tags, *reviewed}
