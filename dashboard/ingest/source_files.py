@@ -29,7 +29,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
 # Of an audit folder: the run comes first, the usage of requests after the receipts that it is compared with.
 IMPORT_ORDER = {"run.json": 0, "messages.jsonl": 2}
-DOCUMENTS = (".json", ".traj", ".eval", ".pb", ".binpb")  # may be recordings: their content decides
+DOCUMENTS = (".json", ".traj", ".eval", ".pb", ".binpb", ".jsonl.zst")  # may be recordings: their content decides
 NO_RECORDING = "no reader takes it: it is no .jsonl file, no run.json, and no document of a format that is known"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")

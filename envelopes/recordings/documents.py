@@ -31,10 +31,13 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, storable
 from envelopes.schema.result import JsonValue, summarize
+from envelopes.storage.seekable import load_zstd
 from envelopes.text.untrusted_json import Untrusted, array_slices, check_json, object_slices, parse_json
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 _KEYS_READ = 64
+PIECE_BYTES = 1024 * 1024
+ZSTD = b"\x28\xb5\x2f\xfd"
 BEGINNING = 3  # messages: those of the system and of the user, and the first of the model
 
 
@@ -221,6 +224,35 @@ def name_run(path: SourcePath, messages: list[DocumentValue]) -> str:
     """Names a run without an id by its file and by how it began, because experiments have files of the same names."""
     beginning = hashlib.sha256(b"\n".join(message.raw for message in messages[:BEGINNING]))
     return f"{path.stem.removesuffix('.traj')}-{beginning.hexdigest()[:12]}"
+
+
+def unpack_beginning(head: bytes) -> bytes:
+    """The beginning of what is packed in the beginning of a file; empty where that is damaged."""
+    pyzstd = load_zstd()
+    try:
+        return bytes(pyzstd.ZstdDecompressor().decompress(head, PIECE_BYTES))
+    except pyzstd.ZstdError:
+        return b""
+
+
+def unpack_zstd(packed: bytes, limit: int) -> bytes:
+    """Unpacks a piece at a time, so that what claims to be small never fills the memory.
+
+    At most a piece more than `limit` bytes. Raises Untrusted for what is damaged or ends early.
+    """
+    pyzstd = load_zstd()
+    decompressor = pyzstd.ZstdDecompressor()
+    content = bytearray()
+    try:
+        while not decompressor.eof and len(content) <= limit:
+            piece = decompressor.decompress(packed, PIECE_BYTES)
+            packed = b""
+            if not piece and decompressor.needs_input:
+                raise Untrusted("it ends in the middle")
+            content += piece
+    except pyzstd.ZstdError as error:
+        raise Untrusted(f"it cannot be unpacked ({error})") from None
+    return bytes(content)
 
 
 def decode_arguments(arguments: bytes) -> bytes:

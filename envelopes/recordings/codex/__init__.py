@@ -13,23 +13,80 @@
 5. Code mode has one call, `exec`, whose program calls tools by itself. Their items have ids of their own: each is an
    event of that call where only one was open, of the run otherwise.
 6. `token_count` repeats the usage of the last request; the sum over all requests distinguishes them.
-7. `arguments` is JSON in a string: the decoded object is stored, or the string where it is none.
+7. A file that was not used for long is rewritten as `.jsonl.zst`, which is one document here: its records have the
+   positions of its lines.
+8. `arguments` is JSON in a string: the decoded object is stored, or the string where it is none.
 """
 
 from __future__ import annotations
 
-from envelopes.recordings.base import Format
-from envelopes.recordings.codex import rollout
+from collections.abc import Iterable, Iterator
+from io import BytesIO
 
+import msgspec
+
+from envelopes.recordings.base import Format, LineProblem, LineRecord, Record, SourceLine, SourcePath
+from envelopes.recordings.codex import rollout
+from envelopes.recordings.documents import ZSTD, unpack_beginning, unpack_zstd
+from envelopes.text.untrusted_json import Untrusted
+
+UNPACKED_BYTES = 256 * 1024 * 1024
+
+
+def _sniff_packed(head: bytes, path: SourcePath) -> bool:
+    return head.startswith(ZSTD) and rollout.sniff(unpack_beginning(head), path)
+
+
+def _read_packed(
+    lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
+) -> Iterator[Record | LineProblem]:
+    """The lines of the file have nothing in common with those in it, whose numbers are the positions of the records."""
+    content = list(lines)
+    if not content:
+        return
+    line = content[0].number
+    try:
+        raw = unpack_zstd(b"".join(part.raw for part in content), UNPACKED_BYTES)
+        if len(raw) > UNPACKED_BYTES:
+            raise Untrusted(f"longer than {UNPACKED_BYTES:,} bytes when unpacked")
+    except Untrusted as refusal:
+        yield LineProblem(line=line, path="$", reason=refusal.reason, raw=b"", lines=len(content))
+        return
+    offset, unpacked = 0, []
+    for number, text in enumerate(BytesIO(raw), start=1):
+        unpacked.append(SourceLine(number, offset, text))
+        offset += len(text)
+    for record in rollout.read(unpacked, path, saved):
+        if isinstance(record, LineProblem):
+            place = f"$ of line {record.line}{record.path.removeprefix('$')}"
+            yield LineProblem(line=line, path=place, reason=record.reason, raw=record.raw, part=True)
+        elif isinstance(record, LineRecord):
+            yield msgspec.structs.replace(record, line=line, position=record.line)
+        else:
+            yield msgspec.structs.replace(record, line=line)
+
+
+ROLLOUT = Format(
+    name="codex",
+    title="Codex rollout",
+    agent="codex",
+    namespace="codex",
+    mark="lines of session_meta, response_item or event_msg with a payload",
+    sniff=rollout.sniff,
+    read=rollout.read,
+    is_global_call_id=rollout.is_global_call_id,
+)
 FORMATS: tuple[Format, ...] = (
-    Format(
-        name="codex",
-        title="Codex rollout",
-        agent="codex",
-        namespace="codex",
-        mark="lines of session_meta, response_item or event_msg with a payload",
-        sniff=rollout.sniff,
-        read=rollout.read,
-        is_global_call_id=rollout.is_global_call_id,
+    ROLLOUT,
+    msgspec.structs.replace(
+        ROLLOUT,
+        name="codex-zst",
+        title="Codex rollout, compressed",
+        mark="such lines, compressed with zstd",
+        sniff=_sniff_packed,
+        read=_read_packed,
+        recorded_as="codex",
+        is_document=True,
+        is_archive=True,
     ),
 )

@@ -13,15 +13,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import LineProblem, Record, SourceLine, SourcePath
-from envelopes.recordings.documents import DocumentValue, JsonDocument, place_records
+from envelopes.recordings.documents import DocumentValue, JsonDocument, place_records, unpack_zstd
 from envelopes.recordings.inspect_ai.log import eval_facts, sample_records
-from envelopes.storage.seekable import load_zstd
 from envelopes.text.untrusted_json import Untrusted
 
 MEMBER_BYTES = 64 * 1024 * 1024  # of one member, unpacked
 TOTAL_BYTES = 512 * 1024 * 1024
 MOST_MEMBERS = 20_000
-PIECE_BYTES = 1024 * 1024
 _ZSTD = 93
 _LOCAL_HEADER = 30  # bytes before the name
 _BEGINNING = b"PK\x03\x04"
@@ -90,7 +88,7 @@ def unpack(raw: bytes, member: zipfile.ZipInfo, limit: int) -> bytes:
         case zipfile.ZIP_DEFLATED:
             content = _inflate(packed, limit)
         case method if method == _ZSTD:
-            content = _decompress_zstd(packed, limit)
+            content = unpack_zstd(packed, limit)
         case method:
             raise Untrusted(f"compressed by method {method}, which is not read")
     if len(content) > limit:
@@ -105,20 +103,3 @@ def _inflate(packed: bytes, limit: int) -> bytes:
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, limit + 1)
     except zlib.error as error:
         raise Untrusted(f"it cannot be unpacked ({error})") from None
-
-
-def _decompress_zstd(packed: bytes, limit: int) -> bytes:
-    """Unpacks a piece at a time, so that a member that claims to be small never fills the memory."""
-    pyzstd = load_zstd()
-    decompressor = pyzstd.ZstdDecompressor()
-    content = bytearray()
-    try:
-        while not decompressor.eof and len(content) <= limit:
-            piece = decompressor.decompress(packed, PIECE_BYTES)
-            packed = b""
-            if not piece and decompressor.needs_input:
-                raise Untrusted("it ends in the middle")
-            content += piece
-    except pyzstd.ZstdError as error:
-        raise Untrusted(f"it cannot be unpacked ({error})") from None
-    return bytes(content)

@@ -60,6 +60,7 @@ KNOWN = frozenset(
         *conventions.TOOL_NAME,
         *conventions.TOOL_CALL,
         *conventions.TOOL_ARGS,
+        conventions.TOOL_PARAMETERS,
         *conventions.TOOL_RESULT,
         *("gen_ai.operation.name", "openinference.span.kind", "traceloop.span.kind", "logfire.json_schema"),
         *("logfire.msg", "input.mime_type", "output.mime_type", "gen_ai.agent.name", "gen_ai.agent.call.id"),
@@ -135,18 +136,17 @@ def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes]) -> Trac
         "status_message": dump_json(span.status_message),
     }
     if kind == "tool":
-        args, result = (first_value(attributes, names) for names in (conventions.TOOL_ARGS, conventions.TOOL_RESULT))
+        args, result = conventions.tool_arguments(attributes), first_value(attributes, conventions.TOOL_RESULT)
         members |= {"args": as_json(args)} if args is not None else {}
         members |= {"result": as_json(result)} if result is not None else {}
         used = (*conventions.TOOL_ARGS, *conventions.TOOL_RESULT)
-        attributes = {
-            name: value for name, value in attributes.items() if name not in used or name == "tool.parameters"
-        }
+        attributes = {name: value for name, value in attributes.items() if name not in used}
     for name in conventions.HISTORIES:  # they repeat what the parts have
         if name in attributes:
             attributes[name] = hashlib.blake2b(as_json(attributes[name]), digest_size=16).hexdigest()
     members["attributes"] = dump_json(attributes)
-    members["events"] = dump_json([[event.name, event.attributes] for event in span.events])
+    events = [event for event in span.events if kind != "model" or event.name not in conventions.MESSAGE_EVENTS]
+    members["events"] = dump_json([[event.name, event.attributes] for event in events])
     members["resource"] = dump_json(span.resource)
     members["scope"] = dump_json(span.scope)
     members["parts"] = dump_json("".join(part.hex() for part in parts)) if parts else b'""'

@@ -5,6 +5,8 @@ GenAI, Pydantic AI    operation.name=execute_tool     gen_ai.tool.call.result  g
 OpenInference         openinference.span.kind=TOOL    output.value             llm.input_messages.N.message
 Traceloop             traceloop.span.kind=tool        traceloop.entity.output  gen_ai.prompt.N
 Vercel AI SDK         ai.toolCall                     ai.toolCall.result       ai.prompt.messages
+
+GenAI conventions up to 1.36 had each message as an event of the model's span (`gen_ai.tool.message` and the like).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.recordings.otlp.spans import Attributes, TraceSpan
+from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 CONVERSATION = (
@@ -31,8 +33,9 @@ TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.ent
 TOOL_CALL = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
 TOOL_ARGS = (
     *("gen_ai.tool.call.arguments", "tool_arguments", "ai.toolCall.args"),
-    *("traceloop.entity.input", "input.value", "tool.parameters"),
+    *("traceloop.entity.input", "input.value"),
 )
+TOOL_PARAMETERS = "tool.parameters"  # the arguments, or their schema
 TOOL_RESULT = (
     *("gen_ai.tool.call.result", "tool_response", "ai.toolCall.result"),
     *("traceloop.entity.output", "output.value"),
@@ -65,6 +68,14 @@ HISTORIES = ("pydantic_ai.all_messages", "all_messages_events", "gen_ai.system_i
 DOTTED = re.compile(r"(llm\.(?:in|out)put_messages|gen_ai\.(?:prompt|completion))\.(\d{1,5})\.(?:message\.)?(.+)")
 NESTED = re.compile(r"(tool_calls|contents)\.(\d{1,5})\.(?:tool_call\.|message_content\.)?(.+)")
 OUTPUTS = ("llm.output_messages", "gen_ai.completion")
+CHOICE = "gen_ai.choice"
+MESSAGE_EVENTS = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    CHOICE: "assistant",
+}
 SpanKind: TypeAlias = Literal["tool", "model", "agent", "other"]
 
 
@@ -100,6 +111,20 @@ def first_value(attributes: Attributes, names: tuple[str, ...]) -> Any:
     return next((attributes[name] for name in names if attributes.get(name) not in (None, "")), None)
 
 
+def tool_arguments(attributes: Attributes) -> Any:
+    """The arguments of a tool's span; None where it has none, or nothing but the schema of its parameters."""
+    value = first_value(attributes, TOOL_ARGS)
+    parameters = attributes.get(TOOL_PARAMETERS)
+    return parameters if value is None and not _is_schema(parameters) else value
+
+
+def _is_schema(parameters: Any) -> bool:
+    schema = parameters
+    if isinstance(parameters, str):
+        schema = next(_objects_of(f"[{parameters}]"), None)
+    return isinstance(schema, dict) and schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
+
+
 def as_json(value: Any) -> bytes:
     """The JSON of an attribute on one line: the text itself where it is an object or a list, else a JSON value."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
@@ -123,6 +148,26 @@ def message_parts(span: TraceSpan) -> Iterator[TracePart]:
     if isinstance(text := attributes.get("ai.response.text"), str) and text:
         yield TracePart(kind="text", role="assistant", content=dump_json(text), is_output=True)
     yield from _dotted_parts(attributes)
+    for event in span.events:
+        if event.name in MESSAGE_EVENTS:
+            yield from _event_parts(event)
+
+
+def _event_parts(event: SpanEvent) -> Iterator[TracePart]:
+    """The message of an event; a choice may have it as an object, or as the JSON of one."""
+    is_output, message = event.name == CHOICE, event.attributes.get("message")
+    message = next(_objects_of([message]), None) or next(_objects_of(f"[{message}]"), {}) if is_output else {}
+    fields = {**event.attributes, **message}
+    role, content, call = str(fields.get("role") or MESSAGE_EVENTS[event.name]), fields.get("content"), fields.get("id")
+    if role == "tool" and isinstance(call, str) and call:
+        yield TracePart(kind="response", role=role, content=_receipt(content), call=call)
+    elif content:
+        yield TracePart(kind="text", role=role, content=as_json(content), is_output=is_output)
+    for entry in _objects_of(fields.get("tool_calls")):
+        function = entry.get("function")
+        if isinstance(function, dict) and isinstance(entry.get("id"), str):
+            args, tool = as_json(function.get("arguments")), str(function.get("name") or "")
+            yield TracePart(kind="call", role=role, content=args, call=entry["id"], tool=tool, is_output=is_output)
 
 
 def _objects_of(value: Any) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -22,7 +21,6 @@ from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Message, Project, Run, SourceFrame
 from tests.cases import each
 from tests.dashboard.api.sending import Sender, export_all
-from tests.dashboard.api.test_hooks import SESSION
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 PROTOBUF = "application/x-protobuf"
@@ -67,7 +65,7 @@ def protobuf(document: dict[str, Any]) -> bytes:
     message = ExportTraceServiceRequest()
     for resource in document["resourceSpans"]:
         resource_spans = message.resource_spans.add()
-        _set(resource_spans.resource.attributes, resource["resource"]["attributes"])
+        set_attributes(resource_spans.resource.attributes, resource["resource"]["attributes"])
         for scoped in resource["scopeSpans"]:
             scope_spans = resource_spans.scope_spans.add()
             scope_spans.scope.name = scoped["scope"]["name"]
@@ -77,11 +75,11 @@ def protobuf(document: dict[str, Any]) -> bytes:
                 made.parent_span_id = bytes.fromhex(entry["parentSpanId"])
                 made.start_time_unix_nano = int(entry["startTimeUnixNano"])
                 made.end_time_unix_nano = int(entry["endTimeUnixNano"])
-                _set(made.attributes, entry["attributes"])
+                set_attributes(made.attributes, entry["attributes"])
     return message.SerializeToString()
 
 
-def _set(target: Any, pairs: list[dict[str, Any]]) -> None:
+def set_attributes(target: Any, pairs: list[dict[str, Any]]) -> None:
     for pair in pairs:
         ((kind, value),) = pair["value"].items()
         made = target.add(key=pair["key"])
@@ -212,11 +210,32 @@ def vercel() -> list[dict[str, Any]]:
     ]
 
 
+def event(name: str, **attributes: object) -> dict[str, Any]:
+    pairs = [{"key": key, "value": any_value(value)} for key, value in attributes.items()]
+    return {"name": name, "attributes": pairs}
+
+
+def events() -> list[dict[str, Any]]:
+    """The messages as events of the spans, as up to release 1.36 of the conventions."""
+    first, tool, later = genai()
+    calls = json.dumps([{"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}])
+    user = event("gen_ai.user.message", content="What is new?")
+    choice = event("gen_ai.choice", index=0, message=json.dumps({"role": "assistant", "tool_calls": json.loads(calls)}))
+    history = [user, event("gen_ai.assistant.message", tool_calls=calls)]
+    answer = event("gen_ai.tool.message", id="c1", content="2 hits")
+    done = event("gen_ai.choice", index=0, message=json.dumps({"role": "assistant", "content": "Nothing."}))
+    for one, messages in ((first, [user, choice]), (later, [*history, answer, done])):
+        one["events"] = messages
+        one["attributes"] = [pair for pair in one["attributes"] if "messages" not in pair["key"]]
+    return [first, tool, later]
+
+
 CONVENTIONS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "genai": genai,
     "openinference": openinference,
     "traceloop": traceloop,
     "vercel": vercel,
+    "events": events,
 }
 
 
@@ -242,6 +261,18 @@ def test_both_halves_come_from_two_spans_in_every_convention(project: Project, n
     assert_both_halves(project)
     delete_run(Run.objects.get(external_id="talk"))
     project.tokens.all().delete()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "args"),
+    [('{"type": "object", "properties": {"q": {}}}', None), ('{"q": "x"}', {"q": "x"}), ("x", "x")],
+)
+def test_the_schema_of_a_tool_is_not_taken_for_its_arguments(
+    project: Project, sender: Sender, parameters: str, args: object
+) -> None:
+    called = {"openinference.span.kind": "TOOL", "tool.name": "search", "tool.parameters": parameters}
+    sender.post("/v1/traces", json.dumps(request(span(2, "search", called, seconds=2))).encode(), "application/json")
+    assert json.loads(Call.objects.get(project=project).observations.get(surface="args").data) == args
 
 
 def test_until_the_next_model_span_arrives_the_receipt_is_absent(project: Project, sender: Sender) -> None:
@@ -383,33 +414,3 @@ def test_each_tool_call_of_the_samples_has_both_halves(
     assert Call.objects.count() == len(spans) > 0
     for call in Call.objects.all():
         assert {row.surface for row in call.observations.all()} >= {"args", "result", "receipt"}, call.external_id
-
-
-def log_request(name: str, attributes: Attributes) -> bytes:
-    pairs = [{"key": key, "value": any_value(value)} for key, value in attributes.items()]
-    record = {"timeUnixNano": str(START), "body": {"stringValue": name}, "attributes": pairs}
-    return json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}).encode()
-
-
-def test_log_events_of_agents_join_the_calls_of_their_recordings(project: Project, sender: Sender) -> None:
-    call = "toolu_01AbCdEfGhIjKlMnOpQrStUv"
-    told = {"session.id": SESSION, "tool_use_id": call, "tool_name": "Bash", "success": "true", "duration_ms": "1250"}
-    asked = {"hook_event_name": "PreToolUse", "session_id": SESSION, "tool_name": "Bash", "tool_use_id": call}
-    hook = json.dumps(asked | {"tool_input": {"command": "make"}}).encode()
-    assert sender.post("/v1/logs", log_request("claude_code.tool_result", told), "application/json").status_code == 200
-    assert sender.post("/api/v1/hooks/claude-code", hook, "application/json").status_code == 200
-    joined = Call.objects.get()
-    assert (joined.tool, joined.tool_ms, joined.source_error, joined.run.external_id) == ("Bash", 1250, False, SESSION)
-    codex = {"conversation.id": "t1", "call_id": "call_1", "tool_name": "shell", "arguments": "{}", "success": "false"}
-    message = ExportLogsServiceRequest()
-    record = message.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=START)
-    _set(record.attributes, [{"key": key, "value": any_value(value)} for key, value in codex.items()])
-    _set(record.attributes, [{"key": "event.name", "value": {"stringValue": "codex.tool_result"}}])
-    answer = sender.post("/v1/logs", message.SerializeToString(), PROTOBUF)
-    assert (answer.status_code, answer.content) == (200, b"")
-    other = Call.objects.get(external_id="call_1")
-    assert (other.tool, other.source_error, other.run.source_format) == ("shell", True, "codex")
-    lost = sender.post("/v1/logs", log_request("claude_code.tool_result", {"tool_name": "x"}), "application/json")
-    assert json.loads(lost.content)["partialSuccess"]["rejectedLogRecords"] == "1"
-    assert sender.post("/v1/logs", b"{}", "application/json").status_code == 400
-    assert sender.post("/v1/logs", log_request("other", {}), "application/json").content == b"{}"

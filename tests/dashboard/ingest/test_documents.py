@@ -7,11 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import pyzstd
 from django.core.management import CommandError, call_command
 
+from dashboard.accounts import get_or_create_project
 from dashboard.ingest import source_files
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Observation, Project
+from dashboard.runs.export_run import export_run
 from tests.envelopes.recordings.samples import FOLDER
 
 pytestmark = pytest.mark.django_db
@@ -56,6 +59,23 @@ def test_a_chat_that_was_written_anew_adds_what_is_new(project: Project, tmp_pat
     second = import_paths(project, [path])
     assert first.added["calls"] + second.added["calls"] == CALLS
     assert (second.added["runs"], project.runs.count()) == (0, 1)
+
+
+def test_a_rollout_that_was_compressed_gives_the_same_export(project: Project, tmp_path: Path) -> None:
+    (rollout,) = (FOLDER / "codex").glob("rollout-2026-05-11T13*.jsonl")
+    packed = tmp_path / "archived" / f"{rollout.name}.zst"
+    packed.parent.mkdir()
+    packed.write_bytes(pyzstd.compress(rollout.read_bytes()))
+    (packed.parent / "cut.jsonl.zst").write_bytes(packed.read_bytes()[:-20])
+    other = get_or_create_project("packed")
+    report = import_paths(other, [packed.parent])
+    assert [entry["format"] for entry in report.formats] == ["Codex rollout, compressed"] * 2
+    assert [problem["reason"] for problem in report.problems] == ["it ends in the middle"]
+    import_paths(project, [rollout])
+    for owner, name in ((project, "plain"), (other, "packed")):
+        export_run(owner.runs.get(), tmp_path / name)
+    for path in sorted((tmp_path / "plain").iterdir()):
+        assert path.read_bytes() == (tmp_path / "packed" / path.name).read_bytes(), path.name
 
 
 def test_a_document_that_is_too_long_is_refused_whole(
