@@ -22,7 +22,7 @@ from dashboard.faults import find_outage
 from dashboard.text.formatting import format_size
 from dashboard.text.masks import mask_line
 from dashboard.text.params import parse_integer
-from dashboard.text.responses import render_error
+from dashboard.text.responses import prefers_json, render_error
 from envelopes.text.credentials import REDACTED, redact
 from envelopes.text.deadline import time_budget
 
@@ -103,8 +103,8 @@ class BodyLimitMiddleware:
 
 
 def answer_error(request: HttpRequest, status: int, title: str, sentence: str, *, retry_after: int = 0) -> HttpResponse:
-    """The error as a page, or as JSON where programs ask."""
-    if not request.path_info.startswith(PROGRAMS):
+    """The error as a page, or as JSON where programs or clients that prefer it ask."""
+    if not (request.path_info.startswith(PROGRAMS) or prefers_json(request)):
         return render_error(status, title, sentence, retry_after=retry_after)
     headers = {"Retry-After": str(retry_after)} if retry_after else {}
     return JsonResponse({"error": f"{title}. {sentence}"}, status=status, headers=headers)

@@ -22,7 +22,6 @@ from uuid import UUID
 import msgspec
 from django.contrib.auth.models import User
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.safestring import SafeString
 
@@ -80,12 +79,6 @@ COLUMNS: Mapping[type[Model], tuple[str, ...]] = {
     User: ("username",),
 }
 OMITTED, SEPARATOR = object(), "\n"
-
-
-def prefers_json(request: HttpRequest) -> bool:
-    """True for a client that names JSON before HTML; one that accepts anything gets the page."""
-    is_read = request.method in ("GET", "HEAD")
-    return is_read and request.get_preferred_type(["text/html", "application/json"]) == "application/json"
 
 
 def page_data(context: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from django.http import HttpRequest
 from django.http.response import HttpResponse, HttpResponseBase
 from django.template.loader import render_to_string
 
@@ -11,6 +12,12 @@ from django.template.loader import render_to_string
 SANDBOX_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
 
 Response = TypeVar("Response", bound=HttpResponseBase)
+
+
+def prefers_json(request: HttpRequest) -> bool:
+    """True for a client that names JSON before HTML; one that accepts anything gets the page."""
+    is_read = request.method in ("GET", "HEAD")
+    return is_read and request.get_preferred_type(["text/html", "application/json"]) == "application/json"
 
 
 def sandboxed(response: Response, *, file_name: str = "") -> Response:

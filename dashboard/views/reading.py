@@ -16,9 +16,8 @@ from django.views.decorators.http import require_safe
 from dashboard.api import answers, reading
 from dashboard.api.intake import BodyRefused, json_response, read_body
 from dashboard.api.mcp_server import answer_message
-from dashboard.api.page_data import prefers_json
 from dashboard.middleware import accepts_body
-from dashboard.text.responses import sandboxed
+from dashboard.text.responses import prefers_json, sandboxed
 from dashboard.tokens import TokenRequest, accepts_token
 
 ACCEPTED, UNPROCESSABLE = 202, 422

@@ -20,12 +20,12 @@ from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest, find_other_project
 from dashboard.api.intake import json_response
-from dashboard.api.page_data import page_data, prefers_json
+from dashboard.api.page_data import page_data
 from dashboard.faults import Outage, drop_connection, find_outage
 from dashboard.middleware import PROGRAMS, answer_error
 from dashboard.text.markdown import document, documents
 from dashboard.text.params import UnusableAddress
-from dashboard.text.responses import render_error
+from dashboard.text.responses import prefers_json, render_error
 
 PAGE = "errors/page.html"
 
@@ -85,6 +85,8 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def _render(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
+    if prefers_json(request):
+        return answer_error(request, status, title, text)
     return render(request, PAGE, {"title": title, "text": text}, status=status)
 
 

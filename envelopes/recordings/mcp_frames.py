@@ -87,7 +87,7 @@ class FrameState(msgspec.Struct):
 
     run: str = ""
     open: dict[str, str] = {}
-    others: list[tuple[str, str]] = []
+    others: list[list[str]] = []
     tokens: dict[str, str] = {}
 
 
@@ -221,7 +221,7 @@ def _request(read: _Read, method: str) -> Records:
         yield read.event("progress", words, read.state.tokens.get(token.decode("utf-8", "replace")))
     else:
         if read.message.id is not NOTHING:
-            read.state.others.append((read.direction, read.call))
+            read.state.others.append([read.direction, read.call])
         yield read.event(method, storable(method))
 
 

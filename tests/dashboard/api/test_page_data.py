@@ -39,7 +39,9 @@ def test_a_page_of_json_is_masked_and_varies_by_what_is_accepted(
         assert "IOSFODNN7" not in response.content.decode()
     assert client.get("/search/?q=A", headers={"Accept": "text/html,*/*"})["Content-Type"].startswith("text/html")
     assert client.get("/search/?q=A")["Content-Type"].startswith("text/html")
-    assert client.get(f"/runs/{run.pk}/99/halves", headers=JSON).status_code == 404
+    for address in (f"/runs/{run.pk}/99/halves", f"/calls/{run.pk}/variants/", "/nowhere/"):
+        refused = client.get(address, headers=JSON)
+        assert (refused.status_code, list(json.loads(refused.content))) == (404, ["error"])
     address = f"/calls/{Call.objects.filter(receipt_count=1).first().pk}/half/receipt/?offset=5&limit=9"
     half = json.loads(client.get(address, headers=JSON).content)
     assert (half["receipt"]["start"], half["receipt"]["next"], half["args"]["next"]) == (5, 14, 0)
