@@ -13,7 +13,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from tests.dashboard.api.native_records import NDJSON, lines, one_run
 from tests.dashboard.api.test_hooks import event
-from tests.dashboard.api.test_traces import PROTOBUF, genai, log_request, openinference, protobuf, request
+from tests.dashboard.api.test_log_events import log_request
+from tests.dashboard.api.test_traces import PROTOBUF, genai, openinference, protobuf, request
 
 JSON = "application/json"
 PIECES = (
