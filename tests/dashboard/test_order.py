@@ -30,6 +30,7 @@ WITHOUT_NULL = {
     "dashboard/plans/confirmation_page.py:call": "a column of RunCall, never NULL there",
     "dashboard/experiments/quoted_tokens.py:finished_at": "of finished reports alone",
     "dashboard/calls/call_table.py:started_at": "ids of a few calls, which are sorted afterwards",
+    "dashboard/models/runs.py:started_at": "of calls with a time alone",
     "dashboard/rule_trials.py:call": "of artifacts of calls",
     "dashboard/ingest/import_report.py:source": "of the sources of an import",
     "dashboard/artifacts/retention.py:source": "a reading of the whole table in the order of its index",

@@ -90,7 +90,7 @@ def test_a_family_of_a_package_reads_its_tools_and_has_its_page(install: Install
     install("tickets", "counterfoil.families", "tickets = tickets:FAMILY", FAMILY.format(name="ticket", mappings=row))
     assert family("ticket").title == "Tickets"
     assert find_mapping("robot", "Ticket")[0].name == "ticket"
-    assert parse_page(operator_client.get("/experiments/")).by_role("link", "Tickets")
+    assert parse_page(operator_client.get("/experiments/")).by_role("link", "Tickets", exact=True)
     assert operator_client.get("/experiments/renderers/ticket/").status_code == 200
 
 
