@@ -179,7 +179,10 @@ class CallFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class CallsPage:
-    """Either `rows` of the batches, or the `changed` calls: the first `total` of `changed_total`."""
+    """Either `rows` of the batches, or the `changed` calls: the first `total` of `changed_total`.
+
+    `is_of_baseline`: the list is of the baseline's own receipts, which are compared with nothing.
+    """
 
     comparison: Comparison
     title: str
@@ -187,6 +190,7 @@ class CallsPage:
     changed_total: int
     baseline: str
     column: str
+    is_of_baseline: bool
     rows: tuple[ListedCall, ...]
     changed: tuple[ChangedCall, ...]
     next_href: str
@@ -196,7 +200,7 @@ class CallsPage:
 def load_calls_page(comparison: Comparison, query: Mapping[str, str], *, page_size: int = PAGE_SIZE) -> CallsPage:
     columns = ColumnOrder.read(comparison, query)
     params = Params(query)
-    call_filter = CallFilter.read(query, params.integer("column", default=0, most=len(columns.names) - 1))
+    call_filter = CallFilter.read(query, params.integer("column", default=1, most=len(columns.names) - 1))
     summary = columns.summary.columns[call_filter.column] if columns.summary else None
     rows: list[PositionedRow] = []
     changed: tuple[ChangedCall, ...] = ()
@@ -220,6 +224,7 @@ def load_calls_page(comparison: Comparison, query: Mapping[str, str], *, page_si
         changed_total=changed_total,
         baseline=columns.names[0],
         column=columns.names[call_filter.column],
+        is_of_baseline=call_filter.column == 0,
         rows=tuple(_listed_calls(comparison, call_filter, carried, rows[:page_size])),
         changed=changed,
         next_href=f"?{urlencode({**carried, 'after': last})}" if last else "",

@@ -262,6 +262,18 @@ def test_each_bar_of_a_distribution_leads_to_its_calls(
     assert len(of_tool.select("tr[data-item]")) == len(calls)
 
 
+def test_the_list_of_calls_compares_the_first_column_with_the_baseline_and_the_baseline_with_nothing(
+    operator_client: Client, project: Project, calls: list[Call]
+) -> None:
+    comparison, _ = compared(project, ["recorded", "receipt"])
+    address = f"/experiments/{comparison.pk}/calls/"
+    assert load(operator_client, address).texts("thead th")[3:6] == ["Tokens, recorded", "Tokens, receipt", "Change"]
+    assert "?column=1&" in hrefs(load(operator_client, address), "tr[data-item] th a")[0]
+    of_baseline = load(operator_client, calls_href(comparison, 0))
+    assert of_baseline.texts("thead th")[3:] == ["Tokens, recorded", "Fields dropped", "Lint"]
+    assert {len(row.select("th, td")) for row in of_baseline.select("tr[data-item]")} == {6}
+
+
 def test_a_long_list_of_calls_goes_on_where_it_ended(operator_client: Client, project: Project, tmp_path: Path) -> None:
     import_commands(project, tmp_path, [f"output {number}" for number in range(60)])
     comparison, _ = compared(project, ["recorded", "receipt"])
