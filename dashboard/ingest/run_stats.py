@@ -237,11 +237,13 @@ def outcome_letter(call: Call | CallKind) -> str:
 def halves_disagree(call: Call | CallKind) -> bool:
     """True when the source flagged a failure that did not happen, or did not flag one that did.
 
-    A source without an error flag cannot disagree. A command that exits with 1 has failed in both halves.
+    A source without an error flag cannot disagree. A command that exits with 1 gave a result: agents flag it or not,
+    and neither is wrong.
     """
     if call.source_error is None or call.status == Call.Status.UNKNOWN:
         return False
-    return call.source_error != (call.status == Call.Status.ERROR or bool(call.exit_status))
+    has_error = call.status == Call.Status.ERROR
+    return not (has_error or call.exit_status) if call.source_error else has_error
 
 
 def build_strip(letters: Sequence[str]) -> str:

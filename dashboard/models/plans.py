@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.db import models
-from django.utils import timezone
 
 from dashboard.models.runs import Run
 
@@ -27,6 +26,7 @@ class PlanExecution(models.Model):
     risk = models.CharField(max_length=12)
     preview = models.TextField(default="")  # the text that is recorded beside the decision
     requested_at = models.DateTimeField(null=True)
+    is_on_terminal = models.BooleanField(default=False)  # the command asks its own user: no page decides
     expires_at = models.DateTimeField(null=True)
     decision = models.CharField(max_length=8, choices=Decision.choices, default="")
     actor = models.CharField(max_length=150, default="")
@@ -37,9 +37,3 @@ class PlanExecution(models.Model):
 
     def __str__(self) -> str:
         return f"execution of {self.run_id}"
-
-    @property
-    def is_waiting(self) -> bool:
-        """True while the command waits for a decision."""
-        is_asked = self.requested_at is not None and not self.decision
-        return is_asked and (self.expires_at is None or timezone.now() < self.expires_at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, timedelta
 from typing import TypeAlias
 from urllib.parse import urlencode
 from uuid import UUID
@@ -47,6 +47,7 @@ class Run(models.Model):
     last_at = models.DateTimeField(null=True)  # the newest stamp seen
     ended_at = models.DateTimeField(null=True)  # only when the source recorded the end
     lease_until = models.DateTimeField(null=True)  # of a plan that a command runs here: renewed while that lives
+    asks_until = models.DateTimeField(null=True)  # such a plan waits for its confirmation, at most until then
     plan = models.BinaryField(null=True)  # JSON
     is_reported = models.BooleanField(default=False)  # known only from progress lines of the run that started it
     has_rivals = models.BooleanField(default=False)  # another run's recording has calls of this one as its own
@@ -94,7 +95,9 @@ class Run(models.Model):
 
     @property
     def is_live(self) -> bool:
-        return self.ended_at is None and self.last_at is not None and not self._is_idle(timezone.now())
+        if self.ended_at is not None or self.last_at is None:
+            return False
+        return (self.lease_until or self.last_at + IDLE_BEFORE_ASSUMED_ENDED) >= timezone.now()
 
     @property
     def recorded_duration_ms(self) -> int | None:
@@ -102,17 +105,17 @@ class Run(models.Model):
         return None if self.started_at is None else self.duration_ms
 
     @property
+    def is_asking(self) -> bool:
+        """True while the run waits for the confirmation of its plan."""
+        return self.asks_until is not None and self.asks_until > timezone.now() and self.is_live
+
+    @property
     def status(self) -> str:
         if self.ended_at is not None:
             return "ended"
         if self.is_live:
-            return "live"
-        return "ended (no closing line)" if self.lease_until is None else "interrupted"
-
-    def _is_idle(self, now: datetime) -> bool:
-        if self.lease_until is not None:
-            return self.lease_until < now
-        return self.last_at is None or now - self.last_at > IDLE_BEFORE_ASSUMED_ENDED
+            return "waits for confirmation" if self.is_asking else "live"
+        return "interrupted" if self.lease_until else "ended (no closing line)"
 
 
 RunQuerySet: TypeAlias = "models.QuerySet[Run]"
@@ -308,10 +311,11 @@ class Call(models.Model):
 
 
 # The rules of Call.has_failed and ingest.run_stats.halves_disagree as database conditions.
-_RESULT_FAILED = Q(status=Call.Status.ERROR) | (Q(exit_status__isnull=False) & ~Q(exit_status=0))
+_HAS_ERROR = Q(status=Call.Status.ERROR)
+_RESULT_FAILED = _HAS_ERROR | Q(exit_status__lt=0) | Q(exit_status__gt=0)
 FAILED = Q(outcome__in=(Outcome.FAILED, Outcome.TIMED_OUT))
 UNANSWERED = Q(status=Call.Status.UNKNOWN)
-HALVES_DISAGREE = ~UNANSWERED & ((Q(source_error=True) & ~_RESULT_FAILED) | (Q(source_error=False) & _RESULT_FAILED))
+HALVES_DISAGREE = ~UNANSWERED & ((Q(source_error=True) & ~_RESULT_FAILED) | (Q(source_error=False) & _HAS_ERROR))
 
 
 def step_url(run: UUID, position: int | str, tab: str = "halves", params: Mapping[str, str] | None = None) -> str:
@@ -407,13 +411,8 @@ def derive_id(*parts: str | int | bytes) -> UUID:
     """128 bits over the parts; each is length-prefixed, so no two lists of parts collide by joining."""
     framed = []
     for part in parts:
-        raw = (
-            part.encode("utf-8", "surrogatepass")
-            if isinstance(part, str)
-            else b"%d" % part
-            if isinstance(part, int)
-            else part
-        )
+        text = str(part) if isinstance(part, int) else part
+        raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         framed.append(b"%d:%b" % (len(raw), raw))
     return UUID(int=int.from_bytes(hashlib.blake2b(b"".join(framed), digest_size=16).digest(), "big"))
 

@@ -88,7 +88,7 @@ class ConfirmationPage:
     """`execution` waits for a decision, `recorded` is one. Both may be missing. The hashes are those of the request.
 
     `is_plan_proved`: the recorded plan has the hash. None where secrets are masked in it, so that nobody can tell.
-    `is_policy_proved` is the same of the policy, which has no secrets.
+    `is_policy_proved` is the same of the policy, which has no secrets. `is_on_terminal`: the command asks its own user.
     """
 
     run: Run
@@ -101,6 +101,7 @@ class ConfirmationPage:
     policy_hash: str
     expires_at: datetime | None
     is_waiting: bool
+    is_on_terminal: bool
     is_cancelled: bool
     recorded: RecordedConfirmation | None
     preview: str
@@ -143,7 +144,8 @@ def load_confirmation_page(run: Run, position: int | None = None, problem: str =
         plan_hash=str(document.get("planHash", "")),
         policy_hash=str(document.get("policyHash", "")),
         expires_at=execution.expires_at if execution else None,
-        is_waiting=run.is_live and recorded is None and execution is not None and execution.is_waiting,
+        is_waiting=run.is_asking and recorded is None,
+        is_on_terminal=execution is not None and execution.is_on_terminal,
         is_cancelled=execution is not None and execution.cancelled_at is not None,
         recorded=recorded,
         preview=preview,

@@ -31,9 +31,10 @@ def renew_lease(run: UUID) -> None:
     Run.objects.filter(pk=run, ended_at=None).update(lease_until=timezone.now() + LEASE)
 
 
-def request_decision(run: UUID, request: ConfirmationRequest, expiry_s: float) -> None:
-    """Asks the operators. Pages that show the run load it again."""
+def request_decision(run: UUID, request: ConfirmationRequest, expiry_s: float, *, is_on_terminal: bool) -> None:
+    """Asks the operators, or shows them that the command asks on its terminal. Pages of the run load it again."""
     now = timezone.now()
+    expires_at = now + timedelta(seconds=expiry_s)
     PlanExecution.objects.update_or_create(
         run_id=run,
         defaults={
@@ -42,10 +43,11 @@ def request_decision(run: UUID, request: ConfirmationRequest, expiry_s: float) -
             "risk": request.risk,
             "preview": request.preview,
             "requested_at": now,
-            "expires_at": now + timedelta(seconds=expiry_s),
+            "expires_at": expires_at,
+            "is_on_terminal": is_on_terminal,
         },
     )
-    Run.objects.filter(pk=run).update(revision=F("revision") + 1)
+    Run.objects.filter(pk=run).update(revision=F("revision") + 1, asks_until=expires_at)
 
 
 def load_decision(run: UUID) -> Decision | None:
@@ -65,7 +67,7 @@ def load_decision(run: UUID) -> Decision | None:
 def record_decision(project: Project, run: UUID, name: str, decision: Decision) -> None:
     """Stores a decision that was taken on the command line, also in the audit log; one of a page is there already."""
     waiting = PlanExecution.objects.filter(run=run)
-    if _decide(waiting, is_approved=decision.is_approved, actor=decision.actor, reason=decision.reason):
+    if _decide(run, waiting, is_approved=decision.is_approved, actor=decision.actor, reason=decision.reason):
         subject = _describe(name, decision.plan_hash, decision.policy_hash, is_approved=decision.is_approved)
         record_command(project, AuditEntry.Action.CONFIRMATION, subject)
 
@@ -74,6 +76,7 @@ def record_end(run: UUID) -> None:
     """A request that nobody answered before the end of the run has expired."""
     unanswered = PlanExecution.objects.filter(run=run, requested_at__isnull=False, decision="")
     unanswered.update(decision=Choice.EXPIRED, decided_at=timezone.now())
+    _stop_asking(run)
 
 
 def is_cancel_requested(run: UUID) -> bool:
@@ -108,11 +111,11 @@ def decide(request: OperatorRequest, run: Run, form: DecisionForm) -> str:
         return form.problem
     if not run.is_live:
         return "The command that ran this plan has ended: nothing waits for a decision."
-    waiting = PlanExecution.objects.filter(run=run, requested_at__isnull=False, cancelled_at=None)
+    waiting = PlanExecution.objects.filter(run=run, requested_at__isnull=False, cancelled_at=None, is_on_terminal=False)
     waiting = waiting.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
     same = waiting.filter(plan_hash=form.plan_hash, policy_hash=form.policy_hash)
     actor = request.user.get_username()
-    if not _decide(same, is_approved=form.is_approved, actor=actor, reason=form.reason):
+    if not _decide(run.pk, same, is_approved=form.is_approved, actor=actor, reason=form.reason):
         return _explain_refusal(run, form)
     subject = _describe(run.external_id, form.plan_hash, form.policy_hash, is_approved=form.is_approved)
     record_request(request, AuditEntry.Action.CONFIRMATION, subject)
@@ -124,22 +127,30 @@ def _describe(name: str, plan_hash: str, policy_hash: str, *, is_approved: bool)
     return f"{word} the plan of run {name}, {plan_hash} under policy {policy_hash}"
 
 
-def _decide(waiting: QuerySet[PlanExecution], *, is_approved: bool, actor: str, reason: str) -> bool:
+def _decide(run: UUID, waiting: QuerySet[PlanExecution], *, is_approved: bool, actor: str, reason: str) -> bool:
     """True where this decision is the first one."""
-    return bool(
-        waiting.filter(decision="").update(
-            decision=Choice.APPROVED if is_approved else Choice.REJECTED,
-            actor=actor,
-            decided_at=timezone.now(),
-            reason=reason[:REASON_CHARACTERS],
-        )
+    changed = waiting.filter(decision="").update(
+        decision=Choice.APPROVED if is_approved else Choice.REJECTED,
+        actor=actor,
+        decided_at=timezone.now(),
+        reason=reason[:REASON_CHARACTERS],
     )
+    if changed:
+        _stop_asking(run)
+    return bool(changed)
+
+
+def _stop_asking(run: UUID) -> None:
+    """The pages of the run show no more that it waits."""
+    Run.objects.filter(pk=run).exclude(asks_until=None).update(asks_until=None, revision=F("revision") + 1)
 
 
 def _explain_refusal(run: Run, form: DecisionForm) -> str:
     execution = PlanExecution.objects.filter(run=run).first()
     if execution is None or execution.requested_at is None:
         return "This run asks for no confirmation."
+    if execution.is_on_terminal:
+        return "This run is confirmed on the terminal of its command, not on this page."
     if execution.decision in (Choice.APPROVED, Choice.REJECTED):
         return f"{execution.actor} has {execution.decision} this plan already."
     if (execution.plan_hash, execution.policy_hash) != (form.plan_hash, form.policy_hash):
@@ -154,5 +165,6 @@ def cancel(request: OperatorRequest, run: Run) -> bool:
     execution, _ = PlanExecution.objects.get_or_create(run=run)
     mine = PlanExecution.objects.filter(pk=execution.pk, cancelled_at=None)
     if mine.update(cancelled_at=timezone.now(), cancelled_by=request.user.get_username()):
+        _stop_asking(run.pk)
         record_request(request, AuditEntry.Action.CANCELLATION, f"the plan of run {run.external_id}")
     return True

@@ -339,7 +339,8 @@ class _PlanRun:
         if self._request is None and not self._requests.empty():
             self._request = self._requests.get()
             self._import()  # the page of a decision shows the plan as it is recorded
-            request_decision(self._key, self._request, self._order.expiry_s)
+            is_on_terminal = self._order.approve is not None
+            request_decision(self._key, self._request, self._order.expiry_s, is_on_terminal=is_on_terminal)
             self._order.on_waiting(self._key)
         if self._request is not None and (decision := self._find_decision(self._request)) is not None:
             record_decision(self._project, self._key, self._order.run_id, decision)

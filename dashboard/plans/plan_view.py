@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from dashboard.evidence.argument_labels import show_label
-from dashboard.models import Call, Event, Observation, PlanExecution, Run, load_slices
+from dashboard.models import Call, Event, Observation, Run, load_slices
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.models.runs import step_url
 from dashboard.plans.confirmation_page import RecordedConfirmation, load_recorded_confirmation
@@ -71,6 +71,11 @@ class CallOfStep(NamedTuple):
         return self.status == Call.Status.ERROR
 
     @property
+    def has_exit_status(self) -> bool:
+        """True for a result that is a command's exit status other than 0."""
+        return self.status == Call.Status.SUCCESS and self.outcome == Outcome.FAILED
+
+    @property
     def words(self) -> str:
         return describe_outcome(self.outcome, self.exit_status)
 
@@ -101,7 +106,10 @@ class PlanArgument(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanStepRow:
-    """One step. `needs` and `used_by` are ids of steps; `rounds` counts the items of a foreach that have a call."""
+    """One step. `needs` and `used_by` are ids of steps; `rounds` counts the items of a foreach that have a call.
+
+    `ok`, `exits` and `failed` count those whose last attempt succeeded, gave an exit status other than 0, or failed.
+    """
 
     number: int
     step: Step
@@ -113,6 +121,7 @@ class PlanStepRow:
     more: int
     rounds: int
     ok: int
+    exits: int
     failed: int
     retries: int
 
@@ -152,8 +161,8 @@ class PlanPage:
     risk: str
     steps: tuple[PlanStepRow, ...]
     counts: tuple[tuple[str, str, int], ...]
+    exits: int  # steps with commands that ended with another exit status than 0
     confirmation: RecordedConfirmation | None
-    is_waiting: bool
     reason: str
     problem: str = ""
 
@@ -176,7 +185,6 @@ class _RecordedEnds(NamedTuple):
 
 def load_plan_page(run: Run) -> PlanPage:
     confirmation = load_recorded_confirmation(run)
-    is_waiting = run.is_live and any(row.is_waiting for row in PlanExecution.objects.filter(run=run))
     try:
         plan = read_plan(parse_json(bytes(run.plan or b"null")))
         variables = _recorded_variables(run)
@@ -189,8 +197,8 @@ def load_plan_page(run: Run) -> PlanPage:
             risk="",
             steps=(),
             counts=(),
+            exits=0,
             confirmation=confirmation,
-            is_waiting=is_waiting,
             reason="",
             problem=f"The recorded plan is no ActionPlan: {error}",
         )
@@ -204,8 +212,8 @@ def load_plan_page(run: Run) -> PlanPage:
         risk=plan.risk_level,
         steps=rows,
         counts=tuple((end, TONES.get(end, ""), number) for end, number in counts.items()),
+        exits=sum(row.exits > 0 for row in rows),
         confirmation=confirmation,
-        is_waiting=is_waiting,
         reason=ends.reason,
     )
 
@@ -265,7 +273,8 @@ def _build_rows(
     for number, step in enumerate(ordered, start=1):
         of_step = calls.get(step.id, [])
         last = {call.iteration: call for call in of_step}  # attempts are in their order
-        shown = sorted(of_step, key=lambda call: (not call.has_failed, call.position))[:SHOWN_CALLS]
+        shown = sorted(of_step, key=lambda call: (not call.has_failed, not call.has_exit_status, call.position))
+        shown = shown[:SHOWN_CALLS]
         yield PlanStepRow(
             number=number,
             step=step,
@@ -276,7 +285,8 @@ def _build_rows(
             calls=tuple(sorted(shown, key=lambda call: call.position)),
             more=len(of_step) - len(shown),
             rounds=len(last) if step.foreach else 0,
-            ok=sum(call.status == Call.Status.SUCCESS for call in last.values()),
+            ok=sum(call.outcome == Outcome.SUCCEEDED for call in last.values()),
+            exits=sum(call.has_exit_status for call in last.values()),
             failed=sum(call.has_failed for call in last.values()),
             retries=len(of_step) - len(last),
         )

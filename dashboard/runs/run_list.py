@@ -43,7 +43,7 @@ SORTS = {
 # What a row is built from; a whole run has twice as many columns, and reading them takes a tenth of the page's time.
 LISTED_FIELDS = (
     *("title", "external_id", "agent", "model", "source_format", "parent_id"),
-    *("started_at", "ended_at", "last_at", "lease_until", "strip"),
+    *("started_at", "ended_at", "last_at", "lease_until", "asks_until", "strip"),
     *(
         "call_count",
         "failed_count",
@@ -96,6 +96,7 @@ class RunRow(TypedDict):
     model: str
     source: str
     status: str
+    confirmation_url: str  # of a run that waits for it
     is_child: bool
     marks: RowMarks | None
     strip: OutcomeStrip
@@ -266,7 +267,7 @@ def build_run_list(project: Project, params: RunListParams, size: int = 0) -> Ru
     marks = load_row_marks("run", [run.pk for run in runs])
     rows = [build_row(run, now, peek_url, marks.get(run.pk)) for run in runs]
     digest = _digest(runs, rows)
-    has_live = any(row["status"] == "live" for row in rows)
+    has_live = any(run.is_live for run in runs)
     has_children = any(row["is_child"] for row in rows)
     names_children = any("child" in (term.kind, term.value) for term in query.terms)
     return RunListPage(
@@ -346,6 +347,7 @@ def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None) ->
         model=printable(run.model),
         source=printable(run.source_format),
         status=run.status,
+        confirmation_url=f"/runs/{run.pk}/confirmation" if run.is_asking else "",
         is_child=run.parent_id is not None,
         marks=marks,
         strip=build_strip(run),

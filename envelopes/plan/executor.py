@@ -381,9 +381,12 @@ class _PlanRun:
         if self.reason:
             payload["reason"] = self.reason
         failed = [name for name, state in self.states.items() if state.end not in WITH_DATA]
-        message = self.reason or (f"ended without data: {', '.join(failed)}" if failed else "all steps ended ok")
+        partial = [name for name, state in self.states.items() if state.end == "partial"]
+        ended = f"ended without data: {', '.join(failed)}" if failed else ""
+        in_part = f"some rounds failed: {', '.join(partial)}" if partial else ""
+        message = self.reason or "; ".join(filter(None, (ended, in_part))) or "all steps ended ok"
         kind: EventType = "run.cancelled" if is_cancelled else "run.finished"
-        self.log.emit(kind, message, level="warn" if failed or self.reason else "info", payload=payload)
+        self.log.emit(kind, message, level="warn" if failed or partial or self.reason else "info", payload=payload)
         self.header = msgspec.structs.replace(
             self.header,
             end="cancelled" if is_cancelled else "finished",

@@ -36,6 +36,7 @@ def test_a_plan_is_seen_waiting_approved_followed_and_cancelled(
         page.goto("/runs/")
         row = page.get_by_role("link", name="Count the lines").first
         page.goto(row.get_attribute("href") or "")  # rows of a live run are replaced: none is clicked
+        expect(page.locator("#live")).to_contain_text("Waits for a confirmation")
         page.get_by_role("link", name="Plan", exact=True).click()
         expect(page.locator("#plan")).to_contain_text("Waits for a confirmation")
         page.get_by_role("link", name="Confirmation").click()

@@ -31,6 +31,7 @@ from envelopes.plan.executor import Executor, RunResult
 from envelopes.plan.policy import read_policy
 from envelopes.plan.recorders import load_run
 from envelopes.plan.schema import ActionPlan, read_plan
+from envelopes.plan.verify import StepState
 from envelopes.runtime.web import SearchProvider
 from envelopes.schema.call import ExecutionEvent, RunPolicy
 from envelopes.text.untrusted_json import Untrusted, parse_json
@@ -167,7 +168,7 @@ class Command(BaseCommand):
         if as_json:
             self.stdout.write(json.dumps({"run_id": result.run_id, "status": status, "steps": steps}))
         else:
-            ends = ", ".join(f"{name} {end or 'not reached'}" for name, end in steps.items())
+            ends = ", ".join(map(_describe_end, result.steps))
             self.stdout.write(terminal_text(f"Run {result.run_id}: {status}. {ends}"))
         if status == "cancelled":
             raise CommandError(terminal_text(result.reason or "The run was cancelled."), returncode=CANCELLED)
@@ -177,6 +178,17 @@ class Command(BaseCommand):
             raise CommandError(
                 _list_lines("These steps did not end ok", map(self._masks.mask, unmet)), returncode=FAILED
             )
+
+
+def _describe_end(step: StepState) -> str:
+    """The end of a step, with the exit statuses other than 0 of its commands, which are results."""
+    output = step.output if isinstance(step.output, dict) else {}
+    is_foreach = "okCount" in output
+    outputs = output["items"] if is_foreach else [output]
+    statuses = [str(item["exit_status"]) for item in outputs if isinstance(item, dict) and item.get("exit_status")]
+    place = f" in {len(statuses)} of {len(outputs)} rounds" if is_foreach else ""
+    exits = f" (exit {', '.join(dict.fromkeys(statuses))}{place})" if statuses else ""
+    return f"{step.step_id} {step.end or 'not reached'}{exits}"
 
 
 def _decide(request: ConfirmationRequest, *, is_approved: bool, reason: str) -> Decision:

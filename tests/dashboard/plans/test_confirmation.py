@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard.models import AuditEntry, PlanExecution, Project, Run
+from envelopes.plan.confirmation import ConfirmationRequest, Decision
 from tests.dashboard.factories import create_user
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.plans.orders import command, plan, run_until_asked
@@ -51,9 +52,16 @@ def test_the_page_shows_what_an_approval_allows_and_the_run_proves_each_write(
         ]
         assert "sha256:" in page.text
         assert '"confirmationsRequired": true' in page.text
-        assert "Waits for a confirmation" in parse_page(client.get(f"/runs/{run.pk}/plan")).text
+        for address in ("", "plan"):
+            link = parse_page(client.get(f"/runs/{run.pk}/{address}")).by_role("link", "Look at the plan and decide")
+            assert link["href"] == f"/runs/{run.pk}/confirmation"
+        row = parse_page(client.get("/runs/")).select_one(".run-table td.status")
+        assert row.select_one("a")["href"] == f"/runs/{run.pk}/confirmation"
+        assert row["title"] == "waits for confirmation"
         response = answer(client, run, "approve", "as discussed")
         assert (response.status_code, response["Location"]) == (302, f"/runs/{run.pk}/plan")
+        assert not parse_page(client.get(f"/runs/{run.pk}/")).has(".notice[role=status]")
+        assert not parse_page(client.get("/runs/")).has(".run-table td.status a")
         assert (
             "alice has approved this plan already"
             in parse_page(client.post(f"/runs/{run.pk}/confirmation", {"decision": "reject", "reason": "no"})).text
@@ -162,3 +170,23 @@ def test_secrets_are_masked_on_the_pages_of_a_plan(
     for address in ("plan", "confirmation", "confirmation?call=1"):
         shown.append(client.get(f"/runs/{run.pk}/{address}").content.decode())
     assert [page for page in shown if secret in page] == []
+
+
+def test_a_plan_that_is_confirmed_on_the_terminal_is_not_decided_on_a_page(
+    project: Project, client: Client, alice: User, tmp_path: Path
+) -> None:
+    seen: list[bool] = []
+
+    def look(request: ConfirmationRequest) -> Decision:
+        run = Run.objects.get(external_id=request.run_id)
+        page = load(client, run)
+        seen.append("waits for an answer on the terminal of its command" in page.text and not page.has(".plan-form"))
+        hashes = {"plan_hash": request.plan_hash, "policy_hash": request.policy_hash}
+        refused = client.post(f"/runs/{run.pk}/confirmation", {"decision": "approve", **hashes})
+        seen.append("is confirmed on the terminal of its command" in parse_page(refused).text)
+        return Decision(is_approved=False, actor="tom", reason="not now", **hashes)
+
+    run, result = run_until_asked(project, tmp_path, WRITES, lambda _run: None, approve=look)
+    assert seen == [True, True]
+    assert result.reason == "the plan was not confirmed: not now"
+    assert (run.asks_until, PlanExecution.objects.get(run=run).actor) == (None, "tom")

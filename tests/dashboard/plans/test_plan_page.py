@@ -79,7 +79,8 @@ def test_the_rounds_of_a_foreach_are_counted_and_those_that_failed_are_listed_fi
     assert printed["steps"]["look"] == "partial"
     run = Run.objects.get()
     step = parse_page(client.get(f"/runs/{run.pk}/plan")).select_one("#step-look")
-    assert "30 rounds, 29 ok, 1 failed" in step.text
+    assert "30 rounds, 1 ok, 28 with an exit status other than 0, 1 failed" in step.text
+    assert "gave a result: the step is partial" in step.text
     assert "6 more calls" in step.text
     links = {link.text for link in step.select(".plan-calls a")}
     assert "round 29" in links

@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from dashboard.artifacts.stores import open_stored
@@ -79,6 +81,30 @@ def test_a_failed_step_and_an_unapproved_plan_have_their_exit_status(project: Pr
     recorded = load_recorded_confirmation(run)
     assert recorded is not None
     assert (recorded.decision, recorded.actor) == ("expired", "")
+
+
+def test_an_exit_status_other_than_0_is_a_result_on_the_terminal_and_on_every_page(
+    project: Project, client: Client, alice: object, tmp_path: Path
+) -> None:
+    patch = "--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+x\n--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+x\n"
+    foreach = {"from": "$steps.patch.changed_files", "itemName": "file"}
+    document = plan(
+        {"id": "patch", "tool": "ApplyPatch", "args": {"patch": patch}},
+        command("each", "test {file.path} = a", foreach=foreach),
+        command("one", "exit 3"),
+    )
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    arguments = [str(tmp_path / "plan.json"), "--workspace", str(tmp_path / "workspace"), "--project", project.slug]
+    printed = StringIO()
+    call_command("run_plan", *arguments, "--confirm", "yes", stdout=printed)
+    assert "ok. patch ok, each ok (exit 1 in 1 of 2 rounds), one ok (exit 3)" in printed.getvalue()
+    run = project.runs.get()
+    page = parse_page(client.get(f"/runs/{run.pk}/plan"))
+    assert "2 rounds, 1 ok, 1 with an exit status other than 0, 0 failed" in page.select_one("#step-each").text
+    assert "gave a result: the step is ok" in page.select_one("#step-one").text
+    assert "3 steps: 3 ok 2 with a command that failed" in page.select_one(".plan-counts").text
+    assert not client.get("/runs/?q=state:halves").context["page"].rows  # its error flag is not wrong
 
 
 @pytest.mark.parametrize(

@@ -401,7 +401,7 @@ def test_the_database_gives_each_call_the_letter_that_the_tally_gives(run: Run) 
     letters = Counter(OUTCOMES[outcome_letter(call)].sentence for call in calls)
     assert {band.state: band.number for band in load_overview(run).bands} == letters
     disagreeing = {call.pk for call in calls if halves_disagree(call)}
-    assert len(disagreeing) == 24
+    assert len(disagreeing) == 20  # without those of a command that exits with 1 and sets no error flag
     assert set(parse("state:halves", over="calls").calls(run).values_list("pk", flat=True)) == disagreeing
 
 
