@@ -1,6 +1,6 @@
 """The background work: one loop over what the store says is to be done, in the one process that leads (`leadership`).
 
-    derives calls that wait, and indexes their texts
+    derives calls that wait, and indexes their texts; joins small frames of what was sent live
     summarises a finished comparison against another baseline, measures comparisons, then used-line recall
     follows stored paths; once a day applies retention where the settings say so, and removes folders of plans that are
     wholly imported; each in a thread
@@ -32,6 +32,7 @@ from dashboard.experiments.recall_report import measure_next_recall
 from dashboard.faults import drop_connection, find_outage
 from dashboard.garbage import NEW_OBJECTS_IN_BACKGROUND, collect_rarely, exclude_loaded
 from dashboard.ingest.derivation import derive_next_waiting
+from dashboard.ingest.frames import join_next_frames
 from dashboard.ingest.watch import Followers
 from dashboard.leadership import leadership
 from dashboard.models import Comparison
@@ -152,7 +153,7 @@ class Leader:
             self._kept_up = time.monotonic()
 
     def _derive(self) -> bool:
-        return derive_next_waiting(self._computing) or index_next_waiting()
+        return derive_next_waiting(self._computing) or index_next_waiting() or join_next_frames()
 
 
 def work_until_idle(comparison: Comparison | None = None, *, processes: int = 0) -> None:

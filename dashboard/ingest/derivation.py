@@ -34,7 +34,6 @@ from dashboard.ingest.derived_calls import (
     pack_calls,
 )
 from dashboard.ingest.run_stats import refresh_stats
-from dashboard.ingest.write import project_write_lock
 from dashboard.models import (
     Artifact,
     Call,
@@ -67,7 +66,7 @@ MOST_PENDING = 4  # portions that the pool works on, so that their results do no
 def store_derived(project: Project, derived: Sequence[DerivedCall]) -> int:
     """Stores what was computed of evidence that has not changed since; returns of how many calls."""
     version = current_derivation()
-    with project_write_lock(project):
+    with project.write_lock():
         stored = Call.objects.filter(pk__in=[product.key for product in derived])
         rows = stored.values_list("pk", "evidence_version", "derivation", "run_id", "search_id")
         states: dict[UUID, tuple[int, str, UUID, int | None]] = {row[0]: row[1:] for row in rows}

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from dashboard.ingest.frames import PackedFrame, pack_frames
 from dashboard.ingest.source_files import (
     BATCH_BYTES,
     HEAD_BYTES,
@@ -30,7 +31,6 @@ from dashboard.ingest.source_files import (
     read_document_batch,
     read_line_batches,
 )
-from dashboard.ingest.sources import PackedFrame, pack_frames
 from envelopes.recordings import UnknownFormat, find_format
 from envelopes.recordings.base import LineProblem, Record, SourcePath
 

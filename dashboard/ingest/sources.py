@@ -18,11 +18,12 @@ import msgspec
 from django.db.models import Q
 
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, unsaved_row
+from dashboard.ingest.frames import PackedFrame, cut_frames
 from dashboard.ingest.source_files import head_sha256, prefix_sha256
-from dashboard.models import Artifact, Event, Message, Observation, Problem, Project, RequestUsage, Source, SourceFrame
-from dashboard.models.fields import Compressed, compress
+from dashboard.models import Artifact, Observation, Problem, Project, Source, SourceFrame
+from dashboard.models.fields import Compressed
 from dashboard.models.runs import derive_id
-from dashboard.models.sources import FRAME_BYTES
+from dashboard.models.sources import FRAME_BYTES, LIVE
 from dashboard.text.formatting import column_text
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
@@ -72,15 +73,6 @@ def new_source(project: Project, *, path: str, format_name: str, inode: int, hea
         inode=inode,
         head_sha256=head_sha256,
     )
-
-
-class PackedFrame(msgspec.Struct, frozen=True, gc=False):
-    """The columns of a SourceFrame; `packed` is its compressed data."""
-
-    offset: int
-    size: int
-    first_line: int
-    packed: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,44 +186,16 @@ def store_lines(batches: Sequence[SourceBatch]) -> None:
             "offset": frame.offset,
             "size": frame.size,
             "first_line": frame.first_line,
-            "data": Compressed(frame.packed),
+            "own_data": Compressed(frame.packed),
+            "block_id": None,
+            "block_start": None,
+            "is_joinable": batch.source.path.startswith(LIVE) and frame.size < FRAME_BYTES // 2,
         }
         for batch in batches
-        for frame in batch.frames or _cut_frames(batch.source, batch.lines)
+        for frame in batch.frames or cut_frames(batch.source, batch.lines)
     ]
     bulk_insert_values(SourceFrame, rows)
     Problem.objects.bulk_create([problem for batch in batches for problem in _problems(batch)])
-
-
-def _cut_frames(source: Source, lines: Sequence[SourceLine]) -> list[PackedFrame]:
-    """Frames of whole lines behind those that are stored. A short last frame is joined with what follows it."""
-    if not lines:
-        return []
-    offset = lines[0].offset
-    near = source.frames.filter(offset__gte=offset - FRAME_BYTES, offset__lt=offset).order_by("-offset")
-    last = near.first() if offset else None
-    if last is not None and last.offset + last.size == offset and last.size < FRAME_BYTES:
-        last.delete()
-        lines = [SourceLine(last.first_line, last.offset, last.data), *lines]
-    return pack_frames(lines)
-
-
-def pack_frames(lines: Sequence[SourceLine]) -> list[PackedFrame]:
-    """Cuts consecutive lines into frames of at most FRAME_BYTES, or of one longer line, and compresses them."""
-    frames: list[list[SourceLine]] = []
-    size = 0
-    for line in lines:
-        if not frames or size + len(line.raw) > FRAME_BYTES:
-            frames.append([])
-            size = 0
-        frames[-1].append(line)
-        size += len(line.raw)
-    return [_pack_frame(frame) for frame in frames]
-
-
-def _pack_frame(lines: Sequence[SourceLine]) -> PackedFrame:
-    data = b"".join([line.raw for line in lines])
-    return PackedFrame(lines[0].offset, len(data), lines[0].number, compress(data))
 
 
 def named_artifact(
@@ -251,41 +215,6 @@ def named_artifact(
         size=file.size if file else entry.size or 0,
         lines=file.lines if file else 0,
     )
-
-
-def trim_source(source: Source) -> None:
-    """Deletes the bytes that no row refers to; the source as well when nothing of it is left.
-
-    A frame that rows of other runs refer to stays at its offset, with zeros for the deleted bytes. Its source is
-    partial from then on: its file, imported again, is a new source.
-    """
-    source.problems.all().delete()
-    slices: list[tuple[int, int]] = []
-    for model in (Observation, Message, Event, RequestUsage):
-        rows = model._base_manager.filter(source=source, start__gte=0)
-        slices += [(start or 0, size) for start, size in rows.values_list("start", "size")]
-    slices.sort()
-    position = 0
-    frames = []
-    for frame in source.frames.order_by("offset").defer("data"):
-        end = frame.offset + frame.size
-        data = bytearray(frame.size)
-        is_needed = False
-        while position < len(slices) and slices[position][0] < end:
-            start, size = slices[position]
-            part = slice(start - frame.offset, start - frame.offset + size)
-            data[part] = frame.data[part]
-            is_needed, position = True, position + 1
-        if is_needed:
-            frame.data = bytes(data)
-            frame.save(update_fields=["data"])
-            frames.append(frame.pk)
-    source.frames.exclude(pk__in=frames).delete()
-    if not frames and not source.runs.exists():
-        source.delete()
-        return
-    source.is_partial, source.state, source.left_bytes = True, b"{}", 0
-    source.save(update_fields=["is_partial", "state", "left_bytes"])
 
 
 def _problems(batch: SourceBatch) -> list[Problem]:

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connection, models, transaction
+from django.db import models, transaction
 
 from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS, hook_events
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, move_earlier
 from dashboard.ingest.derive import RecordedCall
+from dashboard.ingest.frames import trim_sources
 from dashboard.ingest.grouping import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
 from dashboard.ingest.merge_runs import (
@@ -76,18 +76,6 @@ class WrittenRows(NamedTuple):
     calls: dict[UUID, RecordedCall | None]
 
 
-@contextmanager
-def project_write_lock(project: Project) -> Iterator[None]:
-    """A transaction beside which no other writer of the project runs.
-
-    Ids are derived, so two writers may create the same run or call at once. SQLite's write lock covers all projects.
-    """
-    with transaction.atomic():
-        if connection.features.has_select_for_update:
-            Project.objects.select_for_update(no_key=True).get(pk=project.pk)
-        yield
-
-
 def record(project: Project, batches: Sequence[SourceBatch], *, collects_calls: bool = True) -> WrittenRows:
     """Writes the evidence of batches, each of another source. What follows from it is left to `derivation`.
 
@@ -96,7 +84,7 @@ def record(project: Project, batches: Sequence[SourceBatch], *, collects_calls: 
     """
     added: Counter[str] = Counter()
     calls: dict[UUID, RecordedCall | None] = {}
-    with project_write_lock(project):
+    with project.write_lock():
         sources.save_sources(project, batches)
         sources.store_lines(batches)
         for name, of_format in groupby(batches, key=lambda batch: batch.source.format):
@@ -409,7 +397,7 @@ def delete_run(run: Run) -> None:
 
     Of its recordings only the bytes stay that rows of other runs refer to. Another import of one restores this run.
     """
-    with project_write_lock(run.project):
+    with run.project.write_lock():
         move_shared_calls(run)
         files = set(Artifact.objects.stored_files().filter(call__run=run).values_list("sha256", flat=True))
         evidence = Observation.objects.filter(call__run=run).values("source")
@@ -423,6 +411,5 @@ def delete_run(run: Run) -> None:
         unsent = Observation.objects.filter(pk__in=calls_by_text, receipts=None)
         CanonicalProjection.objects.filter(call__in=set(calls_by_text.values()), observation__in=unsent).delete()
         unsent.delete()
-        for source in recordings:
-            sources.trim_source(source)
+        trim_sources(recordings)
         transaction.on_commit(lambda: remove_unreferenced(files))

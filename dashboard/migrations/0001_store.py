@@ -706,13 +706,23 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='FrameBlock',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('data', dashboard.models.fields.ZstdField()),
+            ],
+        ),
+        migrations.CreateModel(
             name='SourceFrame',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('offset', models.BigIntegerField()),
                 ('size', models.IntegerField()),
                 ('first_line', models.BigIntegerField()),
-                ('data', dashboard.models.fields.ZstdField()),
+                ('own_data', dashboard.models.fields.ZstdField(null=True)),
+                ('block_start', models.IntegerField(null=True)),
+                ('is_joinable', models.BooleanField(default=False)),
+                ('block', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='frames', to='dashboard.frameblock')),
                 ('source', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='frames', to='dashboard.source')),
             ],
         ),
@@ -1071,6 +1081,14 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='sourceframe',
             constraint=models.UniqueConstraint(fields=('source', 'offset'), name='one_frame_at_offset'),
+        ),
+        migrations.AddIndex(
+            model_name='sourceframe',
+            index=models.Index(condition=models.Q(('is_joinable', True)), fields=['source'], name='joinable_frames'),
+        ),
+        migrations.AddIndex(
+            model_name='sourceframe',
+            index=models.Index(condition=models.Q(('block__isnull', False)), fields=['block'], name='frames_of_block'),
         ),
         migrations.AddIndex(
             model_name='tag',

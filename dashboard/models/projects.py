@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import models
+from django.db import connection, models, transaction
 from django.utils import timezone
 
 LINK_LIFETIME = timedelta(hours=24)
@@ -24,6 +26,18 @@ class Project(models.Model):
 
     def __str__(self) -> str:
         return self.slug
+
+    @contextmanager
+    def write_lock(self) -> Iterator[None]:
+        """A transaction beside which no other writer of the project runs.
+
+        Ids are derived, so two writers may create the same run or call at once. SQLite's write lock covers all
+        projects.
+        """
+        with transaction.atomic():
+            if connection.features.has_select_for_update:
+                Project.objects.select_for_update(no_key=True).get(pk=self.pk)
+            yield
 
 
 class ProjectRule(models.Model):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyzstd
 from django.db import models
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, Q, Subquery, prefetch_related_objects
 
 from dashboard.models.fields import CompactUUIDField, ZstdField
 from dashboard.models.projects import Project
@@ -117,27 +117,63 @@ class SourceFrameQuerySet(models.QuerySet["SourceFrame"]):
         nearest = before.order_by("-offset").values("pk")[:1]
         return self.filter(pk__in=rows.order_by().annotate(frame=Subquery(nearest)).values("frame"))
 
+    def with_blocks(self) -> list[SourceFrame]:
+        """The frames, each block of theirs loaded once, in one more query where there are any."""
+        frames = list(self)
+        prefetch_related_objects([frame for frame in frames if frame.block_id is not None], "block")
+        return frames
+
+
+class FrameBlock(models.Model):
+    """The bytes of short frames of several sources of a project, one after the other, compressed together.
+
+    A block never changes, since a reader may have found its frames already: deleting a run writes the remaining frames
+    into another block.
+    """
+
+    data = ZstdField()
+
+    def __str__(self) -> str:
+        return f"block {self.pk}"
+
 
 class SourceFrame(models.Model):
     """The raw bytes [offset, offset + size) of a source: whole lines, about 128 KiB or one longer line.
 
     Agents delete their logs after weeks. Frames are found by offset, so they may be cut anew: a batch joins the last
-    frame with what follows it while that is short.
+    frame with what follows it while that is short. A batch that was sent live stays a source of its own, so the
+    background work joins the bytes of many (`is_joinable`, until it has); no address changes by that.
     """
 
     source = models.ForeignKey(Source, models.CASCADE, related_name="frames", db_index=False)
     offset = models.BigIntegerField()
     size = models.IntegerField()
     first_line = models.BigIntegerField()
-    data = ZstdField()
+    own_data = ZstdField(null=True)  # None where the bytes are in the block, from `block_start` on
+    block = models.ForeignKey(FrameBlock, models.RESTRICT, null=True, related_name="frames", db_index=False)
+    block_start = models.IntegerField(null=True)
+    is_joinable = models.BooleanField(default=False)
 
     objects = SourceFrameQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["source", "offset"], name="one_frame_at_offset")]
+        indexes = [
+            models.Index(fields=["source"], condition=Q(is_joinable=True), name="joinable_frames"),
+            models.Index(fields=["block"], condition=Q(block__isnull=False), name="frames_of_block"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.source_id} from {self.offset}"
+
+    @cached_property
+    def data(self) -> bytes:
+        """The bytes; a query where they are in a block that `with_blocks` has not loaded. Raises DamagedEvidence."""
+        if self.block_id is None:
+            return self.own_data or b""
+        if self.block is None or self.block_start is None:
+            raise DamagedEvidence(f"the block of frame {self.pk} is not in the store: run check_store")
+        return bytes(self.block.data[self.block_start : self.block_start + self.size])
 
     def contains(self, row: SourceSlice) -> bool:
         """True for a slice that begins in this frame."""
@@ -189,12 +225,13 @@ def load_slices(rows: Iterable[SourceSlice]) -> None:
 def _load_frames(model: type[SourceSlice], slices: Collection[SourceSlice]) -> Iterable[SourceFrame]:
     """The frames of the slices. Those of one call mostly lie in one frame, which a short query finds."""
     if len(slices) > FEW_SLICES:
-        return SourceFrame.objects.containing(model._base_manager.filter(pk__in=[row.pk for row in slices]))
+        stored = model._base_manager.filter(pk__in=[row.pk for row in slices])
+        return SourceFrame.objects.containing(stored).with_blocks()
     frames: list[SourceFrame] = []
     for row in slices:
         if not any(frame.contains(row) for frame in frames):
             before = SourceFrame.objects.filter(source=row.source_id, offset__lte=row.start or 0)
-            frames += before.order_by("-offset")[:1]
+            frames += before.order_by("-offset")[:1].with_blocks()
     return frames
 
 
@@ -224,7 +261,7 @@ def load_lines(rows: Collection[SourceSlice]) -> dict[SourceSlice, tuple[bytes, 
     frames: dict[int | None, list[SourceFrame]] = defaultdict(list)
     for model in {type(row) for row in addressed}:
         stored = model._base_manager.filter(pk__in=[row.pk for row in addressed if type(row) is model])
-        for frame in SourceFrame.objects.containing(stored).order_by("offset"):
+        for frame in SourceFrame.objects.containing(stored).order_by("offset").with_blocks():
             frames[frame.source_id].append(frame)
     lines = {}
     for row in addressed:

@@ -101,12 +101,12 @@ def test_missing_bytes_are_an_error_and_never_a_shorter_text(damage: str, projec
     if damage == "no frame":
         frame.delete()
     elif damage == "shorter":
-        frame.data = frame.data[:-100]
+        frame.own_data = frame.data[:-100]
         frame.save()
     else:
         table = SourceFrame._meta.db_table
         with connection.cursor() as cursor:
-            cursor.execute(f"UPDATE {table} SET data = %s", [b"not zstd"])
+            cursor.execute(f"UPDATE {table} SET own_data = %s", [b"not zstd"])
     with pytest.raises(DamagedEvidence):
         load_slices(Observation.objects.filter(surface="result"))
 
