@@ -992,7 +992,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='runcall',
-            index=models.Index(fields=['run', 'ordinal'], name='dashboard_r_run_id_8c0811_idx'),
+            index=models.Index(fields=['run', 'ordinal', 'call'], name='dashboard_r_run_id_769de1_idx'),
         ),
         migrations.AddIndex(
             model_name='runcall',

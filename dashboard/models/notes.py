@@ -148,9 +148,10 @@ def about(subject: Run | Call) -> dict[str, Any]:
 
 def find_annotations(subject: Run | Call) -> set[type[Annotation]]:
     """The kinds of annotations that a run or a call has, in one query: most have none, which saves one for each."""
-    rows = (model._default_manager.filter(**about(subject)) for model in ANNOTATIONS)
+    key = {"run_id" if isinstance(subject, Run) else "call_id": subject.pk}
+    rows = (model._default_manager.filter(**key) for model in ANNOTATIONS)
     first, *others = (kind.values_list(Value(number)) for number, kind in enumerate(rows))
-    return {ANNOTATIONS[number] for (number,) in first.union(*others)}
+    return {ANNOTATIONS[number] for (number,) in first.union(*others, all=True)}
 
 
 def move_annotations(source: Run | Call, target: Run | Call) -> None:

@@ -348,7 +348,7 @@ class RunCall(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "call"], name="one_run_call")]
         indexes = [
-            models.Index(fields=["run", "ordinal"]),
+            models.Index(fields=["run", "ordinal", "call"]),  # the order of a run, by which its steps are counted
             models.Index(fields=["run"], condition=Q(inherited=True), name="inherited_calls"),
         ]
 

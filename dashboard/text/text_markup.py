@@ -93,6 +93,8 @@ def control_picture(character: str) -> str:
 
 def printable(text: str) -> str:
     """Text for labels and titles, not yet escaped: ⟨RLO⟩ for a direction override, pictures for control characters."""
+    if text.isascii() and text.isprintable():  # most labels: a list of 50 rows has 200 of them
+        return text
     return UNPRINTABLE.sub(_bracketed, text)
 
 

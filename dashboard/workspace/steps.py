@@ -56,7 +56,8 @@ class RunPosition:
     """A call in a run. `line` is its line there; `position` is 0 for a call that is in no run, and `line` -1.
 
     `number` is its place among the `matching` calls of the filter, 0 outside of it. `before` and `after` are the
-    addresses of the neighbours, empty at the ends.
+    addresses of the neighbours, empty at the ends. `first` has the line and the call of the row with which the list
+    beside the step begins; None with a filter.
     """
 
     run: Run
@@ -69,6 +70,7 @@ class RunPosition:
     before: str
     after: str
     q: str
+    first: tuple[int, UUID] | None = None
 
     @property
     def is_filtered(self) -> bool:
@@ -147,24 +149,27 @@ def _is_behind(ordinal: int, call: UUID) -> Q:
 
 def load_place(run: Run, position: int, tab: str, query: Mapping[str, str]) -> RunPosition | None:
     """Two queries, six with a filter; None beyond the last call of the run."""
-    members = run.members.order_by("ordinal", "call")
-    is_possible = 0 < position <= LARGEST
-    own = members.values_list("ordinal", "call")[position - 1 : position] if is_possible else ()
-    for line, call in own:
-        place = RunPosition(
-            run=run,
-            call=call,
-            line=line,
-            position=position,
-            total=members.count(),
-            number=position,
-            matching=0,
-            before="",
-            after="",
-            q=query.get("q", ""),
-        )
-        return _place_in_filter(place, tab, query) if place.is_filtered else _place_in_run(place, tab, query)
-    return None
+    if not 0 < position <= LARGEST:
+        return None
+    members, start = run.members.order_by("ordinal", "call"), max(0, position - 1 - LEAD)
+    lead = list(members.values_list("ordinal", "call")[start:position])
+    if len(lead) < position - start:
+        return None
+    line, call = lead[-1]
+    place = RunPosition(
+        run=run,
+        call=call,
+        line=line,
+        position=position,
+        total=members.count(),
+        number=position,
+        matching=0,
+        before="",
+        after="",
+        q=query.get("q", ""),
+        first=lead[0],
+    )
+    return _place_in_filter(place, tab, query) if place.is_filtered else _place_in_run(place, tab, query)
 
 
 def load_call(place: RunPosition) -> Call:
@@ -216,6 +221,7 @@ def _place_in_filter(place: RunPosition, tab: str, query: Mapping[str, str]) -> 
         matching=count_before + is_here + count_behind,
         before=url(before, "-ordinal", "-call"),
         after=url(behind, "ordinal", "call"),
+        first=None,
     )
 
 
@@ -263,7 +269,7 @@ def load_step_list(
     rows = CallRowPage()
     if not parsed.problems:
         matching = place.matching if place else parsed.calls(run).count() if parsed else run.members.count()
-        selection = RowSelection(parsed, matching, "", skip, tab, kept)
+        selection = RowSelection(parsed, matching, "", skip, tab, kept, first=place.first if place else None)
         rows = load_call_rows(run, selection, load_squeezed_axis(run), load_child_runs(run))
     filtered = {"q": kept["q"]} if "q" in kept else {}
     later = skip + settings.ROWS_PER_PAGE
