@@ -241,7 +241,8 @@ class CallMerge:
 
     def _merge_receipt(self, record: ReceiptRecord, run: UUID) -> None:
         """The first text that a run's recording has for the call is the receipt; another one is evidence beside it."""
-        self.call.ended_at = _earlier(self.call.ended_at, record.at)
+        if not record.is_running:
+            self.call.ended_at = _earlier(self.call.ended_at, record.at)
         if record.fidelity == "absent":
             return
         observation = self._observe("receipt", record.content, record.fidelity, record.line, record.at, run)

@@ -210,11 +210,17 @@ class CallExport:
             "position": dump_json(receipt.line) if receipt else None,
             "reason": json_text(self._reason(exported, receipt)) if receipt else None,
             "is_further": b"true" if receipt and receipt.seq > 1 and not self._replaced(exported, receipt) else None,
+            "is_running": b"true" if receipt and _is_before_end(receipt, exported.call) else None,
         }
         if receipt is not None and receipt.superseded_line is not None:
             end: Members = {"position": dump_json(receipt.superseded_line), "at": json_time(receipt.superseded_at)}
             members["superseded"] = join_members(None, {**end, "reason": json_text(receipt.superseded_reason)})
         return join_members(None, members)
+
+
+def _is_before_end(receipt: RecordedReceipt, call: Call) -> bool:
+    """A receipt ends its call, unless it states that the call still ran."""
+    return receipt.at is not None and (call.ended_at is None or receipt.at < call.ended_at)
 
 
 def _native_lines(exported: ExportedCall) -> Iterator[tuple[str, bytes]]:

@@ -32,7 +32,7 @@ from envelopes.recordings.base import (
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, storable
 from envelopes.schema.result import JsonValue, summarize
 from envelopes.storage.seekable import load_zstd
-from envelopes.text.untrusted_json import Untrusted, array_slices, check_json, object_slices, parse_json
+from envelopes.text.untrusted_json import Untrusted, array_slices, check_json, dump_json, object_slices, parse_json
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 _KEYS_READ = 64
@@ -156,6 +156,14 @@ def integer_member(members: dict[str, DocumentValue], name: str) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
 
 
+def milliseconds_member(members: dict[str, DocumentValue], name: str) -> int | None:
+    """A duration in seconds as milliseconds; None for another value."""
+    seconds = members[name].value() if name in members else None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < 2**40:
+        return None
+    return int(seconds * 1000)
+
+
 class Outline(msgspec.Struct, frozen=True):
     """The beginning of a document: its first bracket, its keys, and those of the first object in its list."""
 
@@ -220,6 +228,14 @@ def join_lines(raw: bytes) -> bytes:
     return b"".join(line.strip() for line in raw.split(b"\n"))
 
 
+def compact_json(raw: bytes) -> bytes:
+    """JSON without the whitespace between its tokens; unchanged where it cannot be read."""
+    try:
+        return bytes(msgspec.json.format(raw, indent=-1))
+    except (msgspec.DecodeError, RecursionError):
+        return raw
+
+
 def name_run(path: SourcePath, messages: list[DocumentValue]) -> str:
     """Names a run without an id by its file and by how it began, because experiments have files of the same names."""
     beginning = hashlib.sha256(b"\n".join(message.raw for message in messages[:BEGINNING]))
@@ -275,6 +291,7 @@ class Conversation:
         self.run = run
         self.ids: set[str] = set()
         self.has_title = False
+        self.has_model = model is not None
         self.records: list[Record | LineProblem] = [RunRecord(line=root.line, run=run, agent=agent, model=model)]
 
     def title(self, text: str, line: int) -> None:
@@ -282,6 +299,12 @@ class Conversation:
         if not self.has_title and (title := summarize(text.strip())):
             self.has_title = True
             self.records.append(RunRecord(line=line, run=self.run, title=title))
+
+    def model(self, name: str | None, line: int) -> None:
+        """Takes the model of the first response that names one."""
+        if name and not self.has_model:
+            self.has_model = True
+            self.records.append(RunRecord(line=line, run=self.run, model=name))
 
     def add_message(
         self, key: str, content: DocumentValue, role: str, *, step: str | None = None, at: str | None = None
@@ -308,6 +331,7 @@ class Conversation:
         fidelity: ResultFidelity = "structured",
         is_error: bool | None = None,
         at: str | None = None,
+        duration_ms: int | None = None,
         line: int = 0,
     ) -> None:
         """`node` None: only the flag was recorded, on this `line`."""
@@ -320,6 +344,7 @@ class Conversation:
                 fidelity=fidelity,
                 is_error=is_error,
                 at=at,
+                duration_ms=duration_ms,
             )
         )
 
@@ -328,4 +353,12 @@ class Conversation:
     ) -> None:
         self.records.append(
             ReceiptRecord(line=content.line, run=self.run, call=call, content=content.raw, fidelity=fidelity, at=at)
+        )
+
+    def add_json_receipt(self, call: str, content: DocumentValue, at: str | None) -> None:
+        """A value that the model got as JSON, in a spelling that was not recorded."""
+        text = dump_json(compact_json(content.raw).decode("utf-8", "surrogatepass"))
+        fidelity: ReceiptFidelity = "reconstructed"
+        self.records.append(
+            ReceiptRecord(line=content.line, run=self.run, call=call, content=text, fidelity=fidelity, at=at)
         )

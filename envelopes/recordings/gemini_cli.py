@@ -8,12 +8,15 @@
    list of parts: the receipt is the text of its one `functionResponse`, or the list where it has other parts.
 4. `resultDisplay` is what a person saw. An object (`{fileDiff, originalContent, newContent, diffStat}` of an edit) is
    the runtime's own record and the result; a text is a summary for a person, kept as extra data and no result.
-5. Ids of calls are unique within their chat only.
+5. `timestamp` of a call is when its end was recorded, with all calls of the same round. Its beginning is in its id,
+   `<tool>-<milliseconds since 1970>-<random>`; ids of another form leave it open.
+6. Ids of calls are unique within their chat only.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -40,7 +43,14 @@ from envelopes.recordings.documents import (
     place_records,
     text_member,
 )
-from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, struct_reader, valid_timestamp
+from envelopes.recordings.json_lines import (
+    ForeignEntry,
+    epoch_time,
+    parsed_lines,
+    read_json_lines,
+    struct_reader,
+    valid_timestamp,
+)
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_object
 
@@ -48,6 +58,7 @@ Records = Iterator[Record | LineProblem]
 _SLOT = "gemini-cli"
 _KNOWN_MESSAGES = 4_096
 _LEVELS = ("info", "warning", "error")
+_STAMPED_ID = re.compile(r"(?P<tool>.+)-(?P<milliseconds>\d{13})-[0-9a-f]{1,16}")
 
 
 class KnownMessage(msgspec.Struct, frozen=True):
@@ -234,10 +245,10 @@ def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -
         yield node.problem(path, "a call without an id or a name")
         return
     args = members.get("args")
-    at = valid_timestamp(text_member(members, "timestamp"))
-    run = state.run
+    ended = valid_timestamp(text_member(members, "timestamp"))
+    run, started = state.run, _began(call, tool)
     yield CallRecord(
-        line=node.line, run=run, call=call, tool=tool, args=args.raw if args else b"null", step=step, at=at
+        line=node.line, run=run, call=call, tool=tool, args=args.raw if args else b"null", step=step, at=started
     )
     status, display = text_member(members, "status"), members.get("resultDisplay")
     is_record = display is not None and (display.is_object or display.is_list)
@@ -249,11 +260,17 @@ def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -
             result=display.raw if display and is_record else None,
             is_error=None if status is None else status != "success",
             status="cancelled" if status == "cancelled" else None,
+            at=ended,
             extra=join_object({"resultDisplay": display.raw}) if display and not is_record else None,
         )
     if "result" in members:
         receipt = _response_text(members["result"])
         yield ReceiptRecord(line=receipt.line, run=run, call=call, content=receipt.raw)
+
+
+def _began(call: str, tool: str) -> str | None:
+    stamp = _STAMPED_ID.fullmatch(call)
+    return epoch_time(int(stamp["milliseconds"])) if stamp and stamp["tool"] == tool else None
 
 
 def _response_text(result: DocumentValue) -> DocumentValue:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -39,6 +40,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NOTHING = msgspec.Raw()
 REMARK_BYTES = 200  # of a value as written
 YEARS = range(1970, 2200)  # of time stamps
+LEAST_MILLISECONDS = 10**11  # seconds since 1970 are fewer for the next three thousand years
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
 
 
@@ -74,6 +76,14 @@ def valid_timestamp(text: str | None) -> str | None:
     """Returns `text` when it is a point in time (ISO 8601) of the years that a store keeps, else None."""
     instant = parse_instant(text) if text is not None else None
     return text if instant is not None and instant.year in YEARS else None
+
+
+def epoch_time(seconds: float) -> str | None:
+    """The ISO time of seconds, or of milliseconds, since 1970; None outside of the years that a store keeps."""
+    if not 0 < seconds < 10**14:
+        return None
+    moment = datetime.fromtimestamp(seconds / 1000 if seconds > LEAST_MILLISECONDS else seconds, UTC)
+    return moment.isoformat() if moment.year in YEARS else None
 
 
 def read_json_lines(lines: Iterable[SourceLine], state: dict[str, object]) -> Iterator[SourceLine | LineProblem]:

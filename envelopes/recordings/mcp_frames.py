@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -33,8 +32,8 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.json_lines import (
     NOTHING,
-    YEARS,
     ForeignObject,
+    epoch_time,
     first_byte,
     parsed_lines,
     read_json_lines,
@@ -47,7 +46,6 @@ from envelopes.text.untrusted_json import Untrusted, object_slices, parse_json
 Records = Iterator[Record | LineProblem]
 _SLOT = "mcp"
 _MOST_OPEN = 1_000
-_MILLISECONDS = 10**11  # seconds since 1970 are fewer for the next three thousand years
 
 
 class Frame(ForeignObject, frozen=True, gc=False):
@@ -190,10 +188,7 @@ def _time(field: msgspec.Raw) -> str | None:
     value = parse_json(bytes(field)) if field is not NOTHING else None
     if isinstance(value, str):
         return valid_timestamp(value)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 10**14:
-        return None
-    moment = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS else value, UTC)
-    return moment.isoformat() if moment.year in YEARS else None
+    return epoch_time(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _request(read: _Read, method: str) -> Records:

@@ -10,7 +10,7 @@ stored once.
 4. LangChain: `messages_to_dict` (`{type, data}`) or `dumpd` (`{lc, id, kwargs}`). `artifact` of a ToolMessage is what
    the model did not get: the result.
 5. Pydantic AI: `parts[]` with a `part_kind`. `metadata` of a tool return is the result, else a content that is no text,
-   which the model gets as JSON: that receipt is reconstructed.
+   which the model gets as JSON: that receipt is reconstructed. A call is as old as the response that it is in.
 
 The first three have one half, the receipt; the result is absent. A body `{request, response}` is both, in this order.
 """
@@ -48,6 +48,7 @@ _FAILED = frozenset({"failed", "denied", "interrupted", "retried"})
 _PROMPTS = (b'"user"', b'"human"')  # the run is named by what stands before and in the first prompt
 _ITEM = re.compile(rb'"type":\s*"(?:function_call|function_call_output|custom_tool_call|custom_tool_call_output)"')
 _TITLED = frozenset({"user", "human"})
+_DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
 
 
 class _Dump(Conversation):
@@ -183,6 +184,10 @@ def _read_langchain(dump: _Dump, messages: list[DocumentValue]) -> None:
                     dump.add_call(name, entry, tool, call["args"].raw if "args" in call else b"null", step=step)
                 else:
                     dump.problem(entry, "a call without an id or a name")
+            facts = data["response_metadata"].members() if "response_metadata" in data else {}
+            dump.model(text_member(facts, "model_name", "model"), node.line)
+            if "usage_metadata" in data and data["usage_metadata"].is_object:
+                dump.records.append(_usage(dump, data["usage_metadata"], step))
             continue
         call_id, status = text_member(data, "tool_call_id"), text_member(data, "status")
         if not call_id:
@@ -203,28 +208,32 @@ def _read_pydantic_ai(dump: _Dump, messages: list[DocumentValue]) -> None:
         if "parts" not in message:
             dump.problem(node, "no message: it has no parts")
             continue
+        at = valid_timestamp(text_member(message, "timestamp"))
+        dump.model(text_member(message, "model_name"), node.line)
         for index, part in enumerate(message["parts"].elements()):
-            _pydantic_part(dump, part, index)
+            _pydantic_part(dump, part, index, at)
         if "usage" in message and text_member(message, "kind") == "response":
-            dump.records.append(_usage(dump, message["usage"], f"message-{dump.number}"))
+            dump.records.append(_usage(dump, message["usage"], f"message-{dump.number}", at))
 
 
-def _pydantic_part(dump: _Dump, node: DocumentValue, index: int) -> None:
+def _pydantic_part(dump: _Dump, node: DocumentValue, index: int, message_at: str | None) -> None:
     part = node.members()
     kind, call, tool = (text_member(part, name) for name in ("part_kind", "tool_call_id", "tool_name"))
     step, content = f"message-{dump.number}", part.get("content")
-    at = valid_timestamp(text_member(part, "timestamp"))
+    at = valid_timestamp(text_member(part, "timestamp")) or message_at
     match kind:
         case "tool-call" | "builtin-tool-call" if call and tool:
             args = part.get("args")
-            dump.add_call(call, node, tool, decode_arguments(args.raw) if args else b"null", step=step)
+            dump.add_call(call, node, tool, decode_arguments(args.raw) if args else b"null", step=step, at=at)
         case "tool-return" | "builtin-tool-return" if call:
             outcome, metadata = text_member(part, "outcome"), part.get("metadata")
             recorded = metadata or (content if content and not content.is_text else None)
             if recorded or outcome:
                 failed = None if outcome is None else outcome in _FAILED
                 dump.add_result(call, recorded, is_error=failed, at=at, line=node.line)
-            if content:
+            if content and not content.is_text and not _has_files(content):
+                dump.add_json_receipt(call, content, at)
+            elif content:
                 dump.add_receipt(call, content, fidelity="recorded" if content.is_text else "reconstructed", at=at)
         case "retry-prompt" if call and tool and content:
             dump.add_result(call, None, is_error=True, at=at, line=node.line)
@@ -238,16 +247,20 @@ def _pydantic_part(dump: _Dump, node: DocumentValue, index: int) -> None:
             dump.add_message(f"{step}-{index}", content, role, step=step, at=at)
 
 
-def _usage(dump: _Dump, node: DocumentValue, request: str) -> UsageRecord:
-    """The usage of a request; OpenAI's and Pydantic AI's input contains what was read from the cache."""
+def _has_files(content: DocumentValue) -> bool:
+    """Files and addresses in a content, which go to the model in another form, have a `kind`."""
+    return any("kind" in element.members() for element in (content, *content.elements()))
+
+
+def _usage(dump: _Dump, node: DocumentValue, request: str, at: str | None = None) -> UsageRecord:
+    """The usage of a request; only Anthropic's input is without what was read from the cache."""
     usage = node.members()
-    details = next(
-        (usage[name].members() for name in ("prompt_tokens_details", "input_tokens_details") if name in usage), {}
-    )
+    details = next((usage[name].members() for name in _DETAILS if name in usage), {})
     is_anthropic = "cache_read_input_tokens" in usage
     read = integer_member(usage, "cache_read_input_tokens") or integer_member(usage, "cache_read_tokens")
-    read = read or integer_member(details, "cached_tokens")
+    read = read or integer_member(details, "cached_tokens") or integer_member(details, "cache_read")
     written = integer_member(usage, "cache_creation_input_tokens") or integer_member(usage, "cache_write_tokens")
+    written = written or integer_member(details, "cache_creation")
     total = integer_member(usage, "input_tokens") or integer_member(usage, "prompt_tokens")
     return UsageRecord(
         line=node.line,
@@ -258,6 +271,7 @@ def _usage(dump: _Dump, node: DocumentValue, request: str) -> UsageRecord:
         cache_creation_tokens=written,
         output_tokens=integer_member(usage, "output_tokens") or integer_member(usage, "completion_tokens"),
         usage=node.raw,
+        at=at,
     )
 
 

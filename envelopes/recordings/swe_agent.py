@@ -5,7 +5,8 @@ SWE-agent: `{environment, trajectory[], history[], info}`; some files have `hist
 1. `history` is what went to the model and came from it. A message of the model with an `action` is a call: with
    `tool_calls` the calls of a function-calling model, else the action itself, which the shell runs (`bash`).
 2. The message that follows is the receipt: the observation in a template, clipped where it is too long.
-3. `trajectory` has a step for each action in the same order; its `observation` is the raw text, and the result.
+3. `trajectory` has a step for each action in the same order; its `observation` is the raw text, and the result;
+   `execution_time` are seconds.
 4. Copied demonstrations (`is_demo`) are messages and no calls of the run.
 
 mini-swe-agent: `{info, messages[], trajectory_format}`, before release 2 a bare list of messages.
@@ -37,12 +38,13 @@ from envelopes.recordings.documents import (
     DocumentValue,
     JsonDocument,
     decode_arguments,
+    milliseconds_member,
     name_run,
     outline,
     place_records,
     text_member,
 )
-from envelopes.recordings.json_lines import valid_timestamp
+from envelopes.recordings.json_lines import epoch_time, valid_timestamp
 from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]
@@ -154,7 +156,8 @@ def _add_observation(trajectory: _Trajectory, calls: list[str], steps: list[Docu
             return
         steps.pop(0)
         if "observation" in step and step["observation"].is_text and len(calls) == 1:
-            trajectory.add_result(calls[0], step["observation"], fidelity="stringified")
+            took = milliseconds_member(step, "execution_time")
+            trajectory.add_result(calls[0], step["observation"], fidelity="stringified", duration_ms=took)
         return
 
 
@@ -220,7 +223,10 @@ def _take_answered(waiting: list[tuple[str, str]], own: str | None) -> str:
 
 def _add_answer(trajectory: _Trajectory, call: str, content: DocumentValue | None, extra: DocumentValue | None) -> None:
     members = extra.members() if extra else {}
+    stamp = members["timestamp"].value() if "timestamp" in members else None
     at = valid_timestamp(text_member(members, "timestamp"))
+    if isinstance(stamp, int | float) and not isinstance(stamp, bool):
+        at = epoch_time(stamp)
     if extra and ("raw_output" in members or "returncode" in members):
         trajectory.add_result(call, extra, at=at)
     if content is not None:

@@ -191,6 +191,7 @@ def receipt_records(fields: ObjectFields, run: str) -> Records:
             content=content or b"null",
             fidelity=fidelity if content else "absent",
             is_further=is_further,
+            is_running=fields.flag("is_running") is True,
             at=at,
             extra=fields.rest(),
             document=fields.document,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from envelopes.alignment.mapping import ResultFidelity
-from envelopes.recordings.base import EventRecord, ResultRecord
+from envelopes.recordings.base import EventRecord, ReceiptRecord, ResultRecord
 from envelopes.recordings.json_lines import NOTHING, ForeignEntry, ForeignObject, storable, struct_reader
 
 _TABLE_SIZE = 256
@@ -152,6 +152,19 @@ class RolloutRead(msgspec.Struct, frozen=True):
             level="error" if failed else "info",
             call=call,
             payload=self.payload,
+            at=self.at,
+        )
+
+    def receipt(
+        self, call: str, content: bytes, *, is_further: bool = False, is_running: bool = False
+    ) -> ReceiptRecord:
+        return ReceiptRecord(
+            line=self.number,
+            run=self.run,
+            call=call,
+            content=content,
+            is_further=is_further,
+            is_running=is_running,
             at=self.at,
         )
 

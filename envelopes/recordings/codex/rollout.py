@@ -12,7 +12,6 @@ from envelopes.recordings.base import (
     CallRecord,
     LineProblem,
     MessageRecord,
-    ReceiptRecord,
     Record,
     RunRecord,
     SourceLine,
@@ -260,16 +259,18 @@ def _output(line: RolloutRead) -> Records:
         content = members.get("content", content)
     if call in state.unanswered:
         state.unanswered.remove(call)
+    head = content[:_HEAD_BYTES]
+    runs_on = _RUNS_ON.search(head)
     if command := state.polls.pop(call, None):
-        yield ReceiptRecord(line=line.number, run=line.run, call=command, content=content, at=line.at, is_further=True)
+        yield line.receipt(command, content, is_further=True, is_running=runs_on is not None)
         return
-    yield ReceiptRecord(line=line.number, run=line.run, call=call, content=content, at=line.at)
+    is_input = call in state.inputs  # ends where its window does
+    yield line.receipt(call, content, is_running=runs_on is not None and not is_input)
     if failed is not None:
         yield line.result(call, None, is_error=failed)
-    head = content[:_HEAD_BYTES]
     if (session_id := state.inputs.pop(call, None)) in state.sessions:
         yield from _input(line, state.sessions[str(session_id)], call, has_ended=_ENDED.search(head) is not None)
-    elif runs_on := _RUNS_ON.search(head):
+    elif runs_on:
         state.sessions.setdefault(runs_on[1].decode(), CommandSession()).call = call
 
 

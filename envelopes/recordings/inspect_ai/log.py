@@ -24,17 +24,19 @@ from envelopes.recordings.documents import (
     DocumentValue,
     JsonDocument,
     integer_member,
+    milliseconds_member,
     outline,
     place_records,
     text_member,
 )
 from envelopes.recordings.json_lines import storable, valid_timestamp
 from envelopes.schema.result import summarize
-from envelopes.text.untrusted_json import Untrusted
+from envelopes.text.untrusted_json import Untrusted, join_object
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
 _ATTACHMENT = "attachment://"
+_EMPTY = (b'""', b"[]")
 _SHOWN_EVENTS = frozenset(
     {"error", "score", "sample_limit", "approval", "sandbox", "logger", "info", "input", "interrupt"}
 )
@@ -174,7 +176,7 @@ class _Sample:
             if key in usages:
                 yield usages[key]
             if text_member(message, "role") == "tool":
-                yield from self._receipt(node, message)
+                yield from self._receipt(node, message, known)
                 continue
             yield from self._message(message, key)
             for call in message["tool_calls"].elements() if "tool_calls" in message else ():
@@ -184,7 +186,7 @@ class _Sample:
 
     def _message(self, message: Members, key: str) -> Records:
         content = self._resolve(message["content"]) if "content" in message else None
-        if content is not None and content.raw not in (b'""', b"[]"):
+        if content is not None and content.raw not in _EMPTY:
             yield MessageRecord(
                 line=content.line,
                 run=self.run,
@@ -217,8 +219,9 @@ class _Sample:
     def _result(self, event: Members, call: str) -> Records:
         """The error of a failed call, else the result, which is bounded where Inspect cut it."""
         error, result = event.get("error"), event.get("result")
-        recorded = error or (self._resolve(result) if result else None)
-        seconds = event["working_time"].value() if "working_time" in event else None
+        output = self._resolve(result) if result else None
+        recorded = error or output
+        is_beside = error is not None and output is not None and output.raw not in _EMPTY
         yield ResultRecord(
             line=recorded.line if recorded else self.node.line,
             run=self.run,
@@ -228,14 +231,19 @@ class _Sample:
             is_error=error is not None,
             at=valid_timestamp(text_member(event, "completed")),
             ended_at=valid_timestamp(text_member(event, "completed")),
-            duration_ms=int(seconds * 1000) if isinstance(seconds, int | float) and 0 <= seconds < 2**40 else None,
+            duration_ms=milliseconds_member(event, "working_time"),
+            extra=join_object({"result": output.raw}) if is_beside and output else None,
         )
 
-    def _receipt(self, node: DocumentValue, message: Members) -> Records:
+    def _receipt(self, node: DocumentValue, message: Members, known: set[str]) -> Records:
         call = text_member(message, "tool_call_id")
         if not call:
             yield node.problem("$.messages", "an answer without the id of its call")
             return
+        tool = text_member(message, "function")
+        if tool and call not in known and call not in self._tools:  # nothing but its answer was recorded
+            known.add(call)
+            yield CallRecord(line=node.line, run=self.run, call=call, tool=tool, args=b"null")
         fidelity: ReceiptFidelity = "recorded"
         content = self._resolve(message["content"]) if "content" in message else None
         error = message["error"].members() if "error" in message else {}
@@ -245,7 +253,10 @@ class _Sample:
             content, fidelity = error["message"], "reconstructed"
         if error and call not in self._tools:  # a log without its events
             recorded = message["error"]
-            yield ResultRecord(line=recorded.line, run=self.run, call=call, result=recorded.raw, is_error=True)
+            beside = message.get("content")
+            extra = join_object({"content": beside.raw}) if beside and beside.raw not in _EMPTY else None
+            result = recorded.raw
+            yield ResultRecord(line=recorded.line, run=self.run, call=call, result=result, is_error=True, extra=extra)
         if content is not None:
             yield ReceiptRecord(line=content.line, run=self.run, call=call, content=content.raw, fidelity=fidelity)
 

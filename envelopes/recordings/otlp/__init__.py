@@ -5,7 +5,8 @@ message. A model span repeats the whole history of its conversation, so a part i
 place is the earliest span that has it. Protobuf and JSON give the same lines.
 
 1. Both halves of a call are in different spans. The span of the tool has the structured result; the receipt is the
-   response part with the same call id in the next model span. Until that arrives the receipt is absent.
+   response part with the same call id in the next model span. Until that arrives the receipt is absent. A part that is
+   a value and no text is reconstructed: how it was spelled for the model is not recorded.
 2. A run is a conversation, else a trace. A tool span without a call id is read as a call of its own, named by the
    span. The store gives its result to the one call of the run that fits (`dashboard.ingest.span_pairs`).
 3. The arguments, results and parts are JSON as the attributes have them, without line ends between tokens.
@@ -22,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.alignment.mapping import ResultFidelity
+from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.recordings.base import (
     CallRecord,
     EventRecord,
@@ -110,6 +111,7 @@ def _part_line(part: TracePart, run: str, span: TraceSpan) -> TraceLine:
         "role": dump_json(part.role),
         "call": dump_json(part.call) if part.call else b"",
         "tool": dump_json(part.tool) if part.tool else b"",
+        "rebuilt": b"true" if part.is_rebuilt else b"",
         "content": part.content,
     }
     content = {name: raw for name, raw in members.items() if raw}
@@ -231,7 +233,8 @@ def _read_line(members: dict[str, bytes], line: int) -> Records:
     content, call = members.get("content", b"null"), _word(members, "call")
     match kind:
         case "response" if call:
-            yield ReceiptRecord(call=call, content=content, fidelity="exact", **place)
+            fidelity: ReceiptFidelity = "reconstructed" if "rebuilt" in members else "exact"
+            yield ReceiptRecord(call=call, content=content, fidelity=fidelity, **place)
         case "call" if call:
             yield CallRecord(call=call, tool=_word(members, "tool") or "unknown", args=content, **place)
         case "text":

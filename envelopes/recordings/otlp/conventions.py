@@ -82,7 +82,8 @@ SpanKind: TypeAlias = Literal["tool", "model", "agent", "other"]
 class TracePart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a message: a `call` with its arguments, the `response` that the model got for one, or a `text`.
 
-    `content` is JSON. `is_output`: the model wrote it in this span.
+    `content` is JSON. `is_output`: the model wrote it in this span. `is_rebuilt`: it was recorded as a value, and the
+    text that the model got of it is not known.
     """
 
     kind: Literal["call", "response", "text"]
@@ -91,6 +92,7 @@ class TracePart(msgspec.Struct, frozen=True, kw_only=True):
     call: str = ""
     tool: str = ""
     is_output: bool = False
+    is_rebuilt: bool = False
 
 
 def span_kind(span: TraceSpan) -> SpanKind:
@@ -160,7 +162,7 @@ def _event_parts(event: SpanEvent) -> Iterator[TracePart]:
     fields = {**event.attributes, **message}
     role, content, call = str(fields.get("role") or MESSAGE_EVENTS[event.name]), fields.get("content"), fields.get("id")
     if role == "tool" and isinstance(call, str) and call:
-        yield TracePart(kind="response", role=role, content=_receipt(content), call=call)
+        yield from _response(content, role, call)
     elif content:
         yield TracePart(kind="text", role=role, content=as_json(content), is_output=is_output)
     for entry in _objects_of(fields.get("tool_calls")):
@@ -199,23 +201,30 @@ def _part(part: dict[str, Any], role: str, *, is_output: bool) -> Iterator[Trace
             yield TracePart(kind="call", role=role, content=as_json(args), call=call, tool=tool, is_output=is_output)
         case "tool_call_response" | "tool-result" if isinstance(call, str):
             names = ("response", "result", "output")
-            content = next((part[name] for name in names if name in part), None)
-            yield TracePart(kind="response", role=role, content=_receipt(content), call=call)
+            yield from _response(next((part[name] for name in names if name in part), None), role, call)
         case "text" if isinstance(text := part.get("content", part.get("text")), str):
             yield TracePart(kind="text", role=role, content=dump_json(text), is_output=is_output)
         case _:
             yield TracePart(kind="text", role=role, content=dump_json([part]), is_output=is_output)
 
 
-def _receipt(content: Any) -> bytes:
-    """The JSON of what the model got: a text, or the list of its parts. A value is the text that it is sent as."""
+def _response(content: Any, role: str, call: str) -> Iterator[TracePart]:
+    """The text that the model got, or the list of its parts. Another value is the JSON that it may have got.
+
+    Nothing for an answer whose content was not recorded.
+    """
+    if content is None:
+        return
     if isinstance(content, dict) and content.get("type") in ("text", "error-text") and "value" in content:
         content = content["value"]  # of the Vercel AI SDK
     if isinstance(content, dict) and content.get("type") in ("json", "error-json", "content") and "value" in content:
         content = content["value"]
     if isinstance(content, list) and all(isinstance(item, dict) and "type" in item for item in content):
-        return dump_json(content)
-    return dump_json(content if isinstance(content, str) else dump_json(content).decode())
+        yield TracePart(kind="response", role=role, content=dump_json(content), call=call)
+        return
+    text = content if isinstance(content, str) else dump_json(content).decode()
+    is_rebuilt = not isinstance(content, str)
+    yield TracePart(kind="response", role=role, content=dump_json(text), call=call, is_rebuilt=is_rebuilt)
 
 
 def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
@@ -234,7 +243,7 @@ def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
         texts = [item.get("text") for (kind, _), item in sorted(nested.items()) if kind == "contents"]
         content = content if content is not None else "".join(str(text) for text in texts if text) or None
         if isinstance(call, str) and call:
-            yield TracePart(kind="response", role=role, content=_receipt(content), call=call)
+            yield from _response(content, role, call)
         elif content:
             yield TracePart(kind="text", role=role, content=dump_json(content), is_output=is_output)
         for (kind, _), item in sorted(nested.items()):

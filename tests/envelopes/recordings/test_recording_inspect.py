@@ -128,6 +128,18 @@ def test_a_log_without_events_has_the_errors_of_its_messages() -> None:
     errors = {message["tool_call_id"]: message["error"] for message in answers}
     assert {name: json.loads(result.result or b"") for name, result in sample.results.items()} == errors
     assert all(result.is_error for result in sample.results.values())
+    assert {entry.call: (entry.tool, entry.args) for entry in sample.calls} == {
+        message["tool_call_id"]: (message["function"], b"null") for message in answers
+    }
+    beside = json.loads(sample.results["bash_11"].extra or b"")
+    assert beside == {"content": answers[-1]["content"]}
+
+
+def test_an_output_beside_an_error_is_kept() -> None:
+    error = {"type": "output_limit", "message": "too long"}
+    event = {"event": "tool", "id": "c", "function": "bash", "result": "first lines", "error": error}
+    (result,) = log(call(), events=[event]).results.values()
+    assert (json.loads(result.result or b""), result.extra) == (error, b'{"result":"first lines"}')
 
 
 def test_attachments_are_read_in_their_place() -> None:

@@ -185,6 +185,17 @@ def test_the_artifact_of_langchain_is_the_result(serialise: Any) -> None:
     assert halves.reading.fidelity == "structured"
 
 
+def test_the_model_and_the_usage_of_langchain_are_those_of_its_responses() -> None:
+    details = {"cache_read": 60, "cache_creation": 10}
+    usage = {"input_tokens": 100, "output_tokens": 7, "total_tokens": 107, "input_token_details": details}
+    call = {"name": "weather", "args": ARGS, "id": "call_1"}
+    answer = AIMessage("", id="m1", tool_calls=[call], usage_metadata=usage, response_metadata={"model_name": "gpt-5"})
+    sample = read(messages_to_dict([HumanMessage("How is the weather?"), answer]))
+    assert [run.model for run in only(RunRecord, sample.records) if run.model] == ["gpt-5"]
+    (counted,) = only(UsageRecord, sample.records)
+    assert (counted.request, counted.input_tokens, counted.context_tokens) == ("m1", 30, 100)
+
+
 def test_a_recorded_run_of_langchain_is_read_from_each_of_its_forms() -> None:
     sample = read_sample("message_dumps/toolmessage_artifact_langchain_core_1.7.2.json")
     document = json.loads(sample.raw)
@@ -205,7 +216,8 @@ def test_a_recorded_run_of_pydantic_ai_has_metadata_as_results() -> None:
         (part["tool_call_id"], part["tool_name"], part["args"]) for part in parts if part["part_kind"] == "tool-call"
     ]
     answers = {part["tool_call_id"]: part for part in parts if part["part_kind"] in ("tool-return", "retry-prompt")}
-    assert receipts == {call: answer["content"] for call, answer in answers.items()}
+    texts = {call: answer["content"] for call, answer in answers.items()}
+    assert receipts == texts | {"call_3": '{"x":2,"ok":true}'}
     assert results == {
         call: answer.get("metadata") or answer["content"]
         for call, answer in answers.items()

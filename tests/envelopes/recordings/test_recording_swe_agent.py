@@ -140,9 +140,10 @@ def test_a_clipped_observation_is_linked_as_far_as_it_was_shown() -> None:
     assert halves.is_cut
 
 
-def test_release_2_of_mini_has_both_halves() -> None:
+@pytest.mark.parametrize("stamp", ["2026-01-01T10:00:00+00:00", 1767261600.0])
+def test_release_2_of_mini_has_both_halves(stamp: object) -> None:
     action = {"command": "ls", "tool_call_id": "call_7"}
-    answer = {"raw_output": "a\nb\n", "returncode": 2, "timestamp": "2026-01-01T10:00:00Z", "exception_info": ""}
+    answer = {"raw_output": "a\nb\n", "returncode": 2, "timestamp": stamp, "exception_info": ""}
     sample = mini(
         {"role": "assistant", "content": "", "extra": {"actions": [action]}},
         {
@@ -155,6 +156,7 @@ def test_release_2_of_mini_has_both_halves() -> None:
     assert sample.format.name == "mini-swe-agent"
     assert [(call.call, json.loads(call.args)) for call in sample.calls] == [("call_7", action)]
     assert json.loads(sample.results["call_7"].result or b"") == answer
+    assert sample.results["call_7"].at == "2026-01-01T10:00:00+00:00"
     (halves,) = sample.halves()
     result = halves.projection.canonical.result
     assert isinstance(result, dict)
@@ -228,3 +230,11 @@ def test_a_damaged_message_is_named_and_the_others_are_read() -> None:
     sample = mini({"content": "x"}, {"role": "assistant", "content": "```bash\nls\n```"})
     assert [(problem.path, problem.part) for problem in sample.problems] == [("$.messages[1]", True)]
     assert [json.loads(call.args) for call in sample.calls] == [{"command": "ls"}]
+
+
+def test_the_seconds_of_a_step_are_the_duration_of_its_call() -> None:
+    sample = read_sample("swe_agent/marshmallow-code__marshmallow-1867.traj")
+    steps = json.loads(sample.raw)["trajectory"]
+    assert [result.duration_ms for result in sample.results.values()] == [
+        int(step["execution_time"] * 1000) for step in steps
+    ]
