@@ -163,7 +163,10 @@ def read_line_batches(file: BinaryIO, *, offset: int, number: int) -> Iterator[L
 
 
 def read_document_batch(file: BinaryIO, *, offset: int, number: int) -> Iterator[LineBatch]:
-    """All lines from `offset` on as one batch, for a format whose files are one document."""
+    """All lines from `offset` on as one batch, for a format whose files are one document.
+
+    Some of these formats also have files of lines, to which a program may be writing the last one.
+    """
     file.seek(offset)
     raw = file.read(MAX_LINE_BYTES + 1)
     if len(raw) > MAX_LINE_BYTES:
@@ -175,8 +178,19 @@ def read_document_batch(file: BinaryIO, *, offset: int, number: int) -> Iterator
     for content in io.BytesIO(raw):
         lines.append(SourceLine(number + len(lines), start, content))
         start += len(content)
-    if lines:
+    if not lines:
+        return
+    *whole, last = lines
+    if _ends_open(last) and all(_is_whole_json(line.raw) for line in whole if not is_blank(line.raw)):
+        yield LineBatch(whole, last.offset, incomplete=last)
+    else:
         yield LineBatch(lines, start)
+
+
+def _ends_open(line: SourceLine) -> bool:
+    """True for an object behind others that has neither its end nor that of its line."""
+    is_begun = line.offset > 0 and line.raw.lstrip().startswith(b'{"')
+    return is_begun and not line.raw.endswith(b"\n") and not _is_whole_json(line.raw)
 
 
 def _skip_line(file: BinaryIO, start: bytes) -> bytes:

@@ -35,7 +35,7 @@ from envelopes.recordings.documents import (
     place_records,
     text_member,
 )
-from envelopes.recordings.json_lines import is_blank, read_json_lines, valid_timestamp
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines, valid_timestamp
 from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]
@@ -324,7 +324,7 @@ def _read_document(
     listed = list(lines)
     filled = [line for line in listed if not is_blank(line.raw)]
     is_later = bool(listed) and listed[0].offset > 0  # a file of lines that has grown
-    if (len(filled) > 1 or is_later) and all(line.raw.lstrip().startswith(b'{"') for line in filled):
+    if (len(filled) > 1 or is_later) and all(_is_object(line) for line in filled):
         yield from _read_lines(agent, read_messages, listed, path, saved)
         return
     document = JsonDocument(listed)
@@ -336,6 +336,10 @@ def _read_document(
         yield from place_records(_read_body(root, path, agent, read_messages))
     except Untrusted as refusal:
         yield document.refuse(refusal)
+
+
+def _is_object(line: SourceLine) -> bool:
+    return line.raw.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b'{"')
 
 
 def _read_lines(

@@ -23,7 +23,7 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
 )
-from envelopes.recordings.json_lines import NOTHING, ForeignObject, read_json_lines, struct_reader
+from envelopes.recordings.json_lines import NOTHING, ForeignObject, parsed_lines, read_json_lines, struct_reader
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import Untrusted
 
@@ -48,8 +48,9 @@ _read_event = struct_reader(HookEvent, is_payload=True)
 
 
 def sniff(head: bytes, _path: SourcePath) -> bool:
-    first = head.partition(b"\n")[0]
-    return first.lstrip().startswith(b"{") and b'"hook_event_name"' in first and b'"session_id"' in first
+    """The first line that is an object names an event of a hook and its session."""
+    first = next(parsed_lines(head, _read_event), HookEvent())
+    return bool(first.hook_event_name and first.session_id)
 
 
 def read(lines: Iterable[SourceLine], _path: SourcePath, state: dict[str, object]) -> Iterator[Record | LineProblem]:
