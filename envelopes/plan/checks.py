@@ -13,7 +13,7 @@ it is checked when it is resolved.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +22,7 @@ import msgspec
 from envelopes.plan.gates import Registry, parse_args
 from envelopes.plan.references import MAX_DEPTH, PlanReference, Scope, UnresolvedReference, find_references, resolve
 from envelopes.plan.schema import ActionPlan, Step
+from envelopes.plan.shape_faults import ShapeFault, find_shape_faults, name_unknown
 from envelopes.plan.steps import DEFAULT_MAX_STEPS
 from envelopes.schema.call import Limits
 from envelopes.schema.conversion import convert_json
@@ -202,6 +203,11 @@ class _PlanCheck:
     ) -> Iterator[PlanFault]:
         """Checks each text by itself, so that one fault hides no other. Outputs that are named go to `reached`."""
         for place, text in _texts(value, pointer):
+            if text is None:
+                yield PlanFault(
+                    kind="reference", step_id=step.id, pointer=place, message=f"deeper than {MAX_DEPTH} levels"
+                )
+                continue
             try:
                 references = [reference for _, reference in find_references(text, place)]
             except UnresolvedReference as error:
@@ -257,11 +263,12 @@ _NOUNS = {"steps": "step", "vars": "variable", "binding": "name in a foreach"}
 _RISK_WORDS: dict[RiskLevel, str] = {"read-only": "only reads", "writes": "writes", "commands": "runs commands"}
 
 
-def _texts(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
+def _texts(value: Any, pointer: str) -> Iterator[tuple[str, str | None]]:
+    """The texts with their pointers; None for what is too deep to be resolved."""
+    if pointer.count("/") > MAX_DEPTH:
+        yield pointer, None
+    elif isinstance(value, str):
         yield pointer, value
-    elif pointer.count("/") > MAX_DEPTH:
-        return  # `resolve` refuses it, and an argument that deep fits no schema
     elif isinstance(value, dict):
         for name, child in value.items():
             yield from _texts(child, join(pointer, name))
@@ -271,49 +278,60 @@ def _texts(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
 
 
 def _argument_faults(step: Step, tool: ToolDefinition) -> Iterator[PlanFault]:
-    """With no reference in them the arguments are parsed as a whole, else the constant ones each by itself."""
+    """The names of the arguments and the constants; all of them together where no argument has a reference."""
     constants, templates = {}, set()
     for name, value in step.args.items():
         try:
             constants[name] = resolve(value, Scope())
         except UnresolvedReference:
             templates.add(name)
-    if not templates:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(tool.input)}
+    faults = list(_find_member_faults(step, tool, fields))
+    for name, value in constants.items():
+        if name in fields:
+            faults += _find_type_faults(step, join("/args", name), value, fields[name].type)
+    if not faults and not templates:
         try:
             parse_args(tool, constants)
         except InvalidToolInput as refusal:
             field_name = (refusal.error.details or {}).get("field")
             pointer = join("/args", field_name) if isinstance(field_name, str) else "/args"
-            yield _argument_fault(step, pointer, refusal.error.message)
-        return
-    fields = {field.encode_name: field for field in msgspec.structs.fields(tool.input)}
-    for name in step.args.keys() - fields.keys():
-        right = tool.misnamed.get(name)
-        hint = f"; it is called {right} here" if right else ""
-        yield _argument_fault(step, join("/args", name), f"{tool.name} has no argument {name}{hint}")
+            faults.append(_argument_fault(step, pointer, refusal.error.message))
+    yield from faults
+
+
+def _find_member_faults(step: Step, tool: ToolDefinition, fields: Mapping[str, Any]) -> Iterator[PlanFault]:
+    meant = set()
+    for name in step.args:
+        if name in fields:
+            continue
+        if right := tool.misnamed.get(name):
+            meant.add(right)
+            message = f"{tool.name} has no argument {name}; it is called {right} here"
+        elif name in tool.result_only:
+            message = f"{name} is a field of the result of {tool.name}, not an argument"
+        else:
+            message = f"{tool.name} has no argument {name_unknown(name, fields)}"
+        yield _argument_fault(step, join("/args", name), message)
     for name, declared in fields.items():
-        if declared.required and name not in step.args:
+        if declared.required and name not in step.args and name not in meant:
             yield _argument_fault(step, "/args", f"{tool.name} needs the argument {name}")
-        if name in constants and (problem := _type_problem(constants[name], declared.type)):
-            yield _argument_fault(step, join("/args", name), problem)
 
 
 def _argument_fault(step: Step, pointer: str, message: str) -> PlanFault:
     return PlanFault(kind="arguments", step_id=step.id, pointer=pointer, message=message)
 
 
-def _type_problem(value: Any, type_: Any) -> str:
-    """The reason why a value is not of a type, also when numbers may be spelled as texts; "" where it is."""
-    attempts: tuple[Callable[[], Any], ...] = (
-        lambda: convert_json(value, type_, strict=True),
-        lambda: convert_json(value, type_, strict=False),
-    )
+def _find_type_faults(step: Step, pointer: str, value: Any, type_: Any) -> Iterator[PlanFault]:
+    """The faults of a constant argument. Numbers may be spelled as texts."""
     reason = ""
-    for attempt in attempts:
+    for strict in (True, False):
         try:
-            attempt()
+            convert_json(value, type_, strict=strict)
         except msgspec.ValidationError as error:
             reason = reason or str(error)
         else:
-            return ""
-    return reason
+            return
+    faults = list(find_shape_faults(value, type_)) or [ShapeFault((), reason)]
+    for fault in faults:
+        yield _argument_fault(step, pointer + "".join(join("", part) for part in fault.path), fault.message)

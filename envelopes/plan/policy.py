@@ -8,13 +8,14 @@ It is the first policy gate, before the arguments are read. The second one, over
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envelopes.codecs import call as codec
 from envelopes.plan.checks import RISKS
 from envelopes.plan.sandbox import RefusedPath, normalise_path
+from envelopes.plan.schema import MOST_MS
+from envelopes.plan.shape_faults import Malformed, ShapeFault, find_shape_faults, name_unknown
 from envelopes.schema.call import RunPolicy, ToolRules
 from envelopes.schema.result import ToolError
 from envelopes.schema.tool import RiskLevel, ToolDefinition
@@ -26,7 +27,7 @@ _RISK_WORDS: dict[RiskLevel, str] = {"read-only": "only read", "writes": "write"
 def read_policy(document: Any, standard: RunPolicy, tools: Mapping[str, ToolDefinition]) -> RunPolicy:
     """The policy that a file has. Its members replace those of `standard`, inside its objects one by one.
 
-    Raises Untrusted with the path. An unknown member, tool or plane is refused: it could be a misspelled restriction.
+    Raises Malformed with every fault. An unknown member, tool or plane is one: it could be a misspelled restriction.
 
     >>> from envelopes import Limits, Sandbox, tools
     >>> standard = RunPolicy(confirmations_required=True, sandbox=Sandbox(enabled=True), limits=Limits())
@@ -35,18 +36,19 @@ def read_policy(document: Any, standard: RunPolicy, tools: Mapping[str, ToolDefi
     (True, ('keys',))
     """
     if not isinstance(document, dict):
-        raise Untrusted("the policy is no object", "$")
+        raise Malformed(["the policy must be an object"])
     members = codec.encode_policy(standard)
     for name, value in document.items():
         known = members.get(name)
         members[name] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
-    policy = codec.decode_policy(members)
-    for place, extra in (("$", policy.extra), ("$.sandbox", policy.sandbox.extra), ("$.limits", policy.limits.extra)):
-        if extra:
-            raise Untrusted(f"unknown field {next(iter(extra))!r}", place)
-    for path, reason in _find_faults(policy, tools):
-        raise Untrusted(reason, path)
-    return policy
+    shapes = list(find_shape_faults(members, RunPolicy, rename=_camel_case))
+    try:
+        faults = [_word_fault(fault) for fault in shapes or _find_faults(codec.decode_policy(members), tools)]
+    except Untrusted as error:
+        faults = [error.reason]
+    if faults:
+        raise Malformed(faults)
+    return codec.decode_policy(members)
 
 
 def check_tool(tool: ToolDefinition, policy: RunPolicy) -> ToolError | None:
@@ -78,7 +80,16 @@ def _find_refusal(tool: ToolDefinition, rules: ToolRules) -> str:
     return ""
 
 
-def _find_faults(policy: RunPolicy, tools: Mapping[str, ToolDefinition]) -> Iterator[tuple[str, str]]:
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
+
+
+def _word_fault(fault: ShapeFault) -> str:
+    return f"{'/'.join(map(str, fault.path)) or 'policy'}: {fault.message}"
+
+
+def _find_faults(policy: RunPolicy, tools: Mapping[str, ToolDefinition]) -> Iterator[ShapeFault]:
     rules = policy.tool_rules or ToolRules()
     planes = sorted({plane for tool in tools.values() for plane in tool.planes})
     for name, values, known in (
@@ -88,14 +99,12 @@ def _find_faults(policy: RunPolicy, tools: Mapping[str, ToolDefinition]) -> Iter
     ):
         for index, value in enumerate(values):
             if value not in known:
-                yield f"$.toolRules.{name}[{index}]", f"there is no {_nearest(value, known)}"
+                yield ShapeFault(("toolRules", name, index), f"there is no {name_unknown(value, known)}")
+    for name in ("max_timeout_ms", "max_backoff_ms", "max_run_ms"):
+        if (limit := getattr(policy.limits, name)) is not None and limit > MOST_MS:
+            yield ShapeFault(("limits", _camel_case(name)), f"{limit} is more than a year; leave it out for no limit")
     for index, root in enumerate(policy.sandbox.allowed_roots or ()):
         try:
             normalise_path(root.lstrip("/"))
         except RefusedPath as refusal:
-            yield f"$.sandbox.allowedRoots[{index}]", refusal.reason
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    nearest = get_close_matches(name, list(known), n=1)
-    return f"{name}; nearest: {nearest[0]}" if nearest else f"{name}; known: {', '.join(known)}"
+            yield ShapeFault(("sandbox", "allowedRoots", index), refusal.reason)

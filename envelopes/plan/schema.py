@@ -7,20 +7,26 @@ are resolved. Settings that the author omitted stay None: the executor applies t
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from envelopes.plan.shape_faults import MOST_FAULTS, Malformed, ShapeFault, find_shape_faults, name_unknown
 from envelopes.schema.conversion import convert_json
 from envelopes.schema.tool import RiskLevel
-from envelopes.text.untrusted_json import Untrusted
+from envelopes.text.canonical_json import NotCanonical, named_hash
 
 OnError: TypeAlias = Literal["stop", "skip", "retry"]
 NonEmpty: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
-StepId: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+_NAME = msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", description="a letter, then letters, digits, _ or -")
+_VERSION = msgspec.Meta(pattern=r"^\d+\.\d+(\.\d+)?$", description="a version, two or three numbers with dots between")
+StepId: TypeAlias = Annotated[str, _NAME]
 # A dot in a variable's name would be read as a path into its value (OD-18).
-VariableName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+VariableName: TypeAlias = Annotated[str, _NAME]
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+MOST_MS = 365 * 86_400_000  # a year: the end of a longer time may be no date
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -53,7 +59,7 @@ class Step(_Strict, frozen=True, kw_only=True):
     capture_as: VariableName | None = None
     on_error: OnError | None = None
     retry: RetryPolicy | None = None
-    timeout_ms: Positive | None = None
+    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=MOST_MS)] | None = None
     tags: tuple[str, ...] = ()
 
 
@@ -81,7 +87,7 @@ class UiHints(_Strict, frozen=True, kw_only=True):
 
 
 class ActionPlan(_Strict, frozen=True, kw_only=True):
-    version: Annotated[str, msgspec.Meta(pattern=r"^\d+\.\d+(\.\d+)?$")]
+    version: Annotated[str, _VERSION]
     goal: NonEmpty
     risk_level: RiskLevel
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
@@ -93,18 +99,23 @@ class ActionPlan(_Strict, frozen=True, kw_only=True):
 
 
 def read_plan(document: Any) -> ActionPlan:
-    """Parses a plan. Raises Untrusted with a path: a wrong type, a repeated id or variable, an unknown dependency.
+    """Parses a plan. Raises Malformed with every fault: a wrong type, a repeated id or variable, an unknown dependency.
 
     >>> steps = [{"id": "look", "tool": "WebSearch", "args": {"query": "canonical JSON"}}]
     >>> read_plan({"version": "1.0", "goal": "Look it up", "riskLevel": "read-only", "steps": steps}).steps[0].tool
     'WebSearch'
     """
+    if faults := [
+        _word_fault(document, fault) for fault in islice(find_shape_faults(document, ActionPlan), MOST_FAULTS)
+    ]:
+        raise Malformed(faults)
     try:
         plan = convert_json(document, ActionPlan, strict=True)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `")
-        raise Untrusted(reason, path.rstrip("`") or "$") from None
-    _check_names(plan)
+        named_hash(document)
+    except (msgspec.ValidationError, NotCanonical) as error:
+        raise Malformed([f"plan: a value in it is no JSON: {error}"]) from None
+    if faults := list(_find_name_faults(plan)):
+        raise Malformed(faults)
     return plan
 
 
@@ -121,16 +132,30 @@ def _set_members(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _check_names(plan: ActionPlan) -> None:
-    ids = {step.id for step in plan.steps}
-    for field, names in (
-        ("id", [step.id for step in plan.steps]),
-        ("captureAs", [step.capture_as for step in plan.steps if step.capture_as]),
-    ):
+def _word_fault(document: Any, fault: ShapeFault) -> str:
+    """The fault behind its place: the id of the step and a pointer into it, or a pointer into the plan."""
+    match fault.path:
+        case ("steps", int(index), *path):
+            step = document["steps"][index]
+            name = step.get("id") if isinstance(step, dict) else None
+            place = name if isinstance(name, str) and name else f"step {index + 1}"
+        case path:
+            place = "plan"
+    return "/".join([place, *map(str, path)]) + f": {fault.message}"
+
+
+def _find_name_faults(plan: ActionPlan) -> Iterator[str]:
+    ids = [step.id for step in plan.steps]
+    for field, names in (("id", ids), ("captureAs", [step.capture_as for step in plan.steps if step.capture_as])):
         for name, count in Counter(names).items():
             if count > 1:
-                raise Untrusted(f"{field} {name!r} occurs {count} times", "$.steps")
-    for index, step in enumerate(plan.steps):
-        for name in step.depends_on:
-            if name not in ids or name == step.id or step.depends_on.count(name) > 1:
-                raise Untrusted(f"{name!r} is not another step, or is named twice", f"$.steps[{index}].dependsOn")
+                yield f"plan: {count} steps have the {field} {name}, which has to be used once"
+    for step in plan.steps:
+        for name, count in Counter(step.depends_on).items():
+            if name == step.id:
+                yield f"{step.id}/dependsOn: a step cannot depend on itself"
+            elif name not in ids:
+                others = [known for known in ids if known != step.id]
+                yield f"{step.id}/dependsOn: there is no step {name_unknown(name, others)}"
+            if count > 1:
+                yield f"{step.id}/dependsOn: {name} is named {count} times"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import getpass
 import json
 import select
@@ -31,6 +32,7 @@ from envelopes.plan.executor import Executor, RunResult
 from envelopes.plan.policy import read_policy
 from envelopes.plan.recorders import load_run
 from envelopes.plan.schema import ActionPlan, read_plan
+from envelopes.plan.shape_faults import Malformed
 from envelopes.plan.verify import StepState
 from envelopes.runtime.web import SearchProvider
 from envelopes.schema.call import ExecutionEvent, RunPolicy
@@ -94,7 +96,7 @@ class Command(BaseCommand):
             raise CommandError(message, returncode=REFUSED)
         self._masks, self._asked = Masks(load_rules(project)), ""
         order = PlanOrder(
-            plan=_read(document),
+            plan=_read(document, "The plan"),
             workspace=workspace,
             approve=self._approve(options["confirm"]),
             policy=_read_policy(options["policy"]),
@@ -201,20 +203,38 @@ def _decide(request: ConfirmationRequest, *, is_approved: bool, reason: str) -> 
     )
 
 
-def _read(document: Any) -> ActionPlan:
+def _read(document: Any, subject: str) -> ActionPlan:
     try:
         return read_plan(document)
-    except Untrusted as error:
-        raise CommandError(_list_faults([f"{error.path}: {error.reason}"]), returncode=REFUSED) from None
+    except Malformed as error:
+        raise CommandError(_list_faults(error.faults, subject), returncode=REFUSED) from None
 
 
 def _read_json(name: str) -> Any:
+    raw = b""
     try:
-        return parse_json(Path(name).read_bytes())
+        raw = Path(name).read_bytes()
+        return parse_json(raw)
     except OSError as error:
         raise CommandError(f"{terminal_text(name)}: {error.strerror or error}", returncode=REFUSED) from None
     except Untrusted as error:
-        raise CommandError(f"{terminal_text(name)} is no JSON: {error}", returncode=REFUSED) from None
+        reason = _find_syntax_error(raw) or error.reason
+        raise CommandError(f"{terminal_text(name)} is no JSON: {reason}", returncode=REFUSED) from None
+
+
+def _find_syntax_error(raw: bytes) -> str:
+    """The place as an editor counts it; empty where the fault is none of the syntax."""
+    if not raw.strip():
+        return "the file is empty"
+    if raw.startswith(codecs.BOM_UTF8):
+        return "it begins with a byte order mark; save it as UTF-8 without one"
+    try:
+        json.loads(raw.decode("utf-8"))
+    except json.JSONDecodeError as error:
+        return f"line {error.lineno}, column {error.colno}: {error.msg.removesuffix(' at')}"
+    except (ValueError, RecursionError):
+        pass
+    return ""
 
 
 def _read_policy(name: str | None) -> RunPolicy:
@@ -222,8 +242,8 @@ def _read_policy(name: str | None) -> RunPolicy:
         return POLICY
     try:
         return read_policy(_read_json(name), POLICY, tools())
-    except Untrusted as error:
-        raise CommandError(f"The policy {terminal_text(name)} was refused: {error}", returncode=REFUSED) from None
+    except Malformed as error:
+        raise CommandError(_list_faults(error.faults, f"The policy {name}"), returncode=REFUSED) from None
 
 
 def _read_children(pairs: Iterable[str]) -> dict[str, ActionPlan]:
@@ -234,7 +254,7 @@ def _read_children(pairs: Iterable[str]) -> dict[str, ActionPlan]:
             raise CommandError(
                 f"--child {terminal_text(pair)}: give NAME=PLAN.json, each name once", returncode=REFUSED
             )
-        children[name] = _read(_read_json(path))
+        children[name] = _read(_read_json(path), f"The plan of --child {name}")
     return children
 
 
@@ -245,8 +265,8 @@ def _find_provider(name: str) -> SearchProvider:
         raise CommandError(f"--search {terminal_text(name)}: {error}", returncode=REFUSED) from None
 
 
-def _list_faults(faults: Iterable[str]) -> str:
-    return _list_lines("The plan was refused, and nothing ran", faults)
+def _list_faults(faults: Iterable[str], subject: str = "The plan") -> str:
+    return _list_lines(terminal_text(f"{subject} was refused, and nothing ran"), faults)
 
 
 def _list_lines(title: str, lines: Iterable[str]) -> str:

@@ -65,7 +65,32 @@ def test_every_fault_of_a_plan_is_printed_at_once_and_nothing_runs(
     assert not project.runs.exists()
     assert not list(data.glob("plans/*/run.json"))
     _, error, status = run_command(project, tmp_path, {"version": "1.0"})
-    assert (status, "$: Object missing required field" in error) == (2, True)
+    missing = [f"plan: the member {name} is missing" for name in ("goal", "riskLevel", "steps")]
+    assert (status, error.splitlines()) == (
+        2,
+        ["The plan was refused, and nothing ran:", *(f"  {line}" for line in missing)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b" \n", "the file is empty"),
+        (b'{"version": "1.0",\n "goal" 1}', "line 2, column 9: Expecting ':' delimiter"),
+        (b"\xef\xbb\xbf{}", "it begins with a byte order mark; save it as UTF-8 without one"),
+        (b"\xff", "not UTF-8 at byte 0: ff"),
+        (b"[" * 3_000, "nested deeper than"),
+    ],
+)
+def test_a_file_that_is_no_json_is_refused_with_the_place_of_its_fault(
+    project: Project, tmp_path: Path, raw: bytes, reason: str
+) -> None:
+    (tmp_path / "broken.json").write_bytes(raw)
+    for options in ((), ("--policy", str(tmp_path / "broken.json")), ("--child", f"review={tmp_path / 'broken.json'}")):
+        (tmp_path / "plan.json").write_text(json.dumps(OUTPUT))
+        path = tmp_path / ("plan.json" if options else "broken.json")
+        _, error, status = call(tmp_path, "run_plan", str(path), "--project", project.slug, *options)
+        assert (status, f"broken.json is no JSON: {reason}" in error) == (2, True)
 
 
 def test_a_failed_step_and_an_unapproved_plan_have_their_exit_status(project: Project, tmp_path: Path) -> None:
@@ -202,10 +227,10 @@ def test_a_policy_file_refuses_tools_patched_files_and_hosts(
 @pytest.mark.parametrize(
     ("policy", "problem"),
     [
-        ({"sandbox": {"denyPaths": ["a"]}}, "unknown field 'denyPaths'"),
+        ({"sandbox": {"denyPaths": ["a"]}}, "sandbox: there is no member denyPaths; nearest: denyPatterns"),
         ({"toolRules": {"deny": ["ExecComand"]}}, "there is no ExecComand; nearest: ExecCommand"),
         ({"limits": {"maxAttempts": -1}}, "is negative"),
-        ([], "the policy is no object"),
+        ([], "the policy must be an object"),
     ],
 )
 def test_a_policy_that_is_misspelled_runs_nothing(

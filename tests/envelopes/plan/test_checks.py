@@ -52,8 +52,8 @@ def test_every_fault_is_listed_at_once_and_nothing_runs() -> None:
         "plan: a, c, d: they wait for each other",
         "a: there is no tool Ecko; nearest: Echo",
         "a/args/value: $steps.c.value: the output has no such member",
-        "b/args/status: input for ExecCommand does not match the tool schema: "
-        "`status` is result metadata and never startup input",
+        "b/args/status: status is a field of the result of ExecCommand, not an argument",
+        "b/args/cmd: must be a text, not a whole number",
         "c/args/value: x: there is no such name in a foreach",
         "d/args/value/0: $steps.c.rows: the output has no such member",
         "d/args/value/1: $vars.lost: there is no such variable",
@@ -96,16 +96,30 @@ def test_a_path_is_looked_up_in_what_the_tool_can_return(reference: str, *, is_t
     assert (faults(*sources, step("use", args={"value": reference})) == []) is is_there
 
 
+def _nest(depth: int) -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(depth):
+        nested = [nested]
+    return nested
+
+
 @each(
     ("args", "problem"),
     [
         ({"cmd": "ls", "yield_time_ms": "50"}, ""),  # a number as a text is repaired
         ({"cmd": "ls {$steps.s.count}"}, ""),
-        ({}, "/args: input for ExecCommand does not match the tool schema"),
+        ({}, "/args: ExecCommand needs the argument cmd"),
+        ({"cmd": " "}, "/args/cmd: must not be blank"),
+        ({"cmd": "ls", "tty": True, "accepts_input": False}, ""),
+        (
+            {"cmd": "ls", "yeld_time_ms": 5},
+            "/args/yeld_time_ms: ExecCommand has no argument yeld_time_ms; nearest: yield",
+        ),
+        ({"cmd": "$steps.s.count", "workdir": _nest(40)}, "/args/workdir/0/0/0"),
         ({"workdir": "{$steps.s.count}"}, "/args: ExecCommand needs the argument cmd"),
-        ({"cmd": "$steps.s.count", "yield_time_ms": -1}, "/args/yield_time_ms: Expected `int` >= 0"),
-        ({"cmd": "$steps.s.count", "yield_time_ms": "soon"}, "/args/yield_time_ms: Expected `int | null`, got `str`"),
-        ({"cmd": "$steps.s.count", "lost": 1}, "/args/lost: ExecCommand has no argument lost"),
+        ({"cmd": "$steps.s.count", "yield_time_ms": -1}, "/args/yield_time_ms: -1 is less than 0, the least"),
+        ({"cmd": "$steps.s.count", "yield_time_ms": "soon"}, "/args/yield_time_ms: must be a whole number, not a text"),
+        ({"cmd": "$steps.s.count", "lost": 1}, "/args/lost: ExecCommand has no argument lost; known: cmd"),
         ({"command": "$steps.s.count"}, "/args/command: ExecCommand has no argument command; it is called cmd here"),
     ],
 )

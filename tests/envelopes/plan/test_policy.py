@@ -11,13 +11,13 @@ from envelopes import tools
 from envelopes.codecs.call import decode_policy, encode_policy
 from envelopes.plan.executor import Executor
 from envelopes.plan.policy import check_tool, read_policy
+from envelopes.plan.shape_faults import Malformed
 from envelopes.runtime.commands import CommandTools
 from envelopes.runtime.file_tools import FileTools
 from envelopes.runtime.workspaces import Workspaces
 from envelopes.schema.call import NetworkRules, RunPolicy, Sandbox, ToolRules
 from envelopes.storage.file_store import FileStore
 from envelopes.text.canonical_json import named_hash
-from envelopes.text.untrusted_json import Untrusted
 from tests.cases import each
 from tests.envelopes.plan.simulation import make_plan, make_policy, make_tool, run_plan, step
 
@@ -139,19 +139,28 @@ def test_a_file_replaces_single_members_and_survives_its_wire_form() -> None:
 @each(
     ("document", "message"),
     [
-        ([], "the policy is no object"),
-        ({"sandboxes": {}}, "unknown field 'sandboxes'"),
-        ({"sandbox": {"denyPaths": []}}, "unknown field 'denyPaths'"),
-        ({"limits": {"attempts": 1}}, "unknown field 'attempts'"),
-        ({"toolRules": {"denied": []}}, "unknown field 'denied'"),
+        ([], "the policy must be an object"),
+        ({"sandboxes": {}}, "policy: there is no member sandboxes; nearest: sandbox"),
+        ({"sandbox": {"denyPaths": []}}, "sandbox: there is no member denyPaths; nearest: denyPatterns"),
+        ({"sandbox": None}, "sandbox: must be an object, not null"),
+        ({"limits": {"attempts": 1}}, "limits: there is no member attempts; nearest: maxAttempts"),
+        (
+            {"limits": {"maxSteps": "9"}, "toolRules": {"denied": []}},
+            "not a text; toolRules: there is no member denied",
+        ),
+        ({"limits": {"maxRunMs": 10**20}}, "limits/maxRunMs: 100000000000000000000 is more than a year"),
         ({"toolRules": {"deny": ["ExecComand"]}}, "there is no ExecComand; nearest: ExecCommand"),
         ({"toolRules": {"planes": ["webs"]}}, "there is no webs; nearest: web"),
-        ({"toolRules": {"maxRisk": "none"}}, "Invalid enum value 'none'"),
+        (
+            {"toolRules": {"deny": ["ExecComand"], "planes": ["x"]}},
+            "nearest: ExecCommand; toolRules/planes/0: there is no x",
+        ),
+        ({"toolRules": {"maxRisk": "none"}}, 'toolRules/maxRisk: "none" is none of: read-only, writes, commands'),
         ({"sandbox": {"allowedRoots": ["/../etc"]}}, "leaves the workspace"),
-        ({"sandbox": {"enabled": "no"}}, "Expected `bool`, got `str`"),
+        ({"sandbox": {"enabled": "no"}}, "sandbox/enabled: must be true or false, not a text"),
         ({"limits": {"maxAttempts": -1}}, "is negative"),
     ],
 )
 def test_a_file_with_an_unknown_member_or_name_is_refused(document: Any, message: str) -> None:
-    with pytest.raises(Untrusted, match=message):
+    with pytest.raises(Malformed, match=message):
         read_policy(document, STANDARD, tools())
