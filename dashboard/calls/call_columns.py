@@ -76,7 +76,7 @@ COLUMNS = (
         "cut",
         "Model saw",
         "Lines of a cut output that reached the model",
-        lambda row: (describe_seen_lines(row.call) or "a part") if row.call.is_cut else "",
+        lambda row: _format_seen(row.call),
         "unseen",
         kind="number",
     ),
@@ -105,6 +105,12 @@ def _answer(call: Call) -> str:
     """The summary of a failure, whose first line is often the exit status alone; else the first line."""
     is_failed = call.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
     return call.summary if is_failed and call.summary else call.first_line or call.summary
+
+
+def _format_seen(call: Call) -> str:
+    """`235 of ≥3,188`: the column has no room for the words."""
+    seen = describe_seen_lines(call).removesuffix(" lines").replace("at least ", "≥").replace("at most ", "≤")
+    return (seen or "a part") if call.is_cut else ""
 
 
 def _format_start(row: TableCall) -> str:

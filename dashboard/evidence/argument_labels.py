@@ -26,7 +26,8 @@ MAX_CHARACTERS = 160
 STORED_CHARACTERS = 500
 RECEIPT_CHARACTERS = 2_000  # in which the first line of a receipt is looked for
 LEAST_REPEATED = 4  # characters; `x` is in every sentence
-# Argument names that agents give to what identifies a request. Without one of them the first text is the label.
+# Argument names that agents give to what identifies a request. Without one of them the first text is the label,
+# without any text all of them.
 NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "url", "description")
 # A member of JSON with a text, which may end where the head does.
 _TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
@@ -81,7 +82,7 @@ def unless_repeated(label: str, summary: str) -> str:
 
 
 def label_arguments(raw: bytes) -> str:
-    """The label for recorded arguments, of which `raw` may be only the first bytes; empty without a text.
+    """The label for recorded arguments, of which `raw` may be only the first bytes; empty for no arguments.
 
     Of a repeated key it has the last value, which is the one that is read.
     """
@@ -101,9 +102,14 @@ def show_label(stored: str, cwd: str) -> str:
 
 
 def store_first_line(text: str) -> str:
-    """The first line of a receipt with a text in it, for the column of a call; a tag on a line of its own is none."""
-    lines = (" ".join(line.split()) for line in text[:RECEIPT_CHARACTERS].splitlines())
-    return column_text(next((line for line in lines if line and not _TAG.fullmatch(line)), ""), STORED_CHARACTERS)
+    """The first line of a receipt with a text in it, for the column of a call; a tag on a line of its own is none.
+
+    A line without a letter or digit, such as the `{` of indented JSON, counts only where there is no other.
+    """
+    lines = [" ".join(line.split()) for line in text[:RECEIPT_CHARACTERS].splitlines()]
+    texts = [line for line in lines if line and not _TAG.fullmatch(line)]
+    worded = next((line for line in texts if any(map(str.isalnum, line))), "")
+    return column_text(worded or next(iter(texts), ""), STORED_CHARACTERS)
 
 
 def show_first_line(stored: str, cwd: str) -> str:
@@ -124,7 +130,7 @@ def _find_label(raw: bytes) -> tuple[str, str]:
             text = dump_json(parse_json(raw))[:HEAD_BYTES].decode("utf-8", "replace")
             name, escaped = _choose_text(text)
     if not escaped:
-        return name, ""
+        return "", _as_line(text)
     try:
         label = _DECODE(f'"{_HALF_ESCAPE.sub("", escaped)}"') if "\\" in escaped else escaped
     except json.JSONDecodeError:
@@ -132,6 +138,13 @@ def _find_label(raw: bytes) -> tuple[str, str]:
     line = " ".join(label.split())
     place = _find_place(text, name)
     return name, f"{line}…" if text.endswith(escaped) else f"{line} in {place}" if place else line
+
+
+def _as_line(text: str) -> str:
+    """JSON without a text in it, as `{"x":1}`; empty for no arguments."""
+    line = " ".join(text.split())
+    is_json = line.startswith(("{", "[")) and line not in ("{}", "[]")
+    return line if is_json and len(text) < HEAD_BYTES else f"{line}…" if is_json else ""
 
 
 def _find_place(text: str, name: str) -> str:

@@ -21,6 +21,7 @@ from dashboard.experiments.params import ColumnOrder, calls_href, pair_href
 from dashboard.experiments.stored_comparison import load_batches
 from dashboard.experiments.summary import ColumnSummary
 from dashboard.models import Call, Comparison
+from dashboard.text.formatting import format_change
 from dashboard.text.params import Params
 
 PAGE_SIZE = 50
@@ -60,7 +61,7 @@ class ListedCall:
 
     @property
     def change(self) -> str:
-        return f"{self.cell.tokens - self.baseline.tokens:+,}" if self.cell and self.baseline else ""
+        return format_change(self.cell.tokens - self.baseline.tokens) if self.cell and self.baseline else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def build_changed_calls(
             summary=labels.summaries.get(change.key, ""),
             before=change.before,
             after=change.after,
-            change=f"{change.change:+,}",
+            change=format_change(change.change),
             names=tuple(map(rule_label, change.names)) if measure == "lint" else change.names,
         )
 

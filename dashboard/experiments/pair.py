@@ -20,6 +20,7 @@ from dashboard.models import Call, Comparison
 from dashboard.text import json_markup
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, DiffView, build_diff_page
+from dashboard.text.formatting import format_change
 from dashboard.text.params import Params
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.text.text_markup import FIRST_CHARS, TextChunk
@@ -118,8 +119,8 @@ def _format_change(pair: tuple[Cell, Cell] | None) -> str:
     if pair is None:
         return ""
     before, after = (cell.tokens for cell in pair)
-    share = f" ({after / before - 1:+.1%})" if before else ""
-    return f"{after - before:+,} tokens{share}"
+    share = f" ({format_change(after / before - 1, '+.1%')})" if before else ""
+    return f"{format_change(after - before)} tokens{share}"
 
 
 def render_column(evidence: CallEvidence, column: VariantColumn, cell: Cell | None, *, role: str = "") -> ColumnReceipt:

@@ -30,6 +30,7 @@ from dashboard.experiments.recall_report import (
 from dashboard.experiments.recall_run import BUDGETS, read_text
 from dashboard.experiments.tables import FEW_CALLS
 from dashboard.models import Call, Project, RecallReport, RecordedReceipt
+from dashboard.text.formatting import format_change
 from dashboard.text.masks import mask_text
 from dashboard.text.params import Params
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
@@ -192,7 +193,7 @@ def _show_cell(budget: int, cell: RecallCell | None, href: str) -> ShownCell:
         return ShownCell(budget=budget)
     interval, remark = "", ""
     if cell.interval is not None:
-        interval = f"[{cell.interval.low:+.2f}, {cell.interval.high:+.2f}]"
+        interval = f"[{format_change(cell.interval.low, '+.2f')}, {format_change(cell.interval.high, '+.2f')}]"
         if cell.interval.low <= 0 <= cell.interval.high:
             remark = "no clear difference"
     if cell.difference is not None and (cell.calls < FEW_CALLS or cell.interval is None):
@@ -202,7 +203,7 @@ def _show_cell(budget: int, cell: RecallCell | None, href: str) -> ShownCell:
         mean=f"{cell.mean:.2f}",
         calls=cell.calls,
         tokens=round(cell.characters / CHARACTERS_PER_TOKEN),
-        difference="" if cell.difference is None else f"{cell.difference:+.2f}",
+        difference="" if cell.difference is None else format_change(cell.difference, "+.2f"),
         interval=interval,
         remark=remark,
         href=href,

@@ -16,7 +16,7 @@ from dashboard.experiments.params import LABELS, ComparisonParams, calls_href
 from dashboard.experiments.significance import Interval
 from dashboard.experiments.summary import ColumnSummary, Delta, MeasureSums, Summary, UnpairedSums
 from dashboard.models import Comparison
-from dashboard.text.formatting import format_count
+from dashboard.text.formatting import format_change, format_count
 
 FEW_CALLS = 20  # resampling fewer gives too narrow an interval to call a difference clear
 NEARLY_ALL = 0.95  # of the calls: a total over fewer cannot be compared with one over all
@@ -99,13 +99,13 @@ def _difference(measure: Measure, delta: Delta) -> Figure:
     detail = _format_interval(interval, sign="+") or "one call: no interval"
     if interval is not None and not is_clear:
         detail += ": too few calls to tell" if excludes_zero else ": no clear difference"
-    if measure == "cut":  # in points: ten cut calls instead of one would be +900 % of hardly anything
-        share = f" ({100 * delta.change / delta.calls:+.1f} points)"
+    if measure == "cut":  # in points: ten cut calls instead of one would be +900% of hardly anything
+        share = f" ({format_change(100 * delta.change / delta.calls, '+.1f')} points)"
     else:
-        share = f" ({delta.change / delta.baseline:+.1%})" if delta.baseline else ""
+        share = f" ({format_change(delta.change / delta.baseline, '+.1%')})" if delta.baseline else ""
     more, fewer = format_count(delta.more), format_count(delta.fewer)
     return Figure(
-        value=f"{delta.change:+,}{share}",
+        value=f"{format_change(delta.change)}{share}",
         detail=detail,
         split=f"{more} more, {fewer} fewer, p {format_probability(delta.probability)}",
         tone="" if not is_clear else "good" if delta.change < 0 else "bad",
@@ -288,13 +288,13 @@ def _format_change(value: float, baseline: float, measure: Measure) -> str:
     if value == baseline:
         return ""
     if measure == "cut":
-        return f"{100 * (value - baseline):+.1f} points"
+        return f"{format_change(100 * (value - baseline), '+.1f')} points"
     if not baseline:
         return "from 0"
     ratio = value / baseline
     if ratio >= LEAST_MULTIPLE:
         return f"×{ratio:,.1f}"
-    return f"{ratio - 1:+.0%}" if abs(ratio - 1) >= 0.005 else f"{ratio - 1:+.1%}"
+    return format_change(ratio - 1, "+.0%" if abs(ratio - 1) >= 0.005 else "+.1%")
 
 
 def _heat(value: float, baseline: float, measure: Measure) -> int:

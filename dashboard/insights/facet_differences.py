@@ -22,6 +22,7 @@ from dashboard.models import Project
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import CallQuerySet, ReceiptAuthor
 from dashboard.text.chart_markup import format_share
+from dashboard.text.formatting import format_change
 
 MOST_ROWS = 40
 FEW_CALLS = 20  # in a selection; shares of fewer say little
@@ -95,7 +96,7 @@ class FacetDifference:
 
     @property
     def points_text(self) -> str:
-        return f"{self.points:+.1f}"
+        return format_change(self.points, "+.1f")
 
 
 @dataclass(frozen=True)

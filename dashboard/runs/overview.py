@@ -246,11 +246,11 @@ class RunOverview:
     @property
     def tools_sentence(self) -> str:
         """The tool with most of the time, and the one with most of the tokens."""
-        named = [sums for sums in self.tools if not sums.is_rest]
+        named = [sums for sums in self.tools if sums.tool and not sums.is_rest]
         slow = max(named, key=lambda sums: sums.time_ms, default=None)
         large = max(named, key=lambda sums: sums.tokens, default=None)
-        parts = [f"{slow.tool} took {slow.time_share} % of the tools' time"] if slow and slow.time_ms else []
-        parts += [f"{large.tool} got {large.token_share} % of the tokens"] if large and large.tokens else []
+        parts = [f"{slow.tool} took {slow.time_share}% of the tools' time"] if slow and slow.time_ms else []
+        parts += [f"{large.tool} got {large.token_share}% of the tokens"] if large and large.tokens else []
         return ", ".join(parts)
 
 

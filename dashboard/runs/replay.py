@@ -29,6 +29,7 @@ from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.runs.run_marks import load_branches
 from dashboard.runs.timeline import NOT_COUNTED, ReceiptMark, load_compactions
 from dashboard.runs.waterfall import CallRowPage
+from dashboard.text.formatting import format_change
 from dashboard.text.params import parse_integer
 from dashboard.variants.variant_list import (
     RECORDED,
@@ -244,7 +245,7 @@ class ReplayedCall:
 
     @property
     def change(self) -> str:
-        return "" if self.after is None else f"{self.after - self.call.receipt_tokens:+,}"
+        return "" if self.after is None else format_change(self.after - self.call.receipt_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,8 +278,8 @@ class ReplayTotals:
 
     @property
     def change(self) -> str:
-        share = f" ({self.after.tokens / self.before.tokens - 1:+.1%})" if self.before.tokens else ""
-        return f"{self.after.tokens - self.before.tokens:+,}{share}"
+        share = f" ({format_change(self.after.tokens / self.before.tokens - 1, '+.1%')})" if self.before.tokens else ""
+        return f"{format_change(self.after.tokens - self.before.tokens)}{share}"
 
 
 def add_up_replay(run: Run, replay: Replay, limit: int | None = None) -> ReplayTotals:

@@ -23,7 +23,7 @@ from dashboard.models import Observation, Project, RecordedReceipt, Run, RunCall
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.text.diff import align_items
 from dashboard.text.diff_markup import DiffView
-from dashboard.text.formatting import format_count, format_duration, format_size
+from dashboard.text.formatting import format_change, format_count, format_duration, format_size
 from dashboard.text.params import Params
 from dashboard.text.text_markup import printable
 
@@ -236,7 +236,7 @@ class RunComparison:
         for label, column in columns.items():
             left, right = getattr(self.left, column), getattr(self.right, column)
             yield TotalRow(
-                label, format_count(left), format_count(right), f"{right - left:+,}" if left != right else ""
+                label, format_count(left), format_count(right), format_change(right - left) if left != right else ""
             )
         took, took_right = self.left.recorded_duration_ms, self.right.recorded_duration_ms
         change = ""

@@ -238,7 +238,7 @@ def _load_chips(run: Run, query: Query, params: RunDetailParams) -> Iterable[Chi
     facets = run.facets.filter(kind__in=CHIP_KINDS).order_by("-count", "value").values_list("kind", "value", "count")
     chips: dict[str, list[FilterChip]] = {kind: [] for kind in CHIP_KINDS}
     for kind, value, number in facets:
-        if kind != "state" or value in STATES:
+        if value and (kind != "state" or value in STATES):
             url = params.filter_url(query.toggled(kind, value))
             chips[kind].append(FilterChip(value, number, url, Term(kind, value) in query))
     for kind, all_chips in chips.items():

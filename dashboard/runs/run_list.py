@@ -360,7 +360,7 @@ def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None) ->
         duration=format_duration(run.recorded_duration_ms),
         sort_at=f"{run.sort_at:%Y-%m-%d %H:%M:%S}",
         is_dated=run.started_at is not None,
-        age=format_age(now - run.sort_at) if run.started_at else "–",
+        age=format_age(now - run.sort_at) if run.started_at else "undated",
     )
 
 

@@ -19,7 +19,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Exists, F, OuterRef, Q
 
-from dashboard.evidence.argument_labels import label_calls, shorten_paths, unless_repeated
+from dashboard.evidence.argument_labels import label_calls, shorten_paths, show_first_line, unless_repeated
 from dashboard.filters.language import Query
 from dashboard.filters.queryset import filter_run_calls
 from dashboard.ingest.run_stats import OUTCOMES, OutcomeMark, halves_disagree, outcome_letter
@@ -41,7 +41,7 @@ ROW_FIELDS = (
     *("tool", "step", "attempt", "iteration", "origin", "child_run", "status", "outcome", "summary", "exit_status"),
     *("source_error", "started_at", "duration_ms", "tool_ms", "is_waiting", "is_disagreeing", "is_cut", "author"),
     *("tokens", "seen_lines", "output_lines", "result_fidelity", "receipt_fidelity"),
-    *("asked", "derivation"),
+    *("asked", "first_line", "family", "derivation"),
 )
 LEAST_WAIT_MS = 1_000  # a shorter one is the way to the tool and back
 
@@ -276,6 +276,13 @@ def parse_row_cursor(text: str) -> tuple[int, UUID] | None:
         return None
 
 
+def _describe_answer(call: Call, cwd: str) -> str:
+    """The summary; of an external tool, whose summary names only the tool, the first line that it answered."""
+    is_answer = call.family == "external" and call.outcome == Outcome.SUCCEEDED
+    first_line = show_first_line(call.first_line, cwd) if is_answer else ""
+    return first_line or printable(shorten_paths(call.summary, cwd))
+
+
 def _build_row(
     run: Run,
     call: Call,
@@ -288,7 +295,7 @@ def _build_row(
 ) -> CallRow:
     outcome = OUTCOMES[outcome_letter(call)]
     bar = axis.bar(call.started_at, call.duration_ms, call.wait_ms)
-    summary = printable(shorten_paths(call.summary, run.cwd))
+    summary = _describe_answer(call, run.cwd)
     # Without the time that a person took, where that is known.
     is_work_known = not call.is_waiting and call.duration_ms is not None
     return CallRow(

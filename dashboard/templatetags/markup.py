@@ -18,7 +18,14 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 
-from dashboard.text.formatting import TOKENS_COUNTED_BY, format_count, format_duration, format_place, format_size
+from dashboard.text.formatting import (
+    TOKENS_COUNTED_BY,
+    format_change,
+    format_count,
+    format_duration,
+    format_place,
+    format_size,
+)
 from dashboard.text.markdown import Document, render_inline
 from dashboard.text.masking import CONTEXT
 from dashboard.text.masks import mask_text
@@ -30,10 +37,12 @@ register = template.Library()
 # By the first word of an address; all other pages belong to Setup.
 SECTIONS = {
     **dict.fromkeys(("runs", "insights", "artifacts"), "runs"),
-    **dict.fromkeys(("calls", "notes", "review", "search"), "calls"),
+    **dict.fromkeys(("calls", "notes", "review"), "calls"),
+    "search": "",  # the bar has its box
     "experiments": "experiments",
 }
 
+register.filter("change", format_change)
 register.filter("count", format_count)
 register.filter("duration", format_duration)
 register.filter("place", format_place)

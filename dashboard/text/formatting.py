@@ -26,6 +26,11 @@ def format_count(number: int | None) -> str:
     return "–" if number is None else f"{number:,}"
 
 
+def format_change(change: int | float, spec: str = "+,") -> str:
+    """A difference with its sign; a negative one with a minus sign, which is as wide as the plus."""
+    return f"{change:{spec}}".replace("-", "−")
+
+
 def format_place(line: int, separator: str = "") -> str:
     """The line of a record, or the time of one that a program sent, whose place is in microseconds (UTC)."""
     if line < FIRST_TIME:

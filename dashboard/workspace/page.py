@@ -180,7 +180,7 @@ def build_replay_chart(run: Run, name: str, totals: ReplayTotals) -> Chart:
             ChartSeries(name="limit", ink="cut", values=[totals.limit for _ in calls]),
         ],
         urls=[step_url(run.pk, number + 1, "replay") for number in numbers],
-        note="" if step == 1 else f"Every {step:,}th call is drawn; the table below has all.",
+        note="" if step == 1 else f"One call in {step:,} is drawn; the table below has all.",
     )
 
 

@@ -336,7 +336,7 @@ def test_the_head_is_readable_while_the_lines_are_counted(
 
     monkeypatch.setattr(IndexFolder, "build", waiting)
     page = open_page(client, artifact)
-    assert "The lines of this output are being counted, 0 % so far" in page.text
+    assert "The lines of this output are being counted, 0% so far" in page.text
     assert rows_of(page)[0] == (1, "line 1 of it")
     middle = open_page(client, artifact, "?at=50")
     rows = middle.select(".line")

@@ -78,7 +78,7 @@ def test_a_row_has_what_was_asked_and_what_came_back(client: Client, project: Pr
         "Run": "Fix the login",
         "Took": "445 ms",
         "Tokens": "≈1,234",
-        "Model saw": "48 of 2,578 lines",
+        "Model saw": "48 of 2,578",
     }
     assert row.by_role("link", "Fix the login")["href"] == f"/runs/{run.pk}/"
     assert page.select_one(".pager p").text == "1 call, each as its own run has it."

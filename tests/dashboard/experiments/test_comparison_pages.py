@@ -13,6 +13,7 @@ from dashboard.experiments.stored_comparison import Selection, load_results, sta
 from dashboard.ingest.importer import import_paths
 from dashboard.leadership import leadership
 from dashboard.models import Call, Comparison, ComparisonColumn, Observation, Project
+from dashboard.text.formatting import format_change
 from dashboard.worker import Leader, work_until_idle
 from envelopes.families.registry import family
 from envelopes.variants import family_variant
@@ -106,7 +107,7 @@ def test_the_page_shows_the_numbers_that_were_added_up_and_the_versions(
     text = load(operator_client, comparison.get_absolute_url()).text
     for column in summary.columns:
         assert f"{column.totals['tokens'].value:,}" in text
-    assert f"{summary.columns[2].deltas['characters'].change:+,}" in text
+    assert format_change(summary.columns[2].deltas["characters"].change) in text
     assert "text escaped as JSON" in text
     assert "command/receipt" in text
     assert family_variant(family("command"), "receipt").hash in text
@@ -204,7 +205,7 @@ def test_the_columns_are_put_into_another_order_under_another_baseline(
     summary = ColumnOrder.read(comparison, {"columns": "2.1"}).summary
     assert summary is not None
     assert summary.columns == own.columns, "as if it had been made so"
-    assert f"{own.columns[1].deltas['tokens'].change:+,}" in page.text
+    assert format_change(own.columns[1].deltas["tokens"].change) in page.text
     worst = hrefs(page, ".changed [data-item] a")[0]
     assert "columns=2.1" in worst
     pair = load(operator_client, worst)
@@ -355,7 +356,7 @@ def test_a_pair_shows_by_how_much_it_changed_and_its_difference_in_the_chosen_la
     worst = summary.columns[2].changed["tokens"][0]
     address = f"/experiments/{comparison.pk}/calls/{worst.key}/"
     page = load(operator_client, f"{address}?column=2")
-    assert f"{worst.change:+,} tokens ({worst.after / worst.before - 1:+.1%})" in page.text
+    assert f"−{-worst.change:,} tokens (−{1 - worst.after / worst.before:.1%})" in page.text
     assert page.has("[data-view=side]")
     assert worst.call[-8:] in page.by_role("heading", "Bash").text
     assert page.by_role("link", "receipt against recorded")

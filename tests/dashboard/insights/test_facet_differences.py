@@ -23,9 +23,9 @@ def test_shares_are_of_each_side_and_the_largest_difference_is_first(client: Cli
     page = load(client, "?show=differs")
     rows = {(row[0], row[1]): row[2:] for row in page.rows(".differences tbody tr")}
     assert rows["Tokens of the receipt", "5,000 and more"] == ["100% 4", "0%", "+100.0"]
-    assert rows["Tool", "Read"] == ["0%", "75% 3", "-75.0"]
+    assert rows["Tool", "Read"] == ["0%", "75% 3", "−75.0"]
     assert rows["Model", "opus"] == ["100% 4", "25% 1", "+75.0"]
-    points = [abs(float(row[-1])) for row in page.rows(".differences tbody tr")]
+    points = [float(row[-1].lstrip("+−")) for row in page.rows(".differences tbody tr")]
     assert points == sorted(points, reverse=True)
     assert ("Outcome", "succeeded") not in rows, "all calls succeeded, on either side"
     assert "what differs need not be a cause" in page.select_one("caption").text

@@ -86,7 +86,7 @@ def test_a_page_has_the_pairs_the_totals_and_where_the_runs_part(client: Client,
     assert kinds(page) == ["same", "changed", "args", "right"]
     totals = {row[0]: row[1:] for row in page.rows(".against-totals tbody tr")}
     assert totals["Calls"] == ["3", "4", "+1"]
-    assert totals["Failed"] == ["1", "0", "-1"]
+    assert totals["Failed"] == ["1", "0", "−1"]
     assert totals["Tokens of receipts, estimated"] == ["0", "70", "+70"]
     assert [page.by_role("link", name)["href"] for name in ("First difference", "First other call")] == [
         "?#pair-1",

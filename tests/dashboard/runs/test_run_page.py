@@ -164,7 +164,7 @@ def test_time_and_tokens_are_added_up_by_tool_without_a_persons_time(client: Cli
         ("Write", False, 1, 0, 0, 0, 0),
     )
     summary = load(client, run).by_id("by-tool").select_one("summary")
-    assert summary.text == "By tool: Bash took 75 % of the tools' time, Grep got 75 % of the tokens"
+    assert summary.text == "By tool: Bash took 75% of the tools' time, Grep got 75% of the tokens"
 
 
 def test_a_path_in_the_runs_own_folder_is_shown_relative_to_it(project: Project) -> None:
@@ -203,9 +203,9 @@ def test_idle_time_can_be_hidden_and_shown_again(client: Client, project: Projec
     run = create_run(project, started_at=START, ended_at=START + timedelta(hours=1), call_count=1)
     create_call(run, line=1, started_at=START + timedelta(minutes=30), duration_ms=1_000)
     page = load(client, run)
-    assert "100 % idle time is hidden" in page.select_one(".waterfall-head").text
+    assert "100% idle time is hidden" in page.select_one(".waterfall-head").text
     real = load(client, run, page.by_role("link", "show it")["href"])
-    assert "idle at least 100 % of the time" in real.select_one(".waterfall-head").text
+    assert "idle at least 100% of the time" in real.select_one(".waterfall-head").text
     assert real.by_role("link", "hide idle time")["href"] == "?"
     old = load(client, run, "?time=squeezed")
     bars = [view.select_one(".waterfall path.work")["d"] for view in (page, real, old)]

@@ -304,10 +304,10 @@ def test_a_run_whose_recording_has_no_times_shows_neither_a_duration_nor_an_age(
     run = create_run(project, started_at=None, last_at=None, duration_ms=0)
     create_call(run, args={"session_id": 7}, summary="command exited with status 0", result={"stdout": ""})
     page = load(client)
-    assert page.select_one("td[data-label=long]").text == "–"
-    age = page.select_one("td[data-label=ago] time")
-    assert age.text == "–"
+    assert page.texts("td")[-2:] == ["–", "undated"]
+    assert not page.has("td:is([data-label=long], [data-label=ago])"), "a narrow page showed “– long”"
+    age = page.select_one("td time")
     assert age["title"].startswith("The recording has no times; imported 20")
     assert load(client, f"/runs/{run.pk}/").facts["Duration"] == "–"
     step = load(client, f"/runs/{run.pk}/1/halves").select_one(".step-args > summary")
-    assert " ".join(step.text.split()) == "asked the arguments contain no text"
+    assert " ".join(step.text.split()) == 'asked {"session_id": 7}'

@@ -267,3 +267,11 @@ def test_a_tool_of_an_agent_is_not_the_built_in_tool_of_its_name(reader: Client,
     assert "q=tool%3ATaskList+-agent%3Aclaude-code" in uses[0]["href"]
     assert "2 calls" in page.text
     assert "5 calls" not in page.text
+
+
+def test_calls_whose_tool_was_not_recorded_are_counted_without_a_link(reader: Client, project: Project) -> None:
+    """The filter language has no term for an empty name."""
+    create_call(create_run(project), tool="", family="external", status="error", outcome="failed")
+    row = load(reader, "/tools/").select_one(".called-table tbody tr")
+    assert row.texts("th, td")[:4] == ["not recorded", "external", "1", "1"]
+    assert not row.has("a")

@@ -173,3 +173,15 @@ def test_a_run_without_times_has_no_idle_time_and_no_scale(client: Client, proje
     page = parse_page(client.get(run.get_absolute_url()))
     assert "idle" not in page.select_one(".waterfall-head").text
     assert page.select_one(".columns .axis").text == ""
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_row_of_an_external_tool_shows_what_it_answered(client: Client, project: Project) -> None:
+    """Its summary names only the tool, which the row does too. An empty name is no facet: no filter selects it."""
+    run = create_run(project, call_count=2, facets={"tool": ["", "weather"]})
+    external = {"tool": "weather", "family": "external", "summary": "weather returned a result", "first_line": "sunny"}
+    create_call(run, args={"n": 1}, **external)
+    create_call(run, args={"n": 2}, **external, status="error", outcome="failed")
+    page = open_page(client, f"/runs/{run.pk}/")
+    assert page.texts(".row-summary") == ['{"n": 1} sunny', '{"n": 2} weather returned a result']
+    assert page.texts(".filter-chips .chip") == ["weather 1"]
