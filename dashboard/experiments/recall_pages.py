@@ -27,9 +27,9 @@ from dashboard.experiments.recall_report import (
     load_recall_results,
     load_recall_summary,
 )
-from dashboard.experiments.recall_run import BUDGETS, read_text
+from dashboard.experiments.recall_run import BUDGETS, join_texts, load_outputs
 from dashboard.experiments.tables import FEW_CALLS
-from dashboard.models import Call, Project, RecallReport, RecordedReceipt
+from dashboard.models import Call, Project, RecallReport
 from dashboard.text.formatting import format_change
 from dashboard.text.masks import mask_text
 from dashboard.text.params import Params
@@ -345,11 +345,9 @@ def load_recall_call(report: RecallReport, call: Call) -> RecallCallPage | None:
 
 
 def _load_lines(call: Call) -> Sequence[str]:
-    """The lines of the receipt that the call's own run had first, masked before a page has some of them alone."""
-    receipt = RecordedReceipt.objects.filter(run=call.run_id, call=call, seq=1).select_related("observation").first()
-    if receipt is None or receipt.observation is None:
-        return ()
-    return mask_text(read_text(receipt.observation.data)).split("\n")
+    """The lines of the output that the call's own run had first, masked before a page has some of them alone."""
+    outputs = load_outputs(call.run_id, call=call)
+    return mask_text(join_texts(outputs[0])).split("\n") if outputs else ()
 
 
 def _show_line(line: int, lines: Sequence[str]) -> QuotedLine:

@@ -1,17 +1,18 @@
 """Reads a run as steps for used-line recall, and scores receipts of its outputs: cuts and variants at each budget.
 
 Messages, arguments and receipts stand in the order of their lines; what a rewind left is not read. The output of a
-call is its recorded receipt, which is the complete output because receipts that were cut are not scored.
+call is its recorded receipt, which is the complete output because receipts that were cut are not scored. Where the
+model polled a command, its receipts are one output, which is complete with the last of them.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -48,6 +49,7 @@ MOST_BYTES = 40_000_000  # of a run's texts; a longer run is left out, and count
 NAME_LISTS = frozenset({"glob", "ls", "list_directory"})
 ECHOES = frozenset({"edit", "write", "multiedit", "notebookedit", "todowrite", "replace", "write_file", "apply_patch"})
 UNKNOWN_REQUESTS = -1
+Output: TypeAlias = Sequence[RecordedReceipt]  # of one call; more than one where the model polled it
 
 
 class RunTooLong(ValueError):
@@ -125,8 +127,8 @@ def load_steps(run: Run, selected: Collection[UUID]) -> RunSteps:
     branches = outermost(load_branches(run))
     messages = list(run.messages.exclude(delivery=Message.Delivery.WITHHELD))
     arguments = list(Observation.objects.filter(surface="args", selected=True, call__memberships__run=run))
-    receipts = list(RecordedReceipt.objects.filter(run=run, seq=1).select_related("observation", "call"))
-    recorded = [receipt.observation for receipt in receipts if receipt.observation is not None]
+    outputs = load_outputs(run)
+    recorded = [receipt.observation for output in outputs for receipt in output if receipt.observation is not None]
     slices: list[SourceSlice] = [*messages, *arguments, *recorded]
     if sum(row.size for row in slices) > MOST_BYTES:
         raise RunTooLong
@@ -144,27 +146,41 @@ def load_steps(run: Run, selected: Collection[UUID]) -> RunSteps:
         line = members[row.call_id][0]
         step = RunStep("call", row.call_id.hex, "\n".join(collect_strings(_parse(row.data))))
         rows.append((line, 1, step.key, StepPlace("call", row.call_id, line), step))
-    for receipt in receipts:
-        if receipt.observation is None:
-            continue
-        text = read_text(receipt.observation.data)
+    for output in outputs:
+        receipt, text = output[-1], join_texts(output)
         is_own = receipt.call_id in selected and not members.get(receipt.call_id, (0, True))[1]
-        reason = _find_reason(receipt, text) if is_own else ""
+        reason = _find_reason(output, text) if is_own else ""
         if reason:
             not_scored[reason] += 1
         step = RunStep("output", receipt.call_id.hex, text, is_own and not reason)
         rows.append((receipt.line, 2, step.key, StepPlace("receipt", receipt.call_id, receipt.line), step))
     rows = sorted(row for row in rows if not any(branch.has(row[0]) for branch in branches))
     texts = {place.key: step.text for *_, place, step in rows if step.kind == "output"}
-    own = [receipt for receipt in receipts if receipt.call_id in selected and not members[receipt.call_id][1]]
+    own = [output for output in outputs if output[0].call_id in selected and not members[output[0].call_id][1]]
     return RunSteps(
         run=run,
         steps=[row[4] for row in rows],
         places=[row[3] for row in rows],
-        tools={receipt.call_id: receipt.call.tool for receipt in receipts},
-        shapes=list(_build_shapes(run, [receipt for receipt in own if receipt.call_id in texts], texts)),
+        tools={output[0].call_id: output[0].call.tool for output in outputs},
+        shapes=list(_build_shapes(run, [output for output in own if output[0].call_id in texts], texts)),
         not_scored=not_scored,
     )
+
+
+def load_outputs(run: Run | UUID, **calls: Any) -> list[Output]:
+    """The first receipt of each call, with those that the model got behind it and had beside it."""
+    rows = RecordedReceipt.objects.filter(run=run, observation__isnull=False, **calls)
+    outputs: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
+    for receipt in rows.select_related("observation", "call").order_by("seq"):
+        output = outputs[receipt.call_id]
+        end = output[0].superseded_line if output else None
+        if not output or (receipt.superseded_line == end and (end is None or receipt.line < end)):
+            output.append(receipt)
+    return list(outputs.values())
+
+
+def join_texts(output: Output) -> str:
+    return "\n".join(read_text(receipt.observation.data) for receipt in output if receipt.observation is not None)
 
 
 def read_text(content: bytes) -> str:
@@ -179,31 +195,33 @@ def _parse(raw: bytes) -> Any:
         return ""
 
 
-def _find_reason(receipt: RecordedReceipt, text: str) -> str:
+def _find_reason(output: Output, text: str) -> str:
     """The reason why an output is not scored, empty where it is."""
-    tool = receipt.call.tool.lower()
+    call = output[0].call
+    tool = call.tool.lower()
     if not text.strip():
         return "no text"
     if tool in NAME_LISTS or tool in ECHOES:
         return "a list of names" if tool in NAME_LISTS else "an echo of its arguments"
-    if receipt.author:
+    if any(receipt.author for receipt in output):
         return "rewritten by a hook"
-    return "the recorded receipt was cut" if receipt.is_cut else ""
+    is_cut = output[0].is_cut if len(output) == 1 else call.is_cut
+    return "the recorded receipt was cut" if is_cut else ""
 
 
-def _build_shapes(run: Run, receipts: Sequence[RecordedReceipt], texts: Mapping[UUID, str]) -> Iterator[ReceiptShape]:
+def _build_shapes(run: Run, outputs: Iterable[Output], texts: Mapping[UUID, str]) -> Iterator[ReceiptShape]:
     requests = sorted(run.requests.filter(origin="message").values_list("line", flat=True))
     ends = sorted(Event.objects.filter(run=run, kind__in=WHOLE).values_list("line", flat=True))
-    for receipt in receipts:
-        last = len(requests)
+    for output in outputs:
+        last, receipt = len(requests), output[-1]
         for end in (*ends, receipt.superseded_line):
             if end is not None and end > receipt.line:
                 last = min(last, bisect_left(requests, end))
         carried = max(0, last - bisect_right(requests, receipt.line)) if requests else UNKNOWN_REQUESTS
         text, tool = texts[receipt.call_id], receipt.call.tool
         lengths = array("I", [len(line) for line in text.split("\n")]).tobytes()
-        is_scored = not _find_reason(receipt, text)
-        yield ReceiptShape(receipt.call_id.bytes, run.pk.bytes, tool, receipt.tokens, lengths, carried, is_scored)
+        is_scored, tokens = not _find_reason(output, text), sum(part.tokens for part in output)
+        yield ReceiptShape(receipt.call_id.bytes, run.pk.bytes, tool, tokens, lengths, carried, is_scored)
 
 
 class ScoreInput(NamedTuple):

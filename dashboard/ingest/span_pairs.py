@@ -15,6 +15,7 @@ line of its source.
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
@@ -36,10 +37,11 @@ from dashboard.models.sources import LIVE
 from dashboard.text.formatting import column_time, milliseconds_between
 from envelopes.recordings import find_format
 from envelopes.recordings.base import CallRecord, Format, ResultRecord, SourceLine, SourcePath
-from envelopes.text.untrusted_json import normalize_json
+from envelopes.text.untrusted_json import dump_json, normalize_json, parse_json
 
 PAIRED = "its result is that of this call: no other one fits by tool, arguments and time"
 CONTESTED = "kept as a call of its own: more than one call of the model and span fit by tool, arguments and time"
+MOST_LITERAL = 64 * 1024  # bytes: Python takes a hundred times the memory to read them
 SURFACES = (Observation.Surface.RESULT, Observation.Surface.TIMING)
 CALL_COLUMNS = ("tool_ms", "source_error", "started_at", "ended_at", "duration_ms", "step", "attempt")
 EVIDENCE_COLUMNS = ("evidence_version", "derivation", "search_id")
@@ -91,10 +93,23 @@ def _load_likenesses(calls: Sequence[Call]) -> dict[UUID, _Likeness]:
     observations = list(rows)
     load_slices(observations)
     return {
-        row.call_id: _Likeness(by_key[row.call_id].run_id, by_key[row.call_id].tool, normalize_json(bytes(row.data)))
+        row.call_id: _Likeness(by_key[row.call_id].run_id, by_key[row.call_id].tool, _normalize_args(bytes(row.data)))
         for row in observations
         if bytes(row.data) != b"null"
     }
+
+
+def _normalize_args(args: bytes) -> str | bytes:
+    """Some instrumentations write the arguments of a span as the source of a Python dict, `{'q': 'x'}`."""
+    if not args.startswith(b'"{') or len(args) > MOST_LITERAL:
+        return normalize_json(args)
+    try:
+        value = literal_eval(str(parse_json(args)))
+        written = dump_json(value)
+        is_same = parse_json(written) == value
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):  # Untrusted is a ValueError
+        return normalize_json(args)
+    return normalize_json(written if is_same else args)
 
 
 def _fits(span: Call, call: Call, answered: datetime | None) -> bool:
@@ -171,7 +186,7 @@ def undo_pairs(format_: Format, drafts: Sequence[Drafts], run_id: Callable[[str]
     added = [draft for part in drafts for draft in part.calls.values()]
     known = dict(Call.objects.filter(pk__in=[draft.id for draft in added]).values_list("pk", "started_at"))
     new = {
-        _Likeness(run_id(record.run), record.tool, normalize_json(record.args))
+        _Likeness(run_id(record.run), record.tool, _normalize_args(record.args))
         for draft in added
         for record in draft.calls
         if not _is_known(record, known.get(draft.id))

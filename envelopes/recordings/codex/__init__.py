@@ -4,6 +4,8 @@
    `response_item` alone, behind a first line with `id` and `instructions`.
 2. `response_item` is what went to the model and came from it: messages, calls (`function_call`, `custom_tool_call`,
    `local_shell_call`, `tool_search_call`) and the outputs that answer them, which are the receipts.
+   A `web_search_call` is a call of a tool that the provider runs: it has arguments and a status, and no output. Its
+   id is in the `web_search_end` with the same action, in some releases there alone.
 3. What the runtime recorded of a call is in some releases only and follows from the lines, not from the version:
    `exec_command_end`, `patch_apply_end`, `mcp_tool_call_end`, `collab_agent_spawn_end`, or an `item_completed`.
 4. A command that outlives its window goes on as a session. A `write_stdin` that sends nothing polls it: its output is

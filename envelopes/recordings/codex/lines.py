@@ -96,7 +96,8 @@ class RolloutState(msgspec.Struct):
 
     `inputs` are the open calls that sent something to a session, with its id, `polls` those that only waited for its
     output, with the call of its command. `unanswered` are open calls of code mode, `prompts` digests of the last
-    messages of a user, `own_from` the first ordinal that is not a copy of the parent's history.
+    messages of a user, `searches` those of the actions of ended searches by id, `own_from` the first ordinal that is
+    not a copy of the parent's history.
     """
 
     run: str = ""
@@ -109,6 +110,7 @@ class RolloutState(msgspec.Struct):
     inputs: dict[str, str] = {}
     polls: dict[str, str] = {}
     sessions: dict[str, CommandSession] = {}
+    searches: dict[str, str] = {}
     unanswered: list[str] = []
     prompts: list[str] = []
     requests: list[str] = []
@@ -119,6 +121,7 @@ class RolloutState(msgspec.Struct):
             (self.inputs, _TABLE_SIZE),
             (self.polls, _TABLE_SIZE),
             (self.sessions, _SESSIONS),
+            (self.searches, _SESSIONS),
         ):
             for oldest in list(table)[:-size]:
                 del table[oldest]

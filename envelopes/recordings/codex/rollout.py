@@ -247,6 +247,35 @@ def _call(line: RolloutRead) -> Records:
     )
 
 
+def _search_end(line: RolloutRead) -> Records:
+    item = line.item
+    if item.call_id and item.call_id not in line.state.calls:
+        line.state.searches[item.call_id] = _digest(bytes(item.action).decode("utf-8", "replace"))
+    yield from _other(line, "event_msg")
+
+
+def _hosted_call(line: RolloutRead) -> Records:
+    """A search that the provider ran: the model got its results there, and neither half is recorded."""
+    item, state = line.item, line.state
+    action = _digest(bytes(item.action).decode("utf-8", "replace"))
+    ended = next((call for call, ended in state.searches.items() if ended == action), None)
+    call = item.id or item.call_id or ended or f"web_search-{line.number}"
+    state.searches.pop(call, None)
+    state.calls[call] = "web_search"
+    yield CallRecord(
+        line=line.number,
+        run=line.run,
+        call=call,
+        tool="web_search",
+        args=bytes(item.action) or b"null",
+        step=state.turn,
+        at=line.at,
+        inherited=line.inherited,
+    )
+    if item.status:
+        yield line.result(call, None, fidelity="absent", is_error=item.status in _FAILED)
+
+
 def _output(line: RolloutRead) -> Records:
     """`output` is a string or a list of blocks; early releases wrote an object with `content` and `success`."""
     item, state = line.item, line.state
@@ -384,6 +413,8 @@ _ITEMS: dict[str, Callable[[RolloutRead], Records]] = {
     "user_message": _user_message,
     "reasoning": _reasoning,
     **dict.fromkeys(("function_call", "custom_tool_call", "local_shell_call", "tool_search_call"), _call),
+    "web_search_call": _hosted_call,
+    "web_search_end": _search_end,
     **dict.fromkeys(("function_call_output", "custom_tool_call_output", "tool_search_output"), _output),
     "exec_command_end": _command_end,
     **dict.fromkeys(("patch_apply_end", "mcp_tool_call_end", "collab_agent_spawn_end"), _tool_end),

@@ -82,6 +82,9 @@ SEQUENCE = [model(1, 1, made=["c1"]), tool(2, 2), model(3, 3, answered=["c1"])]
 REPEATED = [*SEQUENCE[:2], model(3, 3, made=["c2"], answered=["c1"]), tool(4, 4), model(5, 5, answered=["c2"])]
 PARALLEL = [model(1, 1, made=["c1", "c2"]), tool(2, 2), tool(3, 2), model(4, 3, answered=["c1", "c2"])]
 LATER_RIVAL = [model(1, 1, made=["c1"]), tool(2, 2), model(3, 1, made=["c2"]), model(4, 3, answered=["c1"])]
+PYTHON = [model(1, 1, made=["c1"]), tool(2, 2, args="{'q': 'x', 'n': 1}"), model(3, 3, answered=["c1"])]
+OTHER_VALUE = [model(1, 1, made=["c1"]), tool(2, 2, args="{'q': ('x',), 'n': 1}")]
+NO_LITERAL = [model(1, 1, made=["c1"]), tool(2, 2, args="{'q': x, 'n': 1}")]
 OTHER_ARGUMENTS = [model(1, 1, made=["c1"]), tool(2, 2, args='{"q": "y"}')]
 BEFORE_THE_CALL = [tool(2, 0), model(1, 1, made=["c1"]), model(4, 3, answered=["c1"])]
 CASES: dict[str, tuple[list[Span], dict[str, Any], set[str]]] = {
@@ -93,6 +96,9 @@ CASES: dict[str, tuple[list[Span], dict[str, Any], set[str]]] = {
         {CONTESTED},
     ),
     "another call that fits": (LATER_RIVAL, {"c1": None, "c2": None, f"span {2:016x}": 2}, {CONTESTED}),
+    "arguments as Python writes them": (PYTHON, {"c1": 2}, {PAIRED}),
+    "a Python value that JSON lacks": (OTHER_VALUE, {"c1": None, f"span {2:016x}": 2}, set()),
+    "text that only looks like Python": (NO_LITERAL, {"c1": None, f"span {2:016x}": 2}, set()),
     "other arguments": (OTHER_ARGUMENTS, {"c1": None, f"span {2:016x}": 2}, set()),
     "a span before the call": (BEFORE_THE_CALL, {"c1": None, f"span {2:016x}": 2}, set()),
 }

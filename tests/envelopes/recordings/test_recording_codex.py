@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
@@ -50,7 +51,12 @@ def test_calls_records_and_receipts_are_those_of_the_lines(path: str) -> None:
     """A poll is no call of its own: its output is a further receipt of the command that said which session runs on."""
     sample = read_sample(path)
     payloads = [json.loads(line)["payload"] for line in (FOLDER / path).read_bytes().splitlines()]
-    items = [payload for payload in payloads if payload.get("type") in ("function_call", "custom_tool_call")]
+    kinds = ("function_call", "custom_tool_call", "web_search_call")
+    items = [
+        {"name": "web_search", "call_id": ended.get("call_id")} | payload  # whose id is in the line before
+        for ended, payload in itertools.pairwise([{}, *payloads])
+        if payload.get("type") in kinds
+    ]
     outputs = {payload["call_id"]: payload["output"] for payload in payloads if payload.get("type") in OUTPUTS}
     records = {payload["call_id"] for payload in payloads if payload.get("type") in RECORDS}
     running = [(found[1], call) for call, text in outputs.items() if (found := SESSION.search(text[:200]))]
@@ -80,7 +86,7 @@ def test_receipts_and_records_are_slices_of_their_lines(path: str) -> None:
     lines = sample.raw.splitlines(keepends=True)
     for record in only(ReceiptRecord, sample.records):
         assert record.content in lines[record.line - 1]
-    for result in only(ResultRecord, sample.records):
+    for result in sample.results.values():
         assert result.result is not None
         assert result.result in lines[result.line - 1]
 
@@ -396,3 +402,19 @@ def test_damaged_lines_are_named_and_the_others_are_read() -> None:
     ]
     assert sample.problems[-1].line == 5
     assert [call.call for call in only(CallRecord, sample.records)] == ["c"]
+
+
+def test_a_search_of_the_provider_is_a_call_without_output() -> None:
+    action = {"type": "search", "query": "django 6"}
+    sample = rollout(
+        event("web_search_end", call_id="ws_1", query="django 6", action=action),
+        item("web_search_call", status="completed", action=action),
+        item("web_search_call", status="failed", action=action),
+    )
+    assert [(call.call, call.tool, json.loads(call.args)) for call in sample.calls] == [
+        ("ws_1", "web_search", action),
+        ("web_search-3", "web_search", action),
+    ]
+    results = [(result.result, result.fidelity, result.is_error) for result in only(ResultRecord, sample.records)]
+    assert results == [(None, "absent", False), (None, "absent", True)]
+    assert not sample.receipts
