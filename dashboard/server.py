@@ -14,6 +14,7 @@ import resource
 import selectors
 import socket
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ CONNECTIONS = 1_000  # of a worker; beyond it the one that has waited longest is
 LINGER_SECONDS = 0.1
 FILES = 4_096  # that a worker may have open, where the system allows it
 NOT_ACCEPTED = (errno.EAGAIN, errno.ECONNABORTED, errno.EMFILE, errno.ENFILE)
+BASE_URL, ADDRESS_FILE = "http://127.0.0.1:8000", "address"
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
 
 
@@ -159,6 +161,22 @@ class ServerLog(Logger):  # type: ignore[misc]
             handler.setFormatter(OneLineFormatter(self.error_fmt, self.datefmt))
 
 
+def find_base_url() -> str:
+    """The dashboard for links of commands: COUNTERFOIL_BASE_URL, else where the last server of the store listened."""
+    with suppress(OSError, UnicodeDecodeError):
+        return settings.BASE_URL or (settings.DATA / ADDRESS_FILE).read_text("ascii")
+    return BASE_URL
+
+
+def _record_address(arbiter: Any) -> None:
+    """A read-only data folder has no record; a socket of the file system has no address for a browser."""
+    address = str(arbiter.LISTENERS[0])
+    if address.startswith("http"):
+        with suppress(OSError):
+            local = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+            (settings.DATA / ADDRESS_FILE).write_text(local, "ascii")
+
+
 class Server(BaseApplication):  # type: ignore[misc]
     """`addrport` is host:port. Workers are processes; each serves THREADS requests at once."""
 
@@ -177,6 +195,7 @@ class Server(BaseApplication):  # type: ignore[misc]
             "errorlog": "-",
             "loglevel": "warning",
             "logger_class": ServerLog,
+            "when_ready": _record_address,
             "forwarded_allow_ips": ",".join(map(str, settings.TRUSTED_PROXIES)),
         }
         limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -24,6 +24,7 @@ COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_TRUSTED_PROXIES  addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed;
                        default: this machine
 COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
+COUNTERFOIL_BASE_URL   address that commands print in links; default: where `serve` listened last
 """
 
 from __future__ import annotations
@@ -191,6 +192,7 @@ TRUSTED_PROXIES = [
     ipaddress.ip_network(proxy) for proxy in env.list("COUNTERFOIL_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])
 ]
 HTTPS = env.bool("COUNTERFOIL_HTTPS", default=False)
+BASE_URL = env.str("COUNTERFOIL_BASE_URL", default="").rstrip("/")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"

@@ -12,11 +12,9 @@ from django.core.management.base import CommandError, CommandParser, OutputWrapp
 
 from dashboard.accounts import DEMO_PROJECT, create_link, get_or_create_project
 from dashboard.models import Project, Run
-from dashboard.server import Server
+from dashboard.server import Server, find_base_url
 from dashboard.worker import WorkerSupervisor
 from envelopes.text.untrusted_json import visible
-
-BASE_URL = "http://127.0.0.1:8000"
 
 
 def terminal_text(text: str) -> str:
@@ -39,8 +37,16 @@ def find_project(slug: str | None) -> Project:
         raise CommandError(f"There is no project {slug!r}. Known: {slugs}.") from None
 
 
+def add_base_url_argument(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--base-url",
+        default=find_base_url(),
+        help="address of the dashboard; default: COUNTERFOIL_BASE_URL, else where `serve` listened last: %(default)s",
+    )
+
+
 def add_link_arguments(parser: CommandParser) -> None:
-    parser.add_argument("--base-url", default=BASE_URL, help=f"address of the dashboard; default: {BASE_URL}")
+    add_base_url_argument(parser)
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout, nothing else")
 
 

@@ -73,7 +73,8 @@ def record_decision(project: Project, run: UUID, name: str, decision: Decision) 
 
 
 def record_end(run: UUID) -> None:
-    """A request that nobody answered before the end of the run has expired."""
+    """A request that nobody answered before the end of the run has expired. The shortest run has a lease, too."""
+    Run.objects.filter(pk=run, lease_until=None).update(lease_until=timezone.now())
     unanswered = PlanExecution.objects.filter(run=run, requested_at__isnull=False, decision="")
     unanswered.update(decision=Choice.EXPIRED, decided_at=timezone.now())
     _stop_asking(run)

@@ -6,6 +6,7 @@ import ipaddress
 import json
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from django.core.management import CommandError, call_command
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.accounts import FAILURE_MEMORY, client_address, create_link, identify_client
 from dashboard.models import Comparison, Membership, Project, SignInFailure, SignInLink
@@ -59,6 +60,18 @@ def printed(*arguments: str) -> str:
     out = StringIO()
     call_command(*arguments, stdout=out)
     return out.getvalue()
+
+
+def test_links_lead_to_the_address_of_the_setting_else_to_the_last_server(
+    alice: User, settings: Settings, tmp_path: Path
+) -> None:
+    settings.DATA = tmp_path
+    assert "http://127.0.0.1:8000/" in printed("signin_link", "alice")
+    (tmp_path / "address").write_text("http://127.0.0.1:8123")
+    assert "http://127.0.0.1:8123/" in printed("signin_link", "alice")
+    settings.BASE_URL = "https://counterfoil.example"
+    assert "https://counterfoil.example/" in printed("signin_link", "alice")
+    assert "http://localhost:1/" in printed("signin_link", "alice", "--base-url", "http://localhost:1")
 
 
 def test_a_link_lets_in_once(client: Client, alice: User) -> None:

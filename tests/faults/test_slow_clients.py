@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cases import extended_except
-from tests.faults.imports import migrated_store
+from tests.faults.imports import manage, migrated_store
 from tests.faults.server import RunningServer, running_server, sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.rendering]
@@ -36,6 +36,12 @@ def server(tmp_path_factory: pytest.TempPathFactory, _tables_are_made_once: None
     store = migrated_store(folder / "store")
     with running_server(store, sign_in(store), folder / "log", "--workers", "1", "--background", "0") as running:
         yield running
+
+
+@pytest.mark.extended
+def test_commands_print_the_address_of_the_running_server(server: RunningServer) -> None:
+    store = server.log.parent / "store"
+    assert f"http://127.0.0.1:{server.port}/sign-in/" in manage(store, "signin_link", "olga").stdout
 
 
 def slowest_answer(server: RunningServer, count: int = 5) -> float:

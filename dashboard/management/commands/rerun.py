@@ -8,15 +8,19 @@ from django.core.management.base import CommandError, CommandParser
 
 from dashboard.management.commands import run_plan
 from dashboard.management.console import find_run, terminal_text
+from dashboard.models import Run
 from dashboard.plans.plan_run import POLICY
-from envelopes.codecs.call import encode_policy
+from envelopes.codecs.call import decode_policy, encode_policy
+from envelopes.schema.call import RunPolicy
+from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import object_slices, parse_json
 
 
 class Command(run_plan.Command):
     help = (
-        "Runs the plan of a run again, in a folder that you name, and records which run it repeats: both stand side by "
-        "side on the page of two runs. A plan with masked secrets cannot be run again from its records."
+        "Runs the plan of a run again, in a folder that you name, under the policy of that run, and records which run "
+        "it repeats: both stand side by side on the page of two runs. A plan with masked secrets cannot be run again "
+        "from its records."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -34,6 +38,16 @@ class Command(run_plan.Command):
                 f"The plan of {name} has secrets, which are masked in its records: give the plan to run_plan.",
                 returncode=2,
             )
-        if options["policy"] is None and parse_json(document.get("policy", b"null")) != encode_policy(POLICY):
-            self.stderr.write(f"{name} had another policy than the standard one: --policy FILE gives one to this run.")
-        self.run_document(parse_json(bytes(run.plan)), run.project, options, replay_of=run.external_id)
+        policy = POLICY if options["policy"] else self._find_policy(run, parse_json(document.get("policy", b"null")))
+        self.run_document(parse_json(bytes(run.plan)), run.project, options, standard=policy, replay_of=run.external_id)
+
+    def _find_policy(self, run: Run, recorded: JsonValue) -> RunPolicy:
+        """The recorded policy of a run that this store ran. An imported one might allow what nobody here allowed."""
+        if run.lease_until is not None:
+            return decode_policy(recorded)
+        if recorded != encode_policy(POLICY):
+            name = terminal_text(run.external_id)
+            self.stderr.write(
+                f"{name} was imported: the standard policy is used, not the recorded one. --policy FILE gives another."
+            )
+        return POLICY

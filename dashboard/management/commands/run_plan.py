@@ -19,7 +19,7 @@ from django.urls import reverse
 from django.utils.module_loading import import_string
 
 from dashboard.faults import find_outage
-from dashboard.management.console import BASE_URL, add_project_argument, find_project, terminal_text
+from dashboard.management.console import add_base_url_argument, add_project_argument, find_project, terminal_text
 from dashboard.models import Project
 from dashboard.plans.plan_folders import plan_folder
 from dashboard.plans.plan_run import EXPIRY_S, POLICY, Approve, PlanOrder, run_plan
@@ -80,16 +80,25 @@ class Command(BaseCommand):
             "--search", action="append", default=[], metavar="MODULE.CLASS", help="a provider for WebSearch; repeatable"
         )
         parser.add_argument("--expires", type=int, default=EXPIRY_S, metavar="SECONDS", help="to decide; 3600")
-        parser.add_argument("--base-url", default=BASE_URL, help=f"address of the dashboard; default: {BASE_URL}")
+        add_base_url_argument(parser)
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         self.run_document(_read_json(options["plan"]), find_project(options["project"]), options)
 
     def run_document(
-        self, document: Any, project: Project, options: dict[str, Any], *, replay_of: str | None = None
+        self,
+        document: Any,
+        project: Project,
+        options: dict[str, Any],
+        *,
+        standard: RunPolicy = POLICY,
+        replay_of: str | None = None,
     ) -> None:
-        """Runs the plan and prints its outcome. Raises CommandError with the exit status."""
+        """Runs the plan and prints its outcome; `standard` is the policy without --policy.
+
+        Raises CommandError with the exit status.
+        """
         workspace = Path(options["workspace"])
         if not workspace.is_dir():
             message = f"{terminal_text(str(workspace))} is no folder: the workspace has to exist"
@@ -99,7 +108,7 @@ class Command(BaseCommand):
             plan=_read(document, "The plan"),
             workspace=workspace,
             approve=self._approve(options["confirm"]),
-            policy=_read_policy(options["policy"]),
+            policy=_read_policy(options["policy"], standard),
             children=_read_children(options["child"]),
             searches=tuple(_find_provider(name) for name in options["search"]),
             expiry_s=max(0, options["expires"]),
@@ -237,9 +246,9 @@ def _find_syntax_error(raw: bytes) -> str:
     return ""
 
 
-def _read_policy(name: str | None) -> RunPolicy:
+def _read_policy(name: str | None, standard: RunPolicy) -> RunPolicy:
     if name is None:
-        return POLICY
+        return standard
     try:
         return read_policy(_read_json(name), POLICY, tools())
     except Malformed as error:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from dashboard.audit import record_command
-from dashboard.management.console import BASE_URL, terminal_text
+from dashboard.management.console import add_base_url_argument, terminal_text
 from dashboard.models import AuditEntry, Call, Run
 from dashboard.models.sources import DamagedEvidence
 from dashboard.project_rules import load_rules
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("subject", metavar="RUN|CALL", help="an id, or the id that the agent gave it")
         parser.add_argument("file", metavar="FILE", help="a file that does not exist yet")
-        parser.add_argument("--base-url", default=BASE_URL, help=f"address of the dashboard; default: {BASE_URL}")
+        add_base_url_argument(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         subject = _find_subject(options["subject"])

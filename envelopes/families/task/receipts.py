@@ -24,7 +24,7 @@ from envelopes.families.segments import (
     value,
     with_ways_to_read,
 )
-from envelopes.families.task.results import NO_ID, NO_STATUS, count_tasks, verdict
+from envelopes.families.task.results import NO_ID, NO_STATUS, count_tasks, fit_verb, verdict
 from envelopes.families.task.tools import TOOLS
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Segment
@@ -177,7 +177,7 @@ def _task_lines(canonical: CanonicalResult) -> Iterable[Segment]:
 def _sentence(canonical: CanonicalResult, words: str, pointer: str) -> Iterable[Segment]:
     """`words` as a headline, with the task's id and status in place of {task} and {status}."""
     task = RecordedObject(canonical.result).member("task")
-    for index, part in enumerate(_FIELD.split(words)):
+    for index, part in enumerate(_FIELD.split(fit_verb(words, task.text("status")))):
         if index % 2:
             name, missing = _FIELDS[part]
             yield value(canonical, f"/result/task/{name}") if task.text(name) else label(missing)

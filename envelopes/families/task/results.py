@@ -183,8 +183,13 @@ def verdict(retrieval_status: str | None) -> str:
     return VERDICTS.get(retrieval_status or "", UNKNOWN_VERDICT)
 
 
+def fit_verb(words: str, status: str | None) -> str:
+    """A task is running, is cancelled, but has failed. `words` may have the status or {status}."""
+    return words.replace(" is ", " has ") if status == "failed" else words
+
+
 def read_outcome(result: TaskRead) -> str:
-    words = verdict(result.retrieval_status).replace("{task}", result.task_id or NO_ID)
+    words = fit_verb(verdict(result.retrieval_status), result.status).replace("{task}", result.task_id or NO_ID)
     return summarize(words.replace("{status}", result.status or NO_STATUS))
 
 
@@ -196,15 +201,17 @@ def count_tasks(number: int) -> str:
     return {0: "No active tasks", 1: "1 active task"}.get(number, f"{number} active tasks")
 
 
+def describe_state(task: TaskSnapshot, noun: str) -> str:
+    return fit_verb(f"{noun} {task.task_id} is {task.status}", task.status)
+
+
 def state_outcome(result: TaskState) -> str:
-    return summarize(f"Task {result.task.task_id} is {result.task.status}")
+    return summarize(describe_state(result.task, "Task"))
 
 
 def input_outcome(result: InputOffered) -> str:
     if not result.accepted_input:
-        return summarize(
-            f"Input not accepted: {result.refusal or f'task {result.task.task_id} is {result.task.status}'}"
-        )
+        return summarize(f"Input not accepted: {result.refusal or describe_state(result.task, 'task')}")
     return summarize(f"Input delivered to task {result.task.task_id}")
 
 
@@ -228,7 +235,7 @@ def unknown_task(task_id: str) -> ToolError:
 def task_not_running(task: TaskSnapshot) -> ToolError:
     return ToolError(
         kind="task_not_running",
-        message=f"task {task.task_id} is {task.status} and cannot be stopped",
+        message=f"{describe_state(task, 'task')} and cannot be stopped",
         details={"task_id": task.task_id, "status": task.status},
         recovery_hint="read its result with TaskOutput; start the work again if it is still needed",
         retryable=False,

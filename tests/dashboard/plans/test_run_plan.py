@@ -170,6 +170,22 @@ def test_a_rerun_names_its_original_and_stands_beside_it(
     assert (status, "has no plan" in error) == (2, True)
 
 
+def test_a_rerun_has_the_policy_of_its_original_unless_that_was_imported(project: Project, tmp_path: Path) -> None:
+    document = plan({"id": "look", "tool": "AgentGet", "args": {}}, risk="read-only")
+    policy = write_policy(tmp_path, {"toolRules": {"deny": ["AgentGet"]}})
+    first, _, _ = run_command(project, tmp_path, document, "--policy", policy)
+    assert first["steps"] == {"look": "error"}
+    again, error, _ = call(tmp_path, "rerun", first["run_id"])
+    assert (again["steps"], "the policy of this run denies AgentGet" in error) == ({"look": "error"}, True)
+    headers = [json.loads(bytes(run.document)) for run in project.runs.all()]
+    assert len({header["policyHash"] for header in headers}) == 1
+    other, _, _ = call(tmp_path, "rerun", first["run_id"], "--policy", write_policy(tmp_path, {}))
+    assert other["steps"] == {"look": "ok"}
+    project.runs.update(lease_until=None)  # as of an imported run
+    other, _, _ = call(tmp_path, "rerun", first["run_id"])
+    assert other["steps"] == {"look": "ok"}
+
+
 def write_policy(folder: Path, policy: object) -> str:
     (folder / "policy.json").write_text(json.dumps(policy))
     return str(folder / "policy.json")
