@@ -20,6 +20,7 @@ EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 MAX_INTEGER = 2**62
 FIRST_TIME = 10**14  # microseconds since 1970; no file has so many lines
+LAST_TIME = int(LATEST.timestamp()) * 1_000_000
 
 
 def format_count(number: int | None) -> str:
@@ -33,7 +34,7 @@ def format_change(change: int | float, spec: str = "+,") -> str:
 
 def format_place(line: int, separator: str = "") -> str:
     """The line of a record, or the time of one that a program sent, whose place is in microseconds (UTC)."""
-    if line < FIRST_TIME:
+    if not FIRST_TIME <= line < LAST_TIME:
         return f"line {line:{separator}}"
     return f"{datetime.fromtimestamp(line // 1_000 / 1_000, UTC):%H:%M:%S.%f}"[:-3]
 
