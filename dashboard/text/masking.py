@@ -29,11 +29,11 @@ from dashboard.text.clean_text import (
     compile_bytes,
     has_noise,
 )
+from dashboard.text.key_values import ends_name, find_values
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
 from envelopes.text.credentials import SecretShape
 from envelopes.text.patterns import Pattern, compile_pattern
 
-LONGEST_VALUE = 4_000  # characters of one value; behind them nothing is masked unless another rule applies
 CONTEXT = 8_500  # characters on each side of a window: the longest private key
 PIECE = 128 * 1024  # characters that are searched between two looks at the clock
 LONGEST_MATCH = 1_000  # characters of a match of a project's own pattern
@@ -41,12 +41,17 @@ PLACES = 500  # where a rule may begin, between two looks at the clock
 NOT_SEARCHED = "time limit"  # in place of a rule
 
 
-# What follows the name of a key that has a value, see `_SEPARATOR`: a sign, an item `value`, an option's space, a tag.
+# What stands around the name of a key that has a value, see `key_values`: a sign, an item `value`, an attribute of that
+# name, an option, a pair of a list, an element.
 _VALUE_SIGNS = (
-    r"""WORDS[TAIL]*(?:\\*["'`]\]?)?[ \t]*[:=]""",
-    r"""WORDS[TAIL]*\\*["'`],?[ \t\n]*\\*["']value""",
-    r"""-[TAIL]*WORDS[TAIL]*(?:\\*["'],)?[ \t\n]""",
-    r"WORDS[TAIL]*>",
+    r"""WORDS[TAIL]*(?:\\*["'`])*\]?[ \t]*(?:[:=]|is[ \t]|\xef\xbc[\x9a\x9d]|\\+u[fF][fF]1)""",
+    r"""WORDS[TAIL]*\\*["'`]?,?(?:[ \t\r\n]|\\+[nrt])*\\*["']?[Vv]alue""",
+    r"""WORDS[TAIL]*\\*["'](?:[ \t\r\n\\nt]+[\w:-]+=\\*["'][^"'<>]*["'])*[ \t\r\n\\nt]+[Vv]alue=""",
+    r"""-[TAIL]*WORDS[TAIL]*(?:\\*["'],|[ \t\n]|\\+[nt])""",
+    r"""(?:setx|set[ \t]-\w+|login[ \t\n]+[^ \t\n]+)[ \t\n]+[TAIL]*WORDS[TAIL]*[ \t\n]""",
+    r"""WORDS[TAIL]*\\*["'],""",
+    r"""WORDS[TAIL]*(?:[ \t\n][^<>\n]*)?>""",
+    r"""WORDS[TAIL]*</""",
 )
 _BYTES_OF_NAME, _LETTERS_OF_NAME = r"\w\x80-\xff-", r"\w\x{80}-\x{10ffff}-"
 
@@ -81,11 +86,11 @@ class _Gate:
             if position < reached:  # inside of what is masked already
                 continue
             key, shape = self._rules_by_piece(place.group())
-            span = _find_value(text, position, encoded.position(place.end()), key) if key else None
-            span = _find_shape(text, position, *shape) if shape else span
-            if span and not _MASK.match(text, span.start, span.end):
-                yield span
-                reached = span.end
+            spans = find_values(text, position, encoded.position(place.end()), key) if key else ()
+            for span in _find_shape(text, position, *shape) if shape else spans:
+                if not _MASK.match(text, span.start, span.end):
+                    yield span
+                    reached = span.end
 
     def _rules_for(self, piece: bytes) -> tuple[KeyRule | None, tuple[SecretShape, re.Pattern[str]] | None]:
         text = piece.decode()
@@ -138,7 +143,7 @@ class RuleSet:
         for gate in (self._built_in, self._own):
             for rule, words in gate.keys:
                 for match in words.finditer(name):
-                    if _ends_name(name[match.end() - 1 : match.end()], name[match.end() :]):
+                    if ends_name(name[match.end() - 1 : match.end()], name[match.end() :]):
                         return rule.name
         return ""
 
@@ -223,136 +228,15 @@ _MASK = re.compile(r"\s*(?:\*[0-9a-f]{6}|\*\*)\**\s*[*\s]*\Z")
 
 # A letter before the place; not that of an escaped line end or tab (\\n) of a JSON string.
 _INSIDE_WORD = re.compile(r"(?:\A|[^\\])\w\Z|\\[^nrtbf\W]\Z")
+_ESCAPED_LETTER = re.compile(r"\\u[0-9a-fA-F]{4}\Z")  # of a sign beyond ASCII: an arrow, a quote
 
 
-def _find_shape(text: str, position: int, rule: SecretShape, pattern: re.Pattern[str]) -> MaskSpan | None:
-    if text[position].isalnum() and _INSIDE_WORD.search(text, max(0, position - 2), position):
-        return None
+def _find_shape(text: str, position: int, rule: SecretShape, pattern: re.Pattern[str]) -> tuple[MaskSpan, ...]:
+    is_inside = text[position].isalnum() and _INSIDE_WORD.search(text, max(0, position - 2), position)
+    if is_inside and not _ESCAPED_LETTER.search(text, max(0, position - 6), position):
+        return ()
     match = pattern.match(text, position)
     group = "secret" if "secret" in pattern.groupindex else 0
     if match is None or (rule.is_valid and not rule.is_valid(match[group])):
-        return None
-    return MaskSpan(match.start(group), match.end(group), rule.name)
-
-
-_SEPARATOR = re.compile(
-    r"(?P<tail>[\w\x80-\xff-]{0,60})"
-    r"(?:(?P<close>\\{0,7}[\"'`]\]?|)[ \t]{0,8}(?P<sign>:=|=>|=|:)(?P<space>[ \t]{0,8})"
-    r"|(?P<item>\\{0,7}[\"'`],?[ \t\n]{0,40}\\{0,7}[\"']value\\{0,7}[\"'][ \t]{0,4}:[ \t]{0,8})"
-    r"|(?P<option>(?:\\{0,7}[\"'],)?[ \t\n]{1,20})|(?P<element>>))"
-)
-_QUOTED = re.compile(r"(?:[a-zA-Z]{0,2})(?P<open>\\{0,7}[\"'`])")
-# Up to the quote that closes, or to a double quote that ends the JSON string around a value that was cut.
-_END_OF_STRING = r'"(?=\s*(?:[,}\]:]|\Z))'
-_INSIDE = {
-    '"': re.compile(rf'(?:[^"\\\n]|\\.){{0,{LONGEST_VALUE}}}'),
-    "'": re.compile(rf"(?!{_END_OF_STRING})(?:(?!{_END_OF_STRING})[^'\\\n]|\\.){{0,{LONGEST_VALUE}}}"),
-    "`": re.compile(rf"(?!{_END_OF_STRING})(?:(?!{_END_OF_STRING})[^`\n]){{0,{LONGEST_VALUE}}}"),
-}
-_AFTER_STRING = re.compile(r"\s*(?:[,}\]]|\Z)")
-_QUOTE = re.compile(r"(?P<escapes>\\*)[\"'`]")
-_BARE = re.compile(rf"[^ \t\n\r\f\v\"'`<>,;&|(){{}}\[\]\\]{{3,{LONGEST_VALUE}}}")
-_BARE_OF_TWO = re.compile(_BARE.pattern.replace("{3,", "{2,"))
-_LINE = re.compile(rf"[^\r\n\"'`\\<>]{{3,{LONGEST_VALUE}}}")
-_SCHEME = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey)[ \t]+", re.IGNORECASE)
-_OPTION_BEFORE = re.compile(r"(?:(?<![\w-])|(?<=\\[nrtbf]))--?[\w\x80-\xff-]{0,40}\Z")
-# Words that are secret only as a name of their own: "auth" and "pass", DB_PASS.
-_SHORT_WORDS = ("pass", "auth")
-_SHORT_NAME_BEFORE = re.compile(r"[_\"'-]\Z")
-_NAME_ONLY = re.compile(r"[^\W\d](?:[^\W\d]|[:.-])*\Z")
-_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
-_PATH = re.compile(r"[~.]{0,2}(?:/[a-z0-9_.-]+)+/?\Z|.*://")
-_REFERENCE = re.compile(r"\$|\{|<|%[({]|\*+\Z|\(|\[|\.\.\.|\u2026|#|process\.env|os\.environ")
-# The last word of a name whose value is about a secret and is none.
-_ABOUT = re.compile(
-    r"(?:.*[^a-z])?(?:counts?|types?|names?|urls?|uri|path|file|limit|budget|usage|ids?|len|length|field|policy|expires|"
-    r"expiry|ttl|size|index|class|kind|format|prefix|regex|pattern|header|env|var|required|enabled|label|placeholder|"
-    r"hint|error|status|rotation|version|manager|providers?|store|help|at|in|time|age|mode|max|min|total|position|pos|"
-    r"start|end|estimate|per|ratio|rate)\Z"
-)
-_WORDS = re.compile(
-    r"(?:true|false|null|none|nil|undefined|str|string|int|integer|number|bool|boolean|bytes|any|object|optional|"
-    r"required|const|let|var|new|await|async|return|self|this|function|lambda|default|redacted|masked|empty|yes|no|"
-    r"on|off)\Z"
-)
-
-
-def _find_value(text: str, position: int, end: int, rule: KeyRule) -> MaskSpan | None:
-    match = _SEPARATOR.match(text, end)
-    if match is None or not _ends_name(text[end - 1], match["tail"]):
-        return None
-    word = text[position:end].lower()
-    if word in _SHORT_WORDS and not _SHORT_NAME_BEFORE.search(text, max(0, position - 1), position):
-        return None
-    if match["option"] and not _OPTION_BEFORE.search(text, max(0, position - 42), position):
-        return None
-    if match["element"] and "<" not in text[max(0, position - 40) : position]:
-        return None
-    span = _value_span(text, match, rule, word)
-    return MaskSpan(*span, rule.name) if span else None
-
-
-def _ends_name(last: str, tail: str) -> bool:
-    """False where the word goes on (tokens, secretary), or the name is of something about the secret (token_count)."""
-    if tail[:1].isalpha() and tail[0].isupper() == last.isupper():
-        return False
-    words = tail if tail.isupper() else re.sub(r"([A-Z]+)", r"_\1", tail)
-    return _ABOUT.match(words.lower()) is None
-
-
-def _value_span(text: str, match: re.Match[str], rule: KeyRule, word: str) -> tuple[int, int] | None:
-    start = match.end()
-    quoted = _QUOTED.match(text, start)
-    if quoted:
-        start, opening = quoted.end(), quoted["open"]
-        if opening == '"' and _AFTER_STRING.match(text, start):
-            return None  # this quote ends the string that the key stands in
-        if len(opening) == 1:
-            inside = _INSIDE[opening].match(text, start)
-            end = inside.end() if inside else start
-        else:
-            end = _closing_quote(text, start, opening)
-        scheme = _SCHEME.match(text, start, end)
-        start = scheme.end() if scheme else start
-        return (start, end) if _is_quoted_secret(text[start:end], match, rule) else None
-    scheme = _SCHEME.match(text, start)
-    start = scheme.end() if scheme else start
-    if rule.to_line_end and match["sign"] == ":":
-        line = _LINE.match(text, start)
-        return line.span() if line and "=" in line[0] else None
-    bare = (_BARE_OF_TWO if rule.masks_any else _BARE).match(text, start)
-    return bare.span() if bare and _is_bare_secret(text, bare, match, rule, word) else None
-
-
-def _closing_quote(text: str, start: int, opening: str) -> int:
-    """The end of a value between escaped quotes; a quote with fewer escapes ends the string around it."""
-    limit = min(len(text), start + LONGEST_VALUE)
-    for quote in _QUOTE.finditer(text, start, limit):
-        escapes = len(quote["escapes"])
-        if quote[0] == opening or (escapes < len(opening) - 1 and quote[0][-1] == '"'):
-            return quote.start()
-    return limit
-
-
-def _is_quoted_secret(value: str, match: re.Match[str], rule: KeyRule) -> bool:
-    if rule.masks_any:
-        return bool(value)
-    is_text = len(value.strip()) > 0 and not _REFERENCE.match(value) and not _WORDS.match(value.lower())
-    return is_text and not (match["option"] and match["option"].isspace() and " " in value)
-
-
-def _is_bare_secret(text: str, bare: re.Match[str], match: re.Match[str], rule: KeyRule, word: str) -> bool:
-    """Without quotes most values are names, types or calls of a program: a secret has a digit, or follows `KEY=`."""
-    value, following = bare[0], text[bare.end() : bare.end() + 1]
-    if rule.masks_any:
-        return not _WORDS.match(value.lower())
-    if _REFERENCE.match(value) or _WORDS.match(value.lower()) or _DOTTED.match(value) or _PATH.match(value):
-        return False
-    if value.replace(".", "").isdigit():
-        return rule.masks_numbers and len(value) > 3
-    if match["close"] or (following and following in "([{"):
-        return False
-    if not _NAME_ONLY.match(value):
-        return any(character.isalnum() for character in value)
-    is_assignment = match["sign"] == "=" and not match["space"]
-    return (is_assignment or bool(match["option"])) and following not in (",", ")") and word not in value.lower()
+        return ()
+    return (MaskSpan(match.start(group), match.end(group), rule.name),)

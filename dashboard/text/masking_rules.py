@@ -35,13 +35,17 @@ class PatternRule(msgspec.Struct, frozen=True):
 MaskingRule = KeyRule | SecretShape | PatternRule
 
 
+PASSWORDS = (
+    "passwords?|passwd|passphrase|pswd|pwd|pass|pw|psk|passwort|kennwort|"
+    "(?:user|db|smtp|mail|admin|root|login|ftp|ssh|proxy)pass(?:words?|wd|phrase)?"
+)
 RULES: tuple[MaskingRule, ...] = (
     KeyRule(
         "api-key",
         "the value of an API, access, private, signing or account key",
-        "(?:api|access|secret|private|encryption|signing|account)[_-]?key",
+        "(?:api|access|secret|private|encryption|signing|account|subscription)[_-]?keys?",
     ),
-    KeyRule("password", "the value of a password", "password|passwd|passphrase|pwd|pass", masks_numbers=True),
+    KeyRule("password", "the value of a password", PASSWORDS, masks_numbers=True),
     KeyRule("secret", "the value of a secret", "secret|credentials|credential"),
     KeyRule("token", "the value of a token", "token"),
     KeyRule("authorization", "an authorization header", "authorization|auth"),

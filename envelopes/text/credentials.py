@@ -62,15 +62,46 @@ def _has_digit(value: str) -> bool:
     return len(value) > 20 or any(character.isdigit() for character in value)
 
 
+def _is_mixed(value: str) -> bool:
+    return not value.isalpha() and not value.isdigit() and any(character.isdigit() for character in value)
+
+
+def _is_no_word(value: str) -> bool:
+    return not (value.isalpha() and value.islower())
+
+
+def _is_no_number(value: str) -> bool:
+    return not value.isdigit()
+
+
+# Between two lines of source: quotes with signs and line ends, both escaped or neither. A listing has numbers there.
+_NUMBER = r"\d\u2192\xe2\x86\x92"
+_JOINED = (
+    rf"(?:\"[ \t\r\n+.&_\\{_NUMBER}]{{1,60}}\""
+    rf"|\\{{1,7}}\"(?:[ \t+.&_{_NUMBER}]|\\{{1,7}}(?:[nrt]|u2192)){{1,60}}(?:\\\\){{0,3}}\\\")"
+)
+# How the tokens of services begin that need no row of their own.
+SERVICES = (
+    r"hv[sbr]\.|dapi|shp(?:at|ca|pa|ss)_|lin_(?:api|oauth)_|ntn_|gsk_|xai-|r8_|AGE-SECRET-KEY-1|sq0[a-z]{3}-|AT[AC]TT3|"
+    r"pscale_(?:pw|tkn|oauth)_|sbp_|dp\.(?:st|pt|ct|sa)\.|dckr_pat_|NRAK-|PMAK-|gl(?:sa|c)_|rubygems_|pplx-|lsv2_(?:pt|sk)_|"
+    r"tskey-|bkua_|CCIP(?:AT|RJ)_|nfp_|figd_|fo1_|cft_"
+)
 SHAPES = (
     SecretShape(
         "private-key",
         "a private key",
-        "-----BEGIN",
-        r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----(?!['`)])"
-        r"(?P<secret>[^\"-]{16,8000}(?:-{1,4}[^\"-]{1,8000}){0,9})",
+        "-----BEGIN|Private-Lines: ",
+        r"(?:-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----(?!['`)])|Private-Lines: \d{1,3})"
+        rf"(?=(?:[^\"]|{_JOINED}){{0,200}}?[A-Za-z0-9+/=]{{16}})"
+        rf"(?P<secret>(?:[^\"P\\-]|\\+(?![\\\"])|-(?!----)|P(?!rivate-MAC)|{_JOINED}){{16,8000}})",
         certain=re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}"),
         pieces=("PRIVATE KEY-----",),
+    ),
+    SecretShape(
+        "encoded-private-key",
+        "a private key in base64",
+        "LS0tLS1CRUdJTiB[QSFPE]",
+        r"LS0tLS1CRUdJTiB(?:QUkl|SU0E|FQyBQ|EU0Eg|PUEVO|FTkNS)(?P<secret>(?:[A-Za-z0-9+/=]|(?:\\[nr]|\s){1,30}(?=[A-Za-z0-9+/=]{20})){16,8000})",
     ),
     SecretShape(
         "aws-key",
@@ -91,8 +122,8 @@ SHAPES = (
     SecretShape(
         "gitlab-token",
         "a GitLab token",
-        "gl(?:pat|dt|rt)-",
-        r"gl(?:pat|dt|rt)-[\w-]{16,255}",
+        "gl(?:pat|dt|rt|ptt|cbt|oas|soat|ft|imt|agent)-",
+        r"gl(?:pat|dt|rt|ptt|cbt|oas|soat|ft|imt|agent)-[\w.-]{16,255}",
         certain=re.compile(r"\bglpat-[A-Za-z0-9_-]{20}\b"),
         pieces=("glpat-",),
     ),
@@ -150,6 +181,62 @@ SHAPES = (
     SecretShape("pypi-token", "a PyPI token", "pypi-AgE", r"pypi-AgE[\w-]{16,500}"),
     SecretShape("huggingface-token", "a Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,40}"),
     SecretShape("digitalocean-token", "a DigitalOcean token", "do[opr]_v1_", r"do[opr]_v1_[a-f0-9]{40,64}"),
+    SecretShape(
+        "service-token",
+        "a token of another service, by its first letters",
+        SERVICES,
+        rf"(?:{SERVICES})[\w.=-]{{20,400}}",
+        _is_mixed,
+        needs=rf"(?:{SERVICES})[A-Za-z0-9_.=-]{{20}}",
+    ),
+    SecretShape("telegram-token", "a token of a Telegram bot", ":AA", r"(?<=\d):(?P<secret>AA[\w-]{32,36})(?![\w-])"),
+    SecretShape(
+        "webhook",
+        "the secret in the address of a webhook",
+        r"discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/webhookb2/",
+        r"(?:discord(?:app)?\.com/api/webhooks/\d{10,25}/|webhook\.office\.com/webhookb2/)(?P<secret>[^\s\"'<>\\]{30,400})",
+    ),
+    SecretShape(
+        "password-hash",
+        "the hash of a password",
+        r"\$(?:2[abxy]\$[0-9]|[156y]\$|apr1\$|argon2)",
+        r"\$(?:2[abxy]\$\d\d|[156y]|apr1|argon2(?:id|i|d))\$(?P<secret>[\w./$,=+-]{20,300})",
+    ),
+    SecretShape(
+        "signature",
+        "the signature of an address or of a request",
+        "[Ss]ig(?:nature)?=|response=",
+        r"(?:[Ss]ig(?:nature)?=|response=\\{0,7}\")(?P<secret>[A-Za-z0-9+/_-]{16,1000}={0,2})",
+        _is_mixed,
+        needs=r"(?:[Ss]ig(?:nature)?=|response=\\*\")[A-Za-z0-9+/_-]{16}",
+    ),
+    SecretShape(
+        "session-cookie",
+        "the id of a session, or a cookie as a browser or curl stores it",
+        r"JSESSIONID=|PHPSESSID=|ASP\.NET_SessionId=|connect\.sid=|sessionid=|(?:TRUE|FALSE)(?:\t|\\{1,7}t)[0-9]",
+        r"(?:(?:JSESSIONID|PHPSESSID|ASP\.NET_SessionId|connect\.sid|sessionid)=|"
+        r"(?:TRUE|FALSE)(?:\t|\\{1,7}t)\d{1,20}(?:\t|\\{1,7}t)[\w.%-]{1,200}(?:\t|\\{1,7}t))(?P<secret>[^\s\"'<>\\,;]{10,4000})",
+        _is_mixed,
+    ),
+    SecretShape(
+        "option-password",
+        "a password on a command line",
+        "-u ?[A-Za-z\"']|--(?:proxy-)?user[ =]|sshpass |(?:mysql|mysqldump|mysqladmin|mariadb) ",
+        r"(?:(?:(?<![\w-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
+        r"(?:-u ?|--(?:proxy-)?user[ =])[\"']?[A-Za-z][^\s:'\"/\\$@]{0,79}:|"
+        r"sshpass +-p ?[\"']?|"
+        r"(?:mysql|mysqldump|mysqladmin|mariadb) (?:[^\n;|]{0,80}? )?-p[\"']?)"
+        r"(?P<secret>[^\s'\"\\$<>*{}/-][^\s'\"\\]{2,127})",
+        _is_no_number,
+        needs=r"(?:-u ?|--user[ =]|--proxy-user[ =])[^ :/@$]+:[^ /-]{3}|sshpass +-p|(?:mysql|maria)[^\n]* -p[^ \n]",
+    ),
+    SecretShape(
+        "sql-password",
+        "a password in a statement of SQL",
+        "(?i:password|identified by) '",
+        r"(?i:password|identified by) '(?P<secret>[^\s'\\]{3,200})'",
+        _is_no_word,
+    ),
     SecretShape("twilio-key", "a Twilio key", "SK[0-9a-f]", r"SK[0-9a-f]{32}(?![0-9A-Za-z])"),
     # Documentation is full of web tokens, so none is certain.
     SecretShape("jwt", "a JSON web token", "eyJ", r"eyJ[\w-]{8,4000}+\.[\w-]{4,8000}+(?:\.[\w-]{0,2000}+)?"),
@@ -169,19 +256,22 @@ SHAPES = (
     ),
     SecretShape(
         "address-password",
-        "the password in an address",
-        "://",
-        r"://[^ \t\n\r\f\v/:@'\"<>{}$\\]{0,64}:"
-        r"(?P<secret>[^ \t\n\r\f\v/@'\"<>{}$\\*][^ \t\n\r\f\v/@'\"<>\\]{0,127})@",
-        needs=r"://[^\s/:@]*:[^\s/@]+@",
+        "the password or token in an address",
+        "://|:thin:",
+        # A token alone, or a name and a password, which is no port; a password may contain @ and /.
+        r"(?:://(?:(?=[A-Za-z_-]{0,255}\d[\w-]{20,255}@)|[^ \t\n\r\f\v/:@'\"<>{}$\\]{0,64}:(?!\d{1,5}/))|"
+        r":thin:\w{1,64}/)"
+        r"(?P<secret>[^ \t\n\r\f\v/:@'\"<>{}$\\*][^ \t\n\r\f\v'\"<>\\]{0,127})@",
+        needs=r"://[^\s/:@]*:[^\s@]+@|://[A-Za-z0-9_-]+@|:thin:",
     ),
     SecretShape(  # at most one separator between groups
         "card",
         "a card number that passes the Luhn check",
         "[3-6][0-9]{3}[ -]?[0-9]{4}[0-9 -][0-9]",
-        r"(?:(?<![\w.-])|(?<=\\[nrtbf]))\d{4}([ -]?)(?:\d{4}\1\d{4}\1\d{1,4}|\d{6}\1\d{4,5})(?![\w-])",
+        r"(?:(?<![\w.-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
+        r"\d{4}([ -]?)(?:\d{4}\1\d{4}\1\d{1,4}|\d{6}\1\d{4,5})(?![\w-])",
         passes_luhn,
-        needs=r"(?:^|[^0-9A-Za-z_.-]|\\[nrtbf])[3-6][0-9]{3}[ -]?[0-9]{4}[0-9 \x80-\xff-]{5}",
+        needs=r"(?:^|[^0-9A-Za-z_.-]|\\[nrtbf]|\\u[0-9a-fA-F]{4})[3-6][0-9]{3}[ -]?[0-9]{4}[0-9 \x80-\xff-]{5}",
     ),
 )
 # Every repetition is bounded or stops at a character that the next attempt would need, so that a command of a

@@ -272,7 +272,7 @@ def test_the_worst_inputs_that_are_known_cost_little(
 def test_no_input_that_a_search_finds_costs_much(
     kind: str, operator_client: Client, store: BudgetStore, subtests: pytest.Subtests, settings: Settings
 ) -> None:
-    """Prints the worst of each parameter with -s. `-k pattern` searches one kind, BUDGET_ONLY="run-list,run-context step" these.
+    """Prints the worst of each parameter with -s. `-k pattern` searches one kind, BUDGET_ONLY="a,b step" these.
 
     The tries have a fraction of an answer's time; the slowest and the largest of them are repeated with all of it.
     """

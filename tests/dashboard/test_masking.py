@@ -174,7 +174,11 @@ def long_texts(path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def store(project: Project, tmp_path: Path, alice: object, settings: Any) -> Run:
+def store(project: Project, tmp_path: Path, alice: object) -> Run:
+    return build_store(project, tmp_path)
+
+
+def build_store(project: Project, tmp_path: Path) -> Run:
     """One run whose arguments, result, receipt, messages, title, events, artifact and file names hold all secrets."""
     output = {"stdout": ALL, "stderr": ALL, "interrupted": False, "isImage": False}
     numbered = "\n".join(f"{number:6}→{line}" for number, line in enumerate(ALL.split("\n"), 1))
