@@ -238,7 +238,7 @@ class ReviewTally:
         part = "" if self.pairs >= self.size else f", of {self.size} drawn"
         over = f"{self.pairs} judged pair{'' if self.pairs == 1 else 's'}{part}"
         if self.interval is None:
-            return f"No pair has a winner yet, over {over}."
+            return f"No pair has a winner yet: {self.pairs} of {self.size} are judged."
         # Four pairs won by one side: the interval excludes a half, yet the sign test gives 1 in 8.
         if self.interval.low <= 0.5 <= self.interval.high or self.probability >= 1 - CONFIDENCE:
             return f"Undecided: {self.variant} and {self.baseline} cannot be told apart over {over}."

@@ -28,8 +28,9 @@ def format_count(number: int | None) -> str:
 
 
 def format_change(change: int | float, spec: str = "+,") -> str:
-    """A difference with its sign; a negative one with a minus sign, which is as wide as the plus."""
-    return f"{change:{spec}}".replace("-", "−")
+    """A difference with its sign, none where it rounds to nothing; the minus sign is as wide as the plus."""
+    text = f"{change:{spec}}"
+    return text.replace("-", "−") if any(digit in "123456789" for digit in text) else text.lstrip("+-")
 
 
 def format_place(line: int, separator: str = "") -> str:

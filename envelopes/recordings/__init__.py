@@ -56,7 +56,7 @@ EXPORTS = tuple(audit.export_format(recording) for recording in RECORDINGS if re
 READABLE = (*EXPORTS, *RECORDINGS)
 UNRECOGNISED = (
     f"not a recording that can be read: its content is that of none of the {len(RECORDINGS)} formats, which "
-    "`import_runs --help` and the page Importing recordings list; `--format NAME` reads a file as one of them"
+    "import_runs --help and the page Importing recordings list; --format NAME reads a file as one of them"
 )
 
 

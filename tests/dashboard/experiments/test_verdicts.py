@@ -129,7 +129,7 @@ def test_the_verdicts_say_in_words_whether_anything_is_decided(
 
     start(operator_client, comparison)
     review = comparison.reviews.get()
-    assert "No pair has a winner yet, over 0 judged pairs, of 6 drawn." in verdicts()
+    assert "No pair has a winner yet: 0 of 6 are judged." in verdicts()
     assert "p = 1.000" not in verdicts(), "a test of nothing says nothing"
     for number in range(1, 7):
         is_first = is_variant_first(review, UUID(call_key(load(operator_client, comparison))), operator)

@@ -9,7 +9,7 @@ import pytest
 from django.template import Context, Template
 
 from dashboard.templatetags.markup import short_id, stamp, visible
-from dashboard.text.formatting import format_count, format_duration, format_size
+from dashboard.text.formatting import format_change, format_count, format_duration, format_size
 from dashboard.text.text_markup import count_marks, escape, needs_escaping, printable
 from tests.dashboard.page_text import parse_page, text_of
 
@@ -44,6 +44,20 @@ def test_a_duration_is_written_in_its_two_largest_units(ms: int | None, words: s
 )
 def test_a_size_has_the_unit_that_keeps_it_short(n: int | None, words: str) -> None:
     assert format_size(n) == words
+
+
+@pytest.mark.parametrize(
+    ("change", "spec", "text"),
+    [
+        (12_345, "+,", "+12,345"),
+        (-12_345, "+,", "−12,345"),
+        (0, "+,", "0"),
+        (-0.001, "+.2f", "0.00"),
+        (0.004, "+.0%", "0%"),
+    ],
+)
+def test_a_difference_has_its_sign_unless_it_rounds_to_nothing(change: float, spec: str, text: str) -> None:
+    assert format_change(change, spec) == text
 
 
 def test_numbers_are_grouped_by_thin_spaces() -> None:
