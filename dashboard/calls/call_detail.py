@@ -231,12 +231,14 @@ def _badges(evidence: CallEvidence, rewrite: HookRewrite | None) -> Iterator[Cal
 def _cut_badges(call: Call, halves: Halves) -> Iterator[CallBadge]:
     """By whom the output was cut: the agent on the way to the model, the source before it recorded anything."""
     is_inflated = call.receipt_fidelity == "inflated"
-    is_cut_by_source = call.is_cut and (bool(halves.reading.source_cuts) or call.result_fidelity == "bounded")
+    units = {cut.unit for cut in halves.reading.source_cuts}
+    is_cut_by_source = call.is_cut and (bool(units - {"tokens"}) or call.result_fidelity == "bounded")
     if is_inflated:
         yield CallBadge(text="log holds more than the model got", tone="warn")
     if is_cut_by_source:
         yield CallBadge(text="cut by the source", tone="warn")
     is_short = any(not output.cut.is_whole for output in halves.outputs) or halves.preview is not None
+    is_short = is_short or "tokens" in units
     if call.is_cut and not is_inflated and (is_short or not is_cut_by_source):
         yield CallBadge(text="cut before the model", tone="warn")
 

@@ -245,6 +245,8 @@ def _describe_source_cut(unit: SourceCutUnit, size: int, *, is_limit: bool) -> s
             return f"The source cut off the end of {lines}."
         case "long lines":
             return f"The tool left out {lines} as too long."
+        case "tokens":
+            return f"The agent cut {f'{size:,} tokens' if size else 'a part'} out of what it sent."
     return "The source recorded only a part of it."
 
 

@@ -11,7 +11,11 @@ What an agent or a tool leaves out of an output is in neither half. It writes on
     file     ... [truncated]                       behind the first 2,000 characters of a line
     matches  [Omitted long matching line]          in place of a line that ripgrep does not print
     stream   <START_TOOL_OUTPUT>                   before what Inspect left of an output that was too long
+             <response clipped>                     behind what SWE-agent and its editor left of one
+             Tool output was too large …            before what the Gemini CLI left of one that it saved
     middle   …5549 chars truncated…                 between the halves, 5,000 bytes each, of what Codex records
+    receipt  …768 tokens truncated…                 between the halves of what Codex sent, often behind a line with the
+                                                    number of lines, and `Warning: truncated output` in code mode
     receipt  <persisted-output>                    around the first 2,000 characters of an output saved to a file
              (Results are truncated. …)            behind a listing of 100 files
 
@@ -30,7 +34,9 @@ import msgspec
 
 from envelopes.text.preview import Cut
 
-SourceCutUnit: TypeAlias = Literal["characters", "lines", "line ends", "long lines", "files", "matches", "output"]
+SourceCutUnit: TypeAlias = Literal[
+    "characters", "lines", "line ends", "long lines", "files", "matches", "output", "tokens"
+]
 CutPlace: TypeAlias = Literal["failure", "stream", "task", "server", "notebook", "file", "matches", "middle"]
 
 LEAST_HALF = 2_500  # characters on each side of a mark; the agent leaves 5,000 or more
@@ -61,13 +67,25 @@ _LONG_LINE = re.compile(
     r"^(?:[^\n]*[:-])?\[Omitted long (?:matching line|context line|line with \d+ matches)\]$", re.MULTILINE
 )
 _MIDDLE = re.compile(r"…(?P<count>\d{1,12}) chars truncated…")
+_CLIPPED = re.compile(r"(?:…|\.\.\.)?<response clipped>(?=<NOTE>|\s*\Z)")
+_TOO_LARGE = re.compile(r"\ATool output was too large and has been truncated\.\n")
+_TOKENS = re.compile(r"…(?P<count>\d{1,12}) tokens truncated…")
+_TOKENS_HEAD = re.compile(r"Total output lines: \d{1,12}\n\n")
+_CODE_MODE = re.compile(
+    r"\AWarning: truncated output \(original token count: \d{1,12}\)|\[omitted \d{1,6} text items \.\.\.\]\s*\Z"
+)
 _SHORTENED = re.compile(
     r"\A\s*The output of your call to \S+ was too long to be displayed\.\n"
     r"Here is a truncated version:\n<START_TOOL_OUTPUT>"
 )
 # For each place: a text without which no mark is there, the mark, and the unit of what it replaces.
 _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] = {
-    "stream": ((" truncated] ...", _TRUNCATED, "characters"), ("<START_TOOL_OUTPUT>", _SHORTENED, "output")),
+    "stream": (
+        (" truncated] ...", _TRUNCATED, "characters"),
+        ("<START_TOOL_OUTPUT>", _SHORTENED, "output"),
+        ("<response clipped>", _CLIPPED, "output"),
+        ("has been truncated.", _TOO_LARGE, "output"),
+    ),
     "task": (("[Truncated. ", _SAVED_TASK, "output"), (" truncated] ...", _TRUNCATED, "characters")),
     "failure": ((" exceeds maximum allowed ", _SAVED_RESULT, "output"), (" truncated] ...", _TRUNCATED, "characters")),
     "server": (("[OUTPUT TRUNCATED ", _TOKEN_LIMIT, "output"), (" exceeds maximum allowed ", _SAVED_RESULT, "output")),
@@ -82,6 +100,7 @@ class SourceCut(msgspec.Struct, frozen=True, kw_only=True):
     """A part of an output that is in neither half.
 
     `pointer` is the recorded field that lacks it, `count` the size in `unit`, None where the source did not record it.
+    Those in `tokens` are missing from the receipt, and may be in the record.
     The lines [start, end) of that field, from 0, are the mark and the lines that it breaks off. They stand for `lines`
     lines of the complete output, or more where `count` is no number of lines. `is_limit`: a tool stopped at its own
     limit, which the arguments of the call did not set.
@@ -132,7 +151,18 @@ def find_receipt_cuts(receipt: str) -> tuple[SourceCut, ...]:
     """The cuts that a receipt other than a preview shows by itself, where no result was recorded."""
     if receipt.endswith(_LISTING_LIMIT):
         return (SourceCut(pointer="", unit="files", is_limit=True),)
-    return find_source_cuts(receipt, "", "failure")
+    return find_source_cuts(receipt, "", "failure") + find_token_cuts(receipt)
+
+
+def find_token_cuts(text: str) -> tuple[SourceCut, ...]:
+    """The cut that Codex made in a receipt, or in the output in it. What the tool returned may be in the record."""
+    if "truncated" not in text and "[omitted " not in text:
+        return ()
+    marks = list(_TOKENS.finditer(text))
+    middle = [mark for mark in marks if _is_between_halves(mark.start(), len(text) - mark.end())]
+    for mark in middle or (marks if _TOKENS_HEAD.match(text) else ()):
+        return (SourceCut(pointer="", unit="tokens", count=int(mark["count"])),)
+    return (SourceCut(pointer="", unit="tokens"),) if _CODE_MODE.search(text) else ()
 
 
 def find_source_cuts(text: str, pointer: str, place: CutPlace, *, start: int = 0) -> tuple[SourceCut, ...]:

@@ -28,7 +28,7 @@ from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json_at
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
-from envelopes.alignment.source_cuts import find_source_cuts
+from envelopes.alignment.source_cuts import SourceCut, find_source_cuts, find_token_cuts
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span
 from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, Disposition, explain_exit, recorded_outcome
@@ -100,7 +100,8 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     if shown.session or is_partly_shown or (cuts and _has_whole_output(recorded, shown)):
         fidelity: ResultFidelity = "bounded" if cuts else "structured"
         read = reading(evidence, result, recorded_outcome(result), links=links, fidelity=fidelity)
-        return msgspec.structs.replace(read, is_cut_unknown=True)
+        sent = _receipt_cuts(receipt)
+        return msgspec.structs.replace(read, source_cuts=sent, is_cut_unknown=not sent)
     # What is before the output of a poll was in the receipts before it.
     outputs = tuple(
         OutputField(pointer, start=_find_output(text, shown, is_poll=True) or 0 if _is_poll(evidence) else 0)
@@ -154,7 +155,7 @@ def _read_receipt(evidence: Evidence) -> Reading:
             interrupted=TIMED_OUT.match(shown.output) is not None,
             cut_by_source=RECEIPT_CUT.search(shown.output) is not None,
         )
-    cuts = find_source_cuts(evidence.receipt_text, "", "middle")
+    cuts = find_source_cuts(evidence.receipt_text, "", "middle") + _receipt_cuts(evidence.receipt_text)
     return reading(
         evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt", source_cuts=cuts
     )
@@ -176,6 +177,17 @@ def _shown_output(receipt: str) -> _ShownOutput:
         status = document.member("metadata").integer("exit_code")
         return _ShownOutput(None, document.text("output") or "", 0, status, None)
     return _ShownOutput(None, receipt, 0, None, None)
+
+
+def _receipt_cuts(receipt: str) -> tuple[SourceCut, ...]:
+    """The cuts that the outputs in a receipt, or in several one behind the other, state themselves."""
+    first = HEADER.match(receipt)
+    if first is None:
+        return find_token_cuts(_shown_output(receipt).output)
+    headers = _headers(receipt, first)
+    ends = [*(following.start() for following in headers[1:]), len(receipt)]
+    outputs = [receipt[header.end() : end] for header, end in zip(headers, ends, strict=True)]
+    return tuple(cut for output in outputs for cut in find_token_cuts(output))
 
 
 def _headers(receipt: str, first: re.Match[str]) -> list[re.Match[str]]:
@@ -304,4 +316,4 @@ def _common_tail(output: str, start: int, part: ComposedText, offset: int) -> li
     return part.spans(offset + len(output) - length, len(part.text) - length, len(part.text))
 
 
-MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=2, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=3, read=_read_command, align=_align_command),)

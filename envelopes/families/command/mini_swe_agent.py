@@ -13,6 +13,7 @@ import re
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span, match_once
 from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import CommandResult, explain_exit, recorded_outcome
@@ -20,6 +21,7 @@ from envelopes.families.command.results import CommandResult, explain_exit, reco
 RETURNCODE = re.compile(r"<returncode>(?P<code>-?\d{1,10})</returncode>\s*")
 OUTPUT = re.compile(r"<output>\n?(?P<output>.*?)\n?</output>\s*\Z", re.DOTALL)
 HEAD = re.compile(r"<output_head>\n?(?P<part>.*?)\n?</output_head>", re.DOTALL)
+ELIDED = re.compile(r"<elided_chars>\s*(?P<count>\d{1,12}) characters elided")
 TAIL = re.compile(r"<output_tail>\n?(?P<part>.*?)\n?</output_tail>", re.DOTALL)
 
 
@@ -52,7 +54,10 @@ def _read_command(evidence: Evidence) -> Reading:
         interpretation=explain_exit(command, code, output),
         cut_by_source=bool(parts) and not whole,
     )
-    return reading(evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt")
+    elided = ELIDED.search(receipt, head.end()) if parts and not whole else None
+    cuts = (SourceCut(pointer="", unit="characters", count=int(elided["count"])),) if elided else ()
+    summary = recorded_outcome(result)
+    return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
 def _align_command(evidence: Evidence, text: str) -> list[Span]:
@@ -81,4 +86,4 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     return spans
 
 
-MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=2, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=3, read=_read_command, align=_align_command),)

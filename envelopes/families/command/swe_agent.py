@@ -47,5 +47,5 @@ def _align_observation(evidence: Evidence, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent="swe-agent", tools=SHELL_TOOLS, version=1, read=_read_observation, align=_align_observation),
+    ToolMapping(agent="swe-agent", tools=SHELL_TOOLS, version=2, read=_read_observation, align=_align_observation),
 )

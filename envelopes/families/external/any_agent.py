@@ -122,4 +122,4 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     return match_json(text, structured, structured_pointer) if structured_pointer else []
 
 
-FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=2, read=_read, align=_align)
+FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=3, read=_read, align=_align)

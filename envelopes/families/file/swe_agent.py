@@ -19,6 +19,7 @@ from collections.abc import Callable
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
+from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span
 from envelopes.families.file.results import ChangeAction, FileChange, FileContent, Hunk
 
@@ -58,7 +59,8 @@ def _read_editor(evidence: Evidence) -> Reading:
             path=viewed["path"], content=content, start_line=first, line_count=content.count("\n") + 1 if content else 0
         )
         links = {"": "/result/content_preview"} if has_text else {}
-        return reading(evidence, file, f"read {file.path}", links=links, outputs=outputs, fidelity=fidelity)
+        cuts, summary = find_source_cuts(text, "", "stream"), f"read {file.path}"
+        return reading(evidence, file, summary, links=links, outputs=outputs, fidelity=fidelity, source_cuts=cuts)
     created, edited = CREATED.match(text), EDITED.match(text)
     if created is None and edited is None:
         return read_untyped(evidence)
@@ -97,4 +99,4 @@ def _requested_hunk(args: RecordedObject) -> tuple[Hunk, ...] | None:
     return (Hunk(lines=(*(f"-{line}" for line in removed), *(f"+{line}" for line in added))),)
 
 
-MAPPINGS = (editor_mapping("swe-agent", "str_replace_editor", 1, align=align_untyped),)
+MAPPINGS = (editor_mapping("swe-agent", "str_replace_editor", 2, align=align_untyped),)

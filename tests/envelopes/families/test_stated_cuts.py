@@ -1,0 +1,86 @@
+"""Receipts that state themselves that a part of the output is missing, of agents that recorded no result."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from envelopes.halves import Halves, join_contents, read_halves
+
+LINES = "".join(f"line {number}\n" for number in range(1_000))
+RAN = "Chunk ID: 1\nProcess exited with code 0\nOutput:\n"
+RUNNING = "Chunk ID: 2\nProcess running with session ID 7\nOutput:\n"
+SHORTENED = f"Total output lines: 9000\n\n{LINES}…768 tokens truncated…{LINES}"
+FILE = "Here's the result of running `cat -n` on /a.py:\n     1\tone\n"
+CUT = {
+    "codex": ("codex", "exec_command", RAN + SHORTENED, 768),
+    "codex, few lines": ("codex", "shell", f"{RAN}Total output lines: 90\n\na\n…4 tokens truncated…b\n", 4),
+    "codex, before the header": (
+        "codex",
+        "shell",
+        json.dumps({"output": SHORTENED, "metadata": {"exit_code": 0}}, ensure_ascii=False),
+        768,
+    ),
+    "codex, a server": ("codex", "mcp__docs__read", f"{LINES}…768 tokens truncated…{LINES}", 768),
+    "codex, code mode": ("codex", "exec", f"Warning: truncated output (original token count: 9000)\n{LINES}", None),
+    "codex, items": ("codex", "exec", f"{LINES}\n[omitted 3 text items ...]", None),
+    "gemini": (
+        "gemini-cli",
+        "run_shell_command",
+        f"Tool output was too large and has been truncated.\nThe full output has been saved to: /a\n{LINES}",
+        None,
+    ),
+    "swe-agent": ("swe-agent", "bash", f"{LINES}<response clipped><NOTE>Observations should not exceed …</NOTE>", None),
+    "swe-agent, a file": ("swe-agent", "str_replace_editor", f"{FILE}<response clipped><NOTE>To save …</NOTE>", None),
+    "mini-swe-agent": (
+        "mini-swe-agent",
+        "bash",
+        "<returncode>0</returncode>\n<output_head>\na\n</output_head>\n<elided_chars>\n700 characters elided\n"
+        "</elided_chars>\n<output_tail>\nb\n</output_tail>",
+        700,
+    ),
+}
+WHOLE = {
+    "codex": ("codex", "exec_command", RAN + LINES),
+    "codex, quoted": ("codex", "exec_command", f"{RAN}it wrote …768 tokens truncated… there\n{LINES}"),
+    "gemini": (
+        "gemini-cli",
+        "run_shell_command",
+        f"Output: it says: Tool output was too large …\n{LINES}\nExit Code: 0",
+    ),
+    "swe-agent": ("swe-agent", "bash", f"grep <response clipped> a.py\n{LINES}"),
+    "mini-swe-agent": (
+        "mini-swe-agent",
+        "bash",
+        "<returncode>0</returncode>\n<output>\n7 characters elided\n</output>",
+    ),
+}
+
+
+def read(agent: str, tool: str, content: bytes, result: bytes | None = None) -> Halves:
+    return read_halves(agent=agent, tool=tool, args=b"{}", result=result, content=content, is_error=None)
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_receipt_that_states_its_cut_is_cut(name: str) -> None:
+    agent, tool, receipt, count = CUT[name]
+    halves = read(agent, tool, json.dumps(receipt).encode())
+    assert halves.is_cut
+    assert [cut.count for cut in halves.reading.source_cuts] == [count]
+    assert not halves.note
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_output_that_only_contains_such_words_is_whole(name: str) -> None:
+    agent, tool, receipt = WHOLE[name]
+    assert not read(agent, tool, json.dumps(receipt).encode()).is_cut
+
+
+def test_a_polled_command_whose_last_receipt_is_shortened_is_cut_although_its_record_is_too() -> None:
+    recorded = f"{LINES[:5_000]}…900000 chars truncated…{LINES[-5_000:]}"
+    result = json.dumps({"exit_code": 0, "aggregated_output": recorded, "stdout": "", "stderr": ""}).encode()
+    receipts = [json.dumps(text).encode() for text in (RUNNING, RAN + SHORTENED)]
+    halves = read("codex", "exec_command", join_contents(receipts), result)
+    assert (halves.is_cut, halves.reading.fidelity, halves.reading.is_cut_unknown) == (True, "bounded", False)
+    assert [(cut.unit, cut.count) for cut in halves.reading.source_cuts] == [("tokens", 768)]
