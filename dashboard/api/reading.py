@@ -51,7 +51,7 @@ class NotAnswered(ValueError):
 
 def list_runs(project: Project, query: Mapping[str, str]) -> ItemPage[RunItem]:
     """Runs that meet the filter `q`, in the order of `sort`, behind the cursor `after`."""
-    params = RunListParams.from_query({**query, "view": "", "preset": ""})
+    params = RunListParams.from_query(_list_query(query))
     page = build_run_list(project, params, _page_size(query))
     keys = [UUID(row["id"]) for row in page.rows]
     runs = Run.objects.defer("plan", "document").in_bulk(keys)
@@ -65,7 +65,7 @@ def list_runs(project: Project, query: Mapping[str, str]) -> ItemPage[RunItem]:
 def list_calls(project: Project, query: Mapping[str, str]) -> ItemPage[CallItem]:
     """Calls that meet the filter `q`, in the order of `sort`, behind the cursor `after`."""
     values = QueryDict(mutable=True)
-    values.update({name: query[name] for name in ("q", "sort", "after") if name in query})
+    values.update(_list_query(query))
     page = load_call_table(project, CallTableParams(values), size=_page_size(query))
     keys = [UUID(row["key"]) for row in page.rows]
     calls = Call.objects.in_bulk(keys)
@@ -74,6 +74,11 @@ def list_calls(project: Project, query: Mapping[str, str]) -> ItemPage[CallItem]
         next=_cursor(page.next_url),
         problems=[*page.problems, *page.hints],
     )
+
+
+def _list_query(query: Mapping[str, str]) -> dict[str, str]:
+    """A program names no saved view."""
+    return {name: query[name] for name in ("q", "sort", "after") if name in query}
 
 
 def _page_size(query: Mapping[str, str]) -> int:
@@ -155,7 +160,7 @@ def load_unseen(project: Project, key: UUID, query: Mapping[str, str]) -> TextWi
     for _ in range(output.cut.gaps[0][0]):
         start = text.find("\n", start) + 1
     offset, limit = params.integer("offset", default=start), _window_params(params)[1]
-    return cut_window(text, offset, limit)
+    return cut_window(text, offset, limit, pointer.rpartition("/")[2])
 
 
 def load_step_context(project: Project, key: UUID, position: int) -> StepContext:
@@ -251,11 +256,11 @@ def render_variant(project: Project, key: UUID, name: str, query: Mapping[str, s
     )
 
 
-def cut_window(text: str, offset: int, limit: int) -> TextWindow:
-    """The characters from `offset` on, masked before they are cut."""
+def cut_window(text: str, offset: int, limit: int, name: str = "") -> TextWindow:
+    """The characters from `offset` on, masked before they are cut. `name` is that of a text in a document."""
     start = min(max(0, offset), len(text))
     end = min(len(text), start + limit)
-    shown = mask_around(text, start, end)[start:end]
+    shown = mask_around(text, start, end, name)[start:end]
     return TextWindow(text=shown, start=start, end=end, total=len(text), next=end if end < len(text) else None)
 
 

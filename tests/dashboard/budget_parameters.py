@@ -24,7 +24,7 @@ ARTIFACT = (
 CALL = f"{EVIDENCE} as=choice left=choice right=choice lint=choice what=choice q=filter queue=number"
 NOTE = "text=word half=word quote=word start=number"
 ANNOTATE = "POST do=word tag=word to=word next=number query=word"
-PARAMETERS = {  # those of api-* are read from a plain dict, which notes no reads: each is declared by hand
+PARAMETERS = {
     "artifact-detail": ARTIFACT,
     "artifact-difference": "with=id view=choice spaces=flag row=number",
     "artifact-find": f"{SEARCH} from=number count=number listed=number next=number before=number hit=number"
@@ -73,7 +73,7 @@ PARAMETERS = {  # those of api-* are read from a plain dict, which notes no read
     "api-openapi": "",
     "api-run": "",
     "api-runs": "q=filter sort=choice after=cursor limit=number",
-    "api-unseen": "pointer=word offset=number limit=number",
+    "api-unseen": "args=id result=id receipt=id run=id pointer=word offset=number limit=number",
     "api-variant": "offset=number limit=number",
     "api-limits": "",
     "api-logs": "",

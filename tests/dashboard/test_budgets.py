@@ -100,24 +100,44 @@ class _RecordedQuery(QueryDict):
     method = "GET"
 
     def get(self, key: str, default: Any = None) -> Any:
-        self._note(key)
+        _note(self.method, key)
         return super().get(key, default)
 
     def getlist(self, key: str, default: Any = None) -> Any:
-        self._note(key)
+        _note(self.method, key)
         return super().getlist(key, default)
 
     def __contains__(self, key: object) -> bool:
-        self._note(str(key))
+        _note(self.method, str(key))
         return super().__contains__(key)
 
-    def _note(self, key: str) -> None:
-        reader = inspect.currentframe().f_back.f_back  # type: ignore[union-attr]
-        READ.setdefault((self.method, key), set()).add(reader.f_code.co_name)  # type: ignore[union-attr]
+    def dict(self) -> _RecordedDict:
+        return _RecordedDict(super().dict())
 
 
 class _RecordedForm(_RecordedQuery):
     method = "POST"
+
+
+class _RecordedDict(dict[str, Any]):
+    """The query as the addresses of programs read it."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        _note("GET", key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        _note("GET", key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        _note("GET", str(key))
+        return super().__contains__(key)
+
+
+def _note(method: str, key: str) -> None:
+    reader = inspect.currentframe().f_back.f_back  # type: ignore[union-attr]
+    READ.setdefault((method, key), set()).add(reader.f_code.co_name)  # type: ignore[union-attr]
 
 
 def record_parameters(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:

@@ -50,7 +50,7 @@ def worst_addresses(store: Path, folder: Path) -> list[str]:
         f"{lines}?{urlencode({'q': '(a|a)+[bc]', 'regex': 1, 'as': 'text'})}",
         f"/artifacts/{artifacts['words']}/difference/?{urlencode({'with': artifacts['other words'], 'row': 10**9})}",
         f"{pages['run-replay']}?{slow}",
-        f"{pages['run-model']}?{slow}",
+        f"{pages['run-context']}?{slow}",
         pages["call-variants"],
     ]
 
