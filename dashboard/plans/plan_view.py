@@ -50,6 +50,7 @@ class CallOfStep(NamedTuple):
     status: str
     outcome: str
     exit_status: int | None
+    summary: str
     url: str
 
     @property
@@ -80,6 +81,11 @@ class CallOfStep(NamedTuple):
         return describe_outcome(self.outcome, self.exit_status)
 
     @property
+    def reason(self) -> str:
+        """Why the call has no result; of any other call its exit status says as much."""
+        return self.summary if self.has_failed else ""
+
+    @property
     def tone(self) -> str:
         return Outcome(self.outcome).tone
 
@@ -108,7 +114,8 @@ class PlanArgument(NamedTuple):
 class PlanStepRow:
     """One step. `needs` and `used_by` are ids of steps; `rounds` counts the items of a foreach that have a call.
 
-    `ok`, `exits` and `failed` count those whose last attempt succeeded, gave an exit status other than 0, or failed.
+    `counts` are words for the ends of their last attempts with their numbers and tones; `exits` of them have a result
+    that is an exit status other than 0.
     """
 
     number: int
@@ -120,9 +127,8 @@ class PlanStepRow:
     calls: tuple[CallOfStep, ...]
     more: int
     rounds: int
-    ok: int
+    counts: tuple[tuple[str, str, int], ...]
     exits: int
-    failed: int
     retries: int
 
     @property
@@ -247,14 +253,23 @@ def _load_ends(run: Run) -> _RecordedEnds:
 
 def _load_calls(run: Run) -> dict[str, list[CallOfStep]]:
     """The calls of each step in the order of the run."""
-    columns = ("pk", "step", "tool", "attempt", "iteration", "risk", "asked", "status", "outcome", "exit_status")
+    columns = (
+        "pk",
+        "step",
+        "tool",
+        "attempt",
+        "iteration",
+        "risk",
+        "asked",
+        "status",
+        "outcome",
+        "exit_status",
+        "summary",
+    )
     calls: dict[str, list[CallOfStep]] = defaultdict(list)
     for position, row in enumerate(Call.objects.in_run(run).values_list(*columns), start=1):
-        key, step, tool, attempt, iteration, risk, asked, status, outcome, exit_status = row
-        url = step_url(run.pk, position)
-        calls[step].append(
-            CallOfStep(key, step, tool, position, attempt, iteration, risk, asked, status, outcome, exit_status, url)
-        )
+        key, step, tool, *others = row
+        calls[step].append(CallOfStep._make((key, step, tool, position, *others, step_url(run.pk, position))))
     return calls
 
 
@@ -285,11 +300,23 @@ def _build_rows(
             calls=tuple(sorted(shown, key=lambda call: call.position)),
             more=len(of_step) - len(shown),
             rounds=len(last) if step.foreach else 0,
-            ok=sum(call.outcome == Outcome.SUCCEEDED for call in last.values()),
+            counts=_count_rounds(last.values()),
             exits=sum(call.has_exit_status for call in last.values()),
-            failed=sum(call.has_failed for call in last.values()),
             retries=len(of_step) - len(last),
         )
+
+
+def _count_rounds(last: Iterable[CallOfStep]) -> tuple[tuple[str, str, int], ...]:
+    """Those that are ok and those that failed are always counted, others where there are some."""
+    numbers: Counter[tuple[str, str]] = Counter()
+    for call in last:
+        if call.has_exit_status:
+            numbers["with an exit status other than 0", "warn"] += 1
+        elif call.has_ended:
+            numbers["ok" if call.outcome == Outcome.SUCCEEDED else Outcome(call.outcome).word, call.tone] += 1
+    ok, failed = (numbers.pop(end, 0) for end in (("ok", "good"), ("failed", "bad")))
+    others = ((word, tone, number) for (word, tone), number in numbers.items())
+    return (("ok", "good", ok), *others, ("failed", "bad", failed))
 
 
 def _draw_graph(rows: Sequence[PlanStepRow]) -> StepGraph | None:

@@ -27,9 +27,10 @@ def plan(request: OperatorRequest, pk: UUID) -> HttpResponse:
     run = _get_planned_run(request, pk)
     if is_unchanged(run, RunDetailParams(request.GET)):
         return HttpResponse(status=NOTHING_NEW)
+    with_steps = is_visit(request) or not run.is_live  # the end of a run changes the list beside the plan, too
     context = {
         "page": load_plan_page(run),
-        "whole": load_whole_run(run, "plan", request.GET, with_steps=is_visit(request)),
+        "whole": load_whole_run(run, "plan", request.GET, with_steps=with_steps),
         "is_cancelled": "cancelled" in request.GET,
     }
     return render_page(request, "plans/plan.html", context, partial="steps")

@@ -54,6 +54,9 @@ def test_a_plan_is_seen_waiting_approved_followed_and_cancelled(
         expect(page.locator("main")).to_contain_text("The command was asked to cancel the run")
         expect(page.locator("#step-long .badge")).to_have_text("cancelled")
         expect(page.locator("#plan[hx-get]")).to_have_count(0)  # the run is over
+        expect(page.get_by_role("button", name="Cancel the run")).to_have_count(0)
+        expect(page.locator("#run-head")).not_to_contain_text("live")
+        expect(page.locator("#step-long .plan-rounds, #step-each .plan-rounds")).to_contain_text("1 ok, 0 failed")
         come_to_rest(page)
         assert not in_both_themes(page)
         narrow(page)

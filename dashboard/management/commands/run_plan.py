@@ -41,6 +41,7 @@ from envelopes.text.untrusted_json import Untrusted, parse_json
 CONFIRMATIONS = ("ask", "dashboard", "yes")
 FAILED, REFUSED, CANCELLED = 1, 2, 3  # exit statuses
 LOOK_S = 0.25
+NOT_REACHED = "not reached"
 SET_UP = "\n--search MODULE.CLASS sets up WebSearch, --child NAME=PLAN.json SpawnAgent."
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -185,10 +186,12 @@ class Command(BaseCommand):
             raise CommandError(terminal_text(result.reason or "The run was cancelled."), returncode=CANCELLED)
         if status == "failed":
             reasons = _find_reasons(load_run(plan_folder(result.run_id)).events)
-            unmet = [f"{name}: {reasons.get(name, end or 'not reached')}" for name, end in steps.items() if end != "ok"]
-            raise CommandError(
-                _list_lines("These steps did not end ok", map(self._masks.mask, unmet)), returncode=FAILED
-            )
+            unmet = []
+            for step in result.steps:
+                if step.end != "ok":  # a name and a reason together may look like a secret: it is masked by itself
+                    reason = self._masks.mask(reasons.get(step.step_id, step.end or NOT_REACHED))
+                    unmet.append(f"{step.step_id}: {_count_failed(step)}{reason}")
+            raise CommandError(_list_lines("These steps did not end ok", unmet), returncode=FAILED)
 
 
 def _describe_end(step: StepState) -> str:
@@ -199,7 +202,15 @@ def _describe_end(step: StepState) -> str:
     statuses = [str(item["exit_status"]) for item in outputs if isinstance(item, dict) and item.get("exit_status")]
     place = f" in {len(statuses)} of {len(outputs)} rounds" if is_foreach else ""
     exits = f" (exit {', '.join(dict.fromkeys(statuses))}{place})" if statuses else ""
-    return f"{step.step_id} {step.end or 'not reached'}{exits}"
+    return f"{step.step_id} {step.end or NOT_REACHED}{exits}"
+
+
+def _count_failed(step: StepState) -> str:
+    """The rounds of a foreach that failed, before the reason of the last one; empty for any other step."""
+    failed = step.output.get("failed") if isinstance(step.output, dict) else None
+    if not failed or "okCount" not in step.output:
+        return ""
+    return f"{len(failed)} of {step.output['count']} rounds failed, the last: "
 
 
 def _decide(request: ConfirmationRequest, *, is_approved: bool, reason: str) -> Decision:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -13,9 +15,13 @@ from dashboard.artifacts.stores import open_stored
 from dashboard.ingest.importer import import_paths
 from dashboard.management.commands.demo import run_demo_plan
 from dashboard.models import Artifact, Call, Project, Run
+from dashboard.plans.plan_run import POLICY, PlanOrder, run_plan
+from envelopes.plan.executor import Executor
+from envelopes.plan.schema import read_plan
 from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.plans.orders import command, plan, run_command
+from tests.faults.imports import wait_until
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 
@@ -75,12 +81,14 @@ def test_the_rounds_of_a_foreach_are_counted_and_those_that_failed_are_listed_fi
             "dependsOn": ["remove"],
         },
     )
-    printed, _, _ = run_command(project, tmp_path, document, "--confirm", "yes")
+    printed, error, _ = run_command(project, tmp_path, document, "--confirm", "yes")
     assert printed["steps"]["look"] == "partial"
+    assert "look: 1 of 30 rounds failed, the last: d29 is no folder of the workspace" in error
     run = Run.objects.get()
     step = parse_page(client.get(f"/runs/{run.pk}/plan")).select_one("#step-look")
     assert "30 rounds, 1 ok, 28 with an exit status other than 0, 1 failed" in step.text
     assert "gave a result: the step is partial" in step.text
+    assert "d29 is no folder of the workspace" in step.text
     assert "6 more calls" in step.text
     links = {link.text for link in step.select(".plan-calls a")}
     assert "round 29" in links
@@ -101,3 +109,35 @@ def test_a_run_without_a_plan_has_no_tab_and_one_with_another_plan_says_so(
     run = Run.objects.get(external_id="r1")
     assert "The recorded plan is no ActionPlan" in parse_page(client.get(f"/runs/{run.pk}/plan")).text
     assert client.get(f"/runs/{run.pk}/confirmation").status_code == 404
+
+
+@pytest.mark.extended
+def test_a_cancelled_round_did_not_fail_and_the_end_of_a_run_replaces_what_showed_it_as_live(
+    project: Project, client: Client, alice: User, tmp_path: Path
+) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    patch = "--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+x\n--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+x\n"
+    document = plan(
+        {"id": "files", "tool": "ApplyPatch", "args": {"patch": patch}},
+        command(
+            "each",
+            "",
+            foreach={"from": "$steps.files.changed_files", "itemName": "file"},
+            args={"cmd": "touch begun; sleep 600", "login": False, "yield_time_ms": 600_000},
+        ),
+    )
+
+    def cancel(executor: Executor) -> None:
+        wait_until(lambda: (workspace / "begun").exists())
+        executor.cancel()
+
+    policy = msgspec.structs.replace(POLICY, confirmations_required=False)
+    order = PlanOrder(plan=read_plan(document), workspace=workspace, policy=policy)
+    result = run_plan(project, order, on_start=lambda run: threading.Thread(target=cancel, args=(run,)).start())
+    assert result.end == "cancelled"
+    address = f"/runs/{Run.objects.get().pk}/plan"
+    assert "1 round, 0 ok, 1 cancelled, 0 failed" in parse_page(client.get(address)).select_one("#step-each").text
+    part = client.get(f"{address}?since=0", headers={"HX-Request": "true"}).content.decode()
+    assert [f'id="{name}" hx-swap-oob="true"' in part for name in ("plan-actions", "run-head")] == [True, True]
+    assert ('data-steps-scroll hx-swap-oob="true"' in part, "Cancel the run" in part) == (True, False)
