@@ -418,3 +418,13 @@ def test_a_search_of_the_provider_is_a_call_without_output() -> None:
     results = [(result.result, result.fidelity, result.is_error) for result in only(ResultRecord, sample.records)]
     assert results == [(None, "absent", False), (None, "absent", True)]
     assert not sample.receipts
+
+
+def test_a_local_shell_call_is_a_command() -> None:
+    action = {"type": "exec", "command": ["bash", "-lc", "ls"], "working_directory": "/srv"}
+    sample = rollout(
+        item("local_shell_call", call_id="c", status="completed", action=action),
+        item("function_call_output", call_id="c", output='{"output":"a\n","metadata":{"exit_code":0}}'),
+    )
+    assert [(call.tool, json.loads(call.args)) for call in sample.calls] == [("local_shell", action)]
+    assert next(sample.halves()).family == "command"

@@ -1,4 +1,4 @@
-"""Receipts in traces: exact where their text was recorded, absent where no content was captured."""
+"""Traces: receipts that are exact, rebuilt or absent, names of earlier releases, and parts that are no text."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from envelopes.recordings.base import ReceiptRecord
+from envelopes.halves import parse_parts
+from envelopes.recordings.base import MessageRecord, ReceiptRecord
 from tests.envelopes.recordings.samples import Sample, read_bytes
 from tests.envelopes.session_lines import only
 
 
-def trace(attributes: dict[str, str], *events: dict[str, Any]) -> Sample:
-    """A request with one span of a model."""
+def trace(attributes: dict[str, str], *events: dict[str, Any], name: str = "chat") -> Sample:
+    """A request with one span."""
     span = {
         "traceId": "ab" * 16,
         "spanId": "cd" * 8,
-        "name": "chat",
+        "name": name,
         "startTimeUnixNano": "1767261600000000000",
         "endTimeUnixNano": "1767261601000000000",
         "attributes": [{"key": name, "value": {"stringValue": text}} for name, text in attributes.items()],
@@ -55,3 +56,37 @@ def test_an_answer_without_its_content_is_no_receipt() -> None:
     dotted = {"llm.input_messages.0.message.role": "tool", "llm.input_messages.0.message.tool_call_id": "c1"}
     event = {"name": "gen_ai.tool.message", "attributes": [{"key": "id", "value": {"stringValue": "c1"}}]}
     assert receipts(trace({"openinference.span.kind": "LLM", **dotted}, event)) == []
+
+
+def test_names_of_earlier_releases_of_pydantic_ai_are_read() -> None:
+    tool = {"gen_ai.tool.name": "search", "gen_ai.tool.call.id": "c1", "tool_arguments": '{"q":"x"}'}
+    sample = trace(tool | {"tool_response": '{"hits":2}'}, name="running tool")
+    assert [(call.call, call.tool, call.args) for call in sample.calls] == [("c1", "search", b'{"q":"x"}')]
+    assert [(result.result, result.fidelity) for result in sample.results.values()] == [(b'{"hits":2}', "structured")]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "blob", "mime_type": "image/png", "content": "AAAA"},
+        {"type": "file", "file_id": "file-1"},
+        {"type": "uri", "uri": "https://example.org/a.png"},
+    ],
+)
+def test_parts_that_are_no_text_are_kept_as_they_are(part: dict[str, str]) -> None:
+    answer = {"type": "tool_call_response", "id": "c1", "response": [{"type": "text", "content": "see"}, part]}
+    messages = [{"role": "user", "parts": [part]}, {"role": "tool", "parts": [answer]}]
+    sample = trace({"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(messages)})
+    (message,) = only(MessageRecord, sample.records)
+    assert json.loads(message.content) == [part]
+    ((content, fidelity),) = receipts(sample)
+    assert (content, fidelity) == (answer["response"], "exact")
+    assert len(parse_parts(content)) == 2
+
+
+def test_an_attribute_that_a_limit_of_the_exporter_cut_stays_as_it_is() -> None:
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t", "gen_ai.tool.call.id": "c1"}
+    sample = trace(tool | {"gen_ai.tool.call.arguments": '{"q":"x', "gen_ai.tool.call.result": '{"hits":[1,2'})
+    (call,), (result,) = sample.calls, sample.results.values()
+    assert json.loads(call.args) == '{"q":"x'
+    assert (json.loads(result.result or b""), result.fidelity) == ('{"hits":[1,2', "stringified")
