@@ -28,9 +28,7 @@ def unsaved_row(model: type[ModelRow], **values: Any) -> ModelRow:
     For models whose defaults are plain values. Sends no signal.
     """
     row = model.__new__(model)
-    row.__dict__.update(_defaults(model))
-    row.__dict__.update(values)
-    row._state = ModelState()
+    row.__dict__ = {**_defaults(model), **values, "_state": ModelState()}
     return row
 
 

@@ -33,10 +33,10 @@ from dashboard.ingest.source_files import (
     BATCH_BYTES,
     BATCH_LINES,
     HEAD_BYTES,
+    NO_RECORDING,
     explain_unknown_format,
     file_size,
-    find_other_files,
-    find_recordings,
+    find_files,
     head_sha256,
     open_regular,
     read_refused_file,
@@ -84,7 +84,7 @@ def import_paths(
     After MAX_STORE_FAILURES recordings in a row without an answer from the artifact store the rest is not tried,
     because each attempt may take minutes.
     """
-    files = list(find_recordings([Path(path) for path in paths]))
+    files, others = find_files(map(Path, paths))
     report = ImportReport()
     load_rules(project)  # by which the log of this process is masked
     folder_sizes: Counter[Path] = Counter()
@@ -110,8 +110,7 @@ def import_paths(
         for file_import in writer.take_failed():
             file_import.run(format_name)
     report.add_notes()
-    for path, reason in find_other_files([Path(path) for path in paths]):
-        report.skipped.append({"file": shown_as(path), "line": 0, "path": "$", "reason": reason})
+    report.skipped += [{"file": shown_as(path), "line": 0, "path": "$", "reason": NO_RECORDING} for path in others]
     return report
 
 
@@ -316,8 +315,9 @@ class FileImport:
             if number:
                 self.writer.write(self)
             batch = self._source_batch(source, piece, counts)
-            if opening is not None and not number:
-                batch = replace(batch, frames=opening.frames)
+            if opening is not None and number < len(opening.pieces):
+                frames = () if number else opening.frames
+                batch = replace(batch, frames=frames, digests=opening.digests(number))
             self.writer.add(self, batch)
         self.writer.finish(self, source)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -315,12 +314,12 @@ class CallMerge:
     def _observe(self, surface: str, data: bytes, fidelity: str, line: int, at: str | None, run: UUID) -> Observation:
         """The observation with these bytes. One that a copy reported first moves to the call's own recording."""
         source = self.locator.source.id
-        sha256 = hashlib.sha256(data).hexdigest()
+        columns = self.locator.columns(data, line)
+        sha256 = self.locator.sha256(data, columns["start"])
         same = (row for row in self.rows.observations if row.sha256 == sha256 and row.surface == surface)
         known = next(same, None)
         if known is not None:
             if known.source_id != source and run == self.call.run_id and self.rows.is_home(run, source):
-                columns = self.locator.columns(data, line)
                 vars(known).update(columns, data=data, line=line, observed_at=column_time(at))
                 if known not in self.rows.changed_observations:
                     self.rows.changed_observations.append(known)
@@ -333,7 +332,7 @@ class CallMerge:
             line=line,
             sha256=sha256,
             data=data,
-            **self.locator.columns(data, line),
+            **columns,
             fidelity=fidelity,
             observed_at=column_time(at),
             selected=True,

@@ -5,17 +5,20 @@ What a reader makes of a file follows from the file alone, so it is the same whi
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from msgspec.structs import fields, force_setattr
 
 from dashboard.ingest.frames import PackedFrame, pack_frames
 from dashboard.ingest.source_files import (
@@ -34,6 +37,7 @@ from dashboard.ingest.source_files import (
 from envelopes.recordings import UnknownFormat, find_format
 from envelopes.recordings.base import LineProblem, Record, SourcePath
 
+WORTH_CUTTING = 256  # bytes of a payload
 PIECES_AHEAD = 2  # of one file
 BYTES_AT_ONCE = BATCH_BYTES // 4  # small files are read together
 BYTES_AHEAD = BATCH_BYTES  # they wait in the memory of the process that writes, as lines and as records
@@ -49,10 +53,21 @@ class Piece(msgspec.Struct, frozen=True):
     prefix_sha256: str
 
 
+class PayloadSlice(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A place in a line whose bytes a record repeats: the indexes of the record in its piece, and of its field."""
+
+    record: int
+    field: int
+    start: int
+    size: int
+    sha256: bytes
+
+
 class Opening(msgspec.Struct, frozen=True):
     """The first pieces of a file that was read from its beginning; `is_whole`: there was no more of it.
 
-    `frames` are the lines of the first piece as the store has them.
+    `frames` are the lines of the first piece as the store has them. Between processes the records are without the
+    payloads that their lines contain, which are two thirds of all bytes; `slices` are these, for each piece.
     """
 
     format: str
@@ -61,6 +76,16 @@ class Opening(msgspec.Struct, frozen=True):
     pieces: list[Piece]
     is_whole: bool
     frames: list[PackedFrame]
+    slices: list[list[PayloadSlice]]
+
+    def digests(self, number: int) -> dict[tuple[int, int], str]:
+        """The SHA-256 of the payloads of a piece, by their first byte in the file and their size."""
+        records = self.pieces[number].records
+        offsets = {line.number: line.offset for line in self.pieces[number].batch.lines}
+        return {
+            (offsets[records[entry.record].line] + entry.start, entry.size): entry.sha256.hex()
+            for entry in self.slices[number]
+        }
 
 
 _openings = msgspec.msgpack.Decoder(Opening)
@@ -110,9 +135,38 @@ def _read_opening(path: Path, format_name: str | None) -> bytes:
             pieces = list(islice(read_pieces(file, name, source_path, state, offset=0, number=1), PIECES_AHEAD))
             inode, is_whole = os.fstat(file.fileno()).st_ino, len(pieces) < PIECES_AHEAD
         frames = pack_frames(pieces[0].batch.lines) if pieces else []
-        return msgspec.msgpack.encode(Opening(name, inode, head_sha256(head), pieces, is_whole, frames))
+        slices = [_cut_payloads(piece) for piece in pieces]
+        return msgspec.msgpack.encode(Opening(name, inode, head_sha256(head), pieces, is_whole, frames, slices))
     except (OSError, UnknownFormat, ValueError, OverflowError):
         return b""
+
+
+@cache
+def _payload_fields(record: type[Record]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(record) if field.type in (bytes, bytes | None))
+
+
+def _cut_payloads(piece: Piece) -> list[PayloadSlice]:
+    """Empties the fields of the records that repeat bytes of their lines; returns where they are."""
+    lines = {line.number: line.raw for line in piece.batch.lines}
+    slices = []
+    for index, record in enumerate(piece.records):
+        raw = lines.get(record.line, b"")
+        for number, name in enumerate(_payload_fields(type(record))):
+            payload = getattr(record, name)
+            start = raw.find(payload) if payload is not None and len(payload) >= WORTH_CUTTING else -1
+            if start >= 0:
+                slices.append(PayloadSlice(index, number, start, len(payload), hashlib.sha256(payload).digest()))
+                force_setattr(record, name, b"")
+    return slices
+
+
+def _restore_payloads(piece: Piece, slices: Sequence[PayloadSlice]) -> None:
+    lines = {line.number: line.raw for line in piece.batch.lines}
+    for entry in slices:
+        record = piece.records[entry.record]
+        payload = lines[record.line][entry.start : entry.start + entry.size]
+        force_setattr(record, _payload_fields(type(record))[entry.field], payload)
 
 
 class ReadAhead:
@@ -145,7 +199,12 @@ class ReadAhead:
             self._waiting.clear()
             self._asked.clear()
             return None
-        return _openings.decode(packed) if packed else None
+        if not packed:
+            return None
+        opening = _openings.decode(packed)
+        for piece, slices in zip(opening.pieces, opening.slices, strict=True):
+            _restore_payloads(piece, slices)
+        return opening
 
     def _ask(self) -> None:
         while self._pool is not None and self._waiting and sum(self._sizes.values()) < BYTES_AHEAD:

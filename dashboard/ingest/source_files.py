@@ -7,11 +7,11 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -87,35 +87,41 @@ def is_recording(path: Path) -> bool:
     return False
 
 
-def find_recordings(paths: list[Path]) -> Iterator[tuple[Path, bool]]:
-    """The files to import, those of a folder before those of its subfolders. The flag: the path was given itself.
+class FoundFiles(NamedTuple):
+    """The files to import, with the flag that the path was given itself, and those of folders that no reader takes."""
 
-    A folder that cannot be listed is yielded like a file, so that opening it fails with the reason.
+    recordings: list[tuple[Path, bool]]
+    others: list[Path]
+
+
+def find_files(paths: Iterable[Path]) -> FoundFiles:
+    """Looks for recordings. The files of a folder come before those of its subfolders, and one after the other.
+
+    A folder that cannot be listed is returned like a file, so that opening it fails with the reason. Stored outputs are
+    left out.
     """
+    found = FoundFiles([], [])
     for path in paths:
         if not path.is_dir():
-            yield path, True
+            found.recordings.append((path, True))
             continue
         errors: list[OSError] = []
-        files = [
-            Path(folder) / name
-            for folder, _, names in os.walk(path, onerror=errors.append, followlinks=False)
-            for name in names
-            if is_recording(Path(folder) / name)
-        ]
+        files: list[Path] = []
+        for name, _, names in os.walk(path, onerror=errors.append, followlinks=False):
+            folder = Path(name)
+            for file in [folder / name for name in sorted(names)]:
+                if is_recording(file):
+                    files.append(file)
+                elif folder.name not in (RESULTS_FOLDER, ARTIFACTS_FOLDER):
+                    found.others.append(file)
         files += [Path(os.fsdecode(error.filename)) for error in errors]
-        for file in sorted(files, key=lambda file: (len(file.parts), IMPORT_ORDER.get(file.name, 1), str(file))):
-            yield file, False
+        found.recordings.extend((file, False) for file in sorted(files, key=_import_order))
+    return found
 
 
-def find_other_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """The files in these folders that no reader takes, with the reason, but for stored outputs."""
-    for path in paths:
-        for folder, _, names in os.walk(path, followlinks=False):
-            is_output = Path(folder).name in (RESULTS_FOLDER, ARTIFACTS_FOLDER)
-            for name in () if is_output else sorted(names):
-                if not is_recording(Path(folder) / name):
-                    yield Path(folder) / name, NO_RECORDING
+def _import_order(file: Path) -> tuple[int, str, int, str]:
+    """The calls of an audit folder are in several of its files: read one after the other, each is merged once."""
+    return len(file.parts), str(file.parent), IMPORT_ORDER.get(file.name, 1), file.name
 
 
 def prefix_sha256(file: BinaryIO, offset: int) -> str:

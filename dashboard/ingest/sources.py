@@ -8,6 +8,7 @@ need it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -80,7 +81,8 @@ class SourceBatch:
     """Consecutive whole lines of a source and the records read from them. Offsets are bytes of the file.
 
     `incomplete` is a last line without its end; `counts` are the source's `seen` counts with this batch. `frames` are
-    the lines of a source's first batch, where the pool has read and packed them. `files` are stored already, by the
+    the lines of a source's first batch, where the pool has read and packed them, and `digests` the SHA-256 of slices of
+    the source by first byte and size. `files` are stored already, by the
     path that the recording names. `is_known` checks again, now that writers are locked out, whether another process
     began a source that is not saved yet; None for a source that is new whatever others did, and is no file.
     """
@@ -101,6 +103,7 @@ class SourceBatch:
     prefix_sha256: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     frames: Sequence[PackedFrame] = ()
+    digests: Mapping[tuple[int, int], str] = field(default_factory=dict)
     files: Mapping[str, StoredContent] = field(default_factory=dict)
 
 
@@ -165,14 +168,21 @@ def _advance(source: Source, batch: SourceBatch) -> None:
 class SliceLocator:
     """Finds recorded bytes in the line that they were read from."""
 
-    def __init__(self, source: Source, lines: Sequence[SourceLine]) -> None:
-        self.source = source
-        self._lines = {line.number: line for line in lines}
+    def __init__(self, batch: SourceBatch) -> None:
+        self.source = batch.source
+        self._lines = {line.number: line for line in batch.lines}
+        self._digests = batch.digests
+
+    def sha256(self, data: bytes, start: int | None) -> str:
+        """The hash of bytes, which the pool has computed for most; `start` is where in the file they are."""
+        known = None if start is None else self._digests.get((start, len(data)))
+        return known or hashlib.sha256(data).hexdigest()
 
     def columns(self, data: bytes, line: int) -> dict[str, Any]:
         """The columns of a SourceSlice with these bytes. Without a source when they are no slice of the line."""
-        source_line = self._lines.get(line)
-        begin = source_line.raw.find(data) if source_line else -1
+        source_line, begin = self._lines.get(line), -1
+        if source_line is not None:  # a whole line is found sooner than `find` has prepared to look for it
+            begin = 0 if source_line.raw.startswith(data) else source_line.raw.find(data)
         start = source_line.offset + begin if source_line and begin >= 0 else None
         own_data = data if start is None else None
         return {"source_id": self.source.id, "start": start, "size": len(data), "own_data": own_data}

@@ -102,7 +102,7 @@ class _SourcePart:
     def __init__(self, batch: SourceBatch, grouper: RecordGrouper) -> None:
         self.source = batch.source
         self.files = batch.files
-        self.locator = sources.SliceLocator(batch.source, batch.lines)
+        self.locator = sources.SliceLocator(batch)
         self.grouper = grouper
         self.drafts = grouper.drafts
 

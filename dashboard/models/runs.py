@@ -409,12 +409,11 @@ class Event(SourceSlice):
 
 def derive_id(*parts: str | int | bytes) -> UUID:
     """128 bits over the parts; each is length-prefixed, so no two lists of parts collide by joining."""
-    framed = []
+    framed = b""
     for part in parts:
-        text = str(part) if isinstance(part, int) else part
-        raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-        framed.append(b"%d:%b" % (len(raw), raw))
-    return UUID(int=int.from_bytes(hashlib.blake2b(b"".join(framed), digest_size=16).digest(), "big"))
+        text = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+        framed += b"%d:%b" % (len(text), text)
+    return UUID(int=int.from_bytes(hashlib.blake2b(framed, digest_size=16).digest(), "big"))
 
 
 def run_id(project: int, namespace: str, run: str) -> UUID:

@@ -130,10 +130,10 @@ import os, sys, django
 from pathlib import Path
 django.setup()
 from dashboard.ingest.source_files import read_refused_file
-from dashboard.ingest.source_files import open_regular, find_recordings
+from dashboard.ingest.source_files import open_regular, find_files
 if os.geteuid() == 0:  # root may read everything
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
-for path, _ in find_recordings([Path(sys.argv[1])]):
+for path, _ in find_files([Path(sys.argv[1])]).recordings:
     try:
         open_regular(path).close()
         print("open", path.name)

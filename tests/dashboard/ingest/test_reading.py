@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +13,13 @@ import pytest
 import pyzstd
 
 from dashboard.ingest.reading import Opening, Piece, ReadAhead, choose_reader, read_pieces
-from dashboard.ingest.source_files import BATCH_LINES, HEAD_BYTES, find_recordings, head_sha256
+from dashboard.ingest.source_files import BATCH_LINES, HEAD_BYTES, find_files, head_sha256
 from dashboard.pool import open_pool
 from envelopes.recordings.base import SourcePath
 from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
-SAMPLES = [path for path, _ in find_recordings([CHECKOUT / "dashboard" / "samples"])]
+SAMPLES = [path for path, _ in find_files([CHECKOUT / "dashboard" / "samples"]).recordings]
 
 
 def read_ahead(paths: Sequence[Path]) -> dict[Path, Opening | None]:
@@ -51,6 +52,21 @@ def test_the_pool_reads_what_the_import_would_read() -> None:
         assert (opening.inode, opening.head_sha256) == (path.stat().st_ino, head_sha256(path.read_bytes()))
         content = b"".join(line.raw for line in opening.pieces[0].batch.lines)
         assert b"".join(pyzstd.decompress(frame.packed) for frame in opening.frames) == content
+        digests = opening.digests(0)
+        assert digests
+        for (start, size), digest in digests.items():
+            assert hashlib.sha256(content[start : start + size]).hexdigest() == digest
+
+
+def test_the_files_of_an_audit_folder_are_read_one_after_the_other(tmp_path: Path) -> None:
+    names = ("run.json", "calls.jsonl", "results.jsonl", "messages.jsonl")
+    expected = [tmp_path / folder / name for folder in ("a", "b", "a/deeper") for name in names]
+    for path in [*expected, tmp_path / "b" / "notes.txt"]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = find_files([tmp_path])
+    assert [path for path, _ in found.recordings] == expected
+    assert found.others == [tmp_path / "b" / "notes.txt"]
 
 
 @pytest.mark.extended
