@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from xdist.workermanage import WorkerController
 
-KEPT = {"COUNTERFOIL_RECORDINGS"}
+KEPT = {"COUNTERFOIL_RECORDINGS", "COUNTERFOIL_KILLS"}
 SETTINGS = {"SECRET_KEY", "ALLOWED_HOSTS"}
 
 
