@@ -55,6 +55,7 @@ from dashboard.runs.timeline import (
     Timeline,
     load_item_payloads,
 )
+from dashboard.text.formatting import format_place
 from dashboard.text.payload_preview import (
     IMAGE,
     PREVIEW_CHARS,
@@ -333,7 +334,7 @@ def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText], paylo
         step = payloads.state.step if payloads.state else None
         is_later = step is not None and receipt.superseded_line >= step
         when = "cleared after this step," if is_later else "cleared from the context"
-        yield EntryNote("" if is_later else "warn", f"{when} at line {receipt.superseded_line}: {reason}")
+        yield EntryNote("" if is_later else "warn", f"{when} at {format_place(receipt.superseded_line)}: {reason}")
 
 
 def _replayed_entry(

@@ -30,6 +30,7 @@ from dashboard.ingest.run_stats import OUTCOMES, STRIP_LETTERS, outcome_letter
 from dashboard.models import Call, RecordedReceipt, Run
 from dashboard.models.runs import FAILED
 from dashboard.runs.run_marks import model_url
+from dashboard.text.formatting import format_place
 
 MILLISECOND = timedelta(milliseconds=1)
 LONG_GAP_MS = 60_000
@@ -276,7 +277,9 @@ def load_overview(run: Run, *, is_squeezed: bool = True, limit: int = MAX_DRAWN)
 def _load_drops(run: Run, drawn: int) -> Iterable[DropMark]:
     for drop in load_drops(run):
         position = run.members.filter(ordinal__lt=drop.line).count()
-        yield DropMark(min(position, drawn), f"{drop.sentence} (line {drop.line})", model_url(run, drop.line - 1))
+        yield DropMark(
+            min(position, drawn), f"{drop.sentence} ({format_place(drop.line)})", model_url(run, drop.line - 1)
+        )
 
 
 def _load_points(run: Run, limit: int) -> list[CallPoint]:

@@ -23,6 +23,7 @@ from dashboard.models import Message, RecordedReceipt, Run, RunCall
 from dashboard.runs.context_gauge import ContextGauge, ContextWeight
 from dashboard.runs.run_marks import Branch, EntryNote, model_url
 from dashboard.runs.timeline import Compaction, HistoryItem, Timeline
+from dashboard.text.formatting import format_place
 from envelopes.pipeline.context_usage import ModelRequest, Presence, grade_presence
 
 CACHE_SECONDS = 3_600  # of a run's end, which a change of the run makes another
@@ -103,7 +104,7 @@ class ContextState:
         message it would claim more of that message than is known.
         """
         drop = drop_concerning(self.drops, line, superseded_line)
-        left = f"{drop.sentence.replace('this step', f'the step at line {drop.line}')}." if drop else ""
+        left = drop.sentence.replace("this step", f"the step at {format_place(drop.line)}") + "." if drop else ""
         if self.last and is_receipt and self._usage_grade(line, superseded_line) == "contradicted":
             when = "At the end of the run" if self.step is None else "At this step"
             request = "the last request" if self.step is None else "its request as recorded"
@@ -112,18 +113,18 @@ class ContextState:
             return EntryNote("warn", GRADE_WORDS["contradicted"], sentence)
         if drop is None:
             return None
-        return EntryNote("warn", f"uncertain from line {drop.line} on", f"{left} This may be among them.")
+        return EntryNote("warn", f"uncertain from {format_place(drop.line)} on", f"{left} This may be among them.")
 
     def _removal(self, line: int) -> str:
         """Names what is recorded to have removed all that came in at this line; empty when nothing is."""
         for branch in self.left:
             if branch.has(line):
-                return f"Left by a rewind at line {branch.end:,}."
+                return f"Left by a rewind at {format_place(branch.end)}."
         for compaction in self.compactions:
             if compaction.line >= line and not compaction.is_partial:
                 if compaction.is_new_conversation:
-                    return f"Not in the conversation that began behind line {compaction.line:,}."
-                return f"Compacted away at line {compaction.line:,}."
+                    return f"Not in the conversation that began behind {format_place(compaction.line)}."
+                return f"Compacted away at {format_place(compaction.line)}."
         return ""
 
     def grade(self, receipt: PlacedReceipt) -> tuple[Presence, EntryNote]:
@@ -134,15 +135,14 @@ class ContextState:
         if removal := (_describe_clear(receipt) if cleared is not None else "") or self._removal(line):
             until = "The model had it until then."
             if drop := drop_concerning(self.drops, line, cleared):
-                until = (
-                    f"Before that, at line {drop.line:,}, {drop.tokens:,} tokens left it unexplained: perhaps this too."
-                )
+                place = format_place(drop.line)
+                until = f"Before that, at {place}, {drop.tokens:,} tokens left it unexplained: perhaps this too."
             return "superseded", EntryNote("warn", GRADE_WORDS["superseded"], f"{removal} {until}")
         if note := self.usage_note(line, None):
             return self._usage_grade(line, None), note
         partial = next((compaction for compaction in self.compactions if compaction.line >= line), None)
         if partial is not None:
-            means = f"The history was compacted at line {partial.line:,}, but for a part; this may be in it."
+            means = f"The history was compacted at {format_place(partial.line)}, but for a part; this may be in it."
             return "uncertain", EntryNote("warn", "perhaps compacted away", means)
         request = "last request" if self.step is None else "request"
         check = (
@@ -186,17 +186,18 @@ def describe_compaction(compaction: Compaction) -> EntryNote:
     when = f" ({compaction.at:%Y-%m-%d %H:%M:%S} UTC)" if compaction.at else ""
     unless = f", unless it is in a message that stayed ({compaction.message})" if compaction.is_partial else ""
     text = PARTLY_COMPACTED if compaction.is_partial else COMPACTED_AWAY
+    place = format_place(compaction.line)
     if compaction.is_new_conversation:
-        sentence = f"A conversation began anew behind line {compaction.line}{when}; the model did not see this in it."
+        sentence = f"A conversation began anew behind {place}{when}; the model did not see this in it."
         return EntryNote("", NOT_IN_NEW, sentence)
-    sentence = f"The history was compacted at line {compaction.line}{when}; after that the model no longer saw this"
+    sentence = f"The history was compacted at {place}{when}; after that the model no longer saw this"
     return EntryNote("", text, f"{sentence}{unless}.")
 
 
 def _describe_clear(receipt: PlacedReceipt) -> str:
     at = f", {receipt.superseded_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.superseded_at else ""
     reason = receipt.superseded_reason or "replaced"
-    return f"Cleared from the context at line {receipt.superseded_line or 0:,}{at} ({reason})."
+    return f"Cleared from the context at {format_place(receipt.superseded_line or 0)}{at} ({reason})."
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ def format_change(change: int | float, spec: str = "+,") -> str:
     return text.replace("-", "−") if any(digit in "123456789" for digit in text) else text.lstrip("+-")
 
 
-def format_place(line: int, separator: str = "") -> str:
+def format_place(line: int) -> str:
     """The line of a record, or the time of one that a program sent, whose place is in microseconds (UTC)."""
     if not FIRST_TIME <= line < LAST_TIME:
-        return f"line {line:{separator}}"
+        return f"line {line:,}"
     return f"{datetime.fromtimestamp(line // 1_000 / 1_000, UTC):%H:%M:%S.%f}"[:-3]
 
 

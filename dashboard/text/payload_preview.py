@@ -70,6 +70,10 @@ class PreviewText:
         return bool(self.label) and self.shown == self.total and self.shown <= MAX_SHORT and "\n" not in self.body
 
     @property
+    def is_blank(self) -> bool:
+        return self.shown > 0 and not self.body.strip()
+
+    @property
     def extent(self) -> str:
         if self.total is None:
             return f"{self.shown:,} characters of it"

@@ -15,6 +15,7 @@ from django.db.models import Max
 from dashboard.runs.model_history import HistoryEntry, load_history
 from dashboard.runs.receipt_presence import ContextStep
 from dashboard.runs.timeline import Timeline
+from dashboard.text.formatting import format_place
 from dashboard.workspace.steps import RunPosition
 
 KIND_WORDS = {
@@ -104,7 +105,7 @@ def _changes(timeline: Timeline, before: int, added: Mapping[str, tuple[int, int
         yield f"− {len(cleared):,} {_label('receipts', len(cleared))} cleared or replaced, about {tokens:,} tokens"
     for event in timeline.compactions:
         if event.line >= before:
-            yield f"compacted at line {event.line:,}"
+            yield f"compacted at {format_place(event.line)}"
     for drop in timeline.drops:
         if drop.line > before:
             yield drop.sentence

@@ -20,6 +20,7 @@ from dashboard.models import Run
 from dashboard.models.runs import step_url
 from dashboard.runs.overview import HEIGHT, OutcomeStrip, build_strip
 from dashboard.runs.timeline import Compaction, load_compactions
+from dashboard.text.formatting import format_place
 
 CACHE_SECONDS = 3_600  # of a drawing, which a change of the run makes another
 LINE_HEIGHT = 16  # of the line of the context, in the units of the drawing
@@ -112,7 +113,7 @@ def _mark_compactions(compactions: Iterable[Compaction], lines: Sequence[int]) -
         what = (
             "A conversation began anew" if event.is_new_conversation else event.message or "The history was compacted"
         )
-        yield StripMark(0, "compaction", f"{what} at line {event.line:,}.", bisect_right(lines, event.line) + 1)
+        yield StripMark(0, "compaction", f"{what} at {format_place(event.line)}.", bisect_right(lines, event.line) + 1)
 
 
 def _draw_line(points: Sequence[tuple[int, int]], most: int, width: int) -> str:

@@ -185,3 +185,35 @@ def test_a_row_of_an_external_tool_shows_what_it_answered(client: Client, projec
     page = open_page(client, f"/runs/{run.pk}/")
     assert page.texts(".row-summary") == ['{"n": 1} sunny', '{"n": 2} weather returned a result']
     assert page.texts(".filter-chips .chip") == ["weather 1"]
+
+
+def test_a_key_of_a_run_opens_its_first_change_of_the_context(client: Client, run: Run, project: Project) -> None:
+    page = open_page(client, f"/runs/{run.pk}/")
+    link = page.select_one('a[data-key="]"]')
+    assert client.get(link["href"], follow=False).url == f"/runs/{run.pk}/3/context"
+    plain = create_run(project, call_count=1)
+    create_call(plain)
+    assert not open_page(client, f"/runs/{plain.pk}/").has('a[data-key="]"]')
+
+
+@pytest.mark.parametrize("address", ["/runs/{run}/", "/calls/"])
+def test_a_filter_of_words_offers_to_search_payloads_for_them(client: Client, run: Run, address: str) -> None:
+    """A word that stands in payloads alone would seem to be nowhere."""
+    page = open_page(client, f"{address.format(run=run.pk)}?q=tool:bash+denied")
+    link = page.by_role("link", "Search payloads for")
+    assert link["href"] == "?q=tool%3Abash%20any%3Adenied"
+    assert "payloads for" not in open_page(client, f"{address.format(run=run.pk)}?q=tool:bash").text
+
+
+def test_places_of_records_that_a_program_sent_are_times(client: Client, project: Project, alice: User) -> None:
+    """Their lines are microseconds since 1970, in which they are ordered."""
+    run, sent = create_run(project, call_count=2), 1_792_489_225_494_446
+    create_message(run, " \n ", line=sent)
+    create_call(run, line=sent + 1)
+    create_call(run, line=sent + 2_000_000)
+    for address in ("2/context", "context"):
+        text = open_page(client, f"/runs/{run.pk}/{address}").text
+        assert "09:40:25.494" in text, address
+        assert "1,792,489" not in text, address
+        assert "1792489" not in text, address
+    assert "White space only." in open_page(client, f"/runs/{run.pk}/context").text
