@@ -112,7 +112,7 @@ def receive_traces(request: TokenRequest) -> tuple[bytes, str]:
 
 
 def receive_logs(request: TokenRequest) -> tuple[bytes, str]:
-    """The same for a log request, of which the tool results of agents are stored. Raises BodyRefused."""
+    """The same for a log request, of which tool results and messages of agents are stored. Raises BodyRefused."""
     body, is_json = read_body(request), request.content_type == "application/json"
     try:
         logged = decode_logs(body, is_json=is_json)
@@ -121,12 +121,11 @@ def receive_logs(request: TokenRequest) -> tuple[bytes, str]:
     except Unavailable as missing:
         raise BodyRefused(415, str(missing)) from None
     rejected: list[Rejected] = []
-    for agent in sorted({line.agent for line in logged}):
-        name = f"{agent}-otel"
+    for name in sorted({line.format for line in logged}):
         lines = [
-            LiveLine(line.raw + b"\n", derive_id("received", request.project.pk, name, line.key), number)
+            LiveLine(line.raw + b"\n", derive_id("received", request.project.pk, name, line.key), number, 0, line.at)
             for number, line in enumerate(logged, start=1)
-            if line.agent == agent
+            if line.format == name
         ]
         rejected += _receive(request, name, lines, body)[0].rejected
     return _otlp_answer(rejected, "logs", is_json=is_json)

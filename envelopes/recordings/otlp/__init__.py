@@ -79,11 +79,16 @@ class TraceLine(msgspec.Struct, frozen=True):
 
 def decode_traces(body: bytes, *, is_json: bool) -> list[TraceLine]:
     """The lines of a trace request, each once, at its earliest time. Raises Untrusted, and Unavailable (spans.py)."""
-    lines: dict[bytes, TraceLine] = {}
-    for line in span_lines(decode_json(body) if is_json else decode_protobuf(body)):
-        known = lines.get(line.key)
-        lines[line.key] = line if known is None or line.at < known.at else known
-    return list(lines.values())
+    return earliest_lines(span_lines(decode_json(body) if is_json else decode_protobuf(body)))
+
+
+def earliest_lines(lines: Iterable[TraceLine]) -> list[TraceLine]:
+    """Each of the lines once, at its earliest time: a request repeats the messages of the one before it."""
+    earliest: dict[bytes, TraceLine] = {}
+    for line in lines:
+        known = earliest.get(line.key)
+        earliest[line.key] = line if known is None or line.at < known.at else known
+    return list(earliest.values())
 
 
 def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
@@ -93,8 +98,7 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
         if kind == "other":
             continue
         run = _run_name(span)
-        parts = list(message_parts(span)) if kind == "model" else []
-        lines = [_part_line(part, run, span) for part in parts]
+        lines = list(part_lines(span)) if kind == "model" else []
         yield from lines
         yield _span_line(span, kind, run, [line.key for line in lines])
 
@@ -102,6 +106,12 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
 def _run_name(span: TraceSpan) -> str:
     conversation = first_value(span.attributes, conventions.CONVERSATION)
     return conversation if isinstance(conversation, str) else span.trace
+
+
+def part_lines(span: TraceSpan) -> Iterator[TraceLine]:
+    """The parts of the messages of a model's span, or of a log event that is read as one."""
+    run = _run_name(span)
+    return (_part_line(part, run, span) for part in message_parts(span))
 
 
 def _part_line(part: TracePart, run: str, span: TraceSpan) -> TraceLine:

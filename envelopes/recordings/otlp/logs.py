@@ -1,9 +1,13 @@
-"""Log events of OTLP in which Claude Code and Codex report the result of a tool: its time, and whether it succeeded.
+"""Log events of OTLP: results of tools that Claude Code and Codex report, and messages of other agents.
 
 1. `claude_code.tool_result` names the session (`session.id`), the call (`tool_use_id`) and the tool, without content.
 2. `codex.tool_result` names the conversation (`conversation.id`) and the call (`call_id`), with its arguments and the
    beginning of its output, which is neither half: it stays in the event.
-3. The call is that of the agent's own recording, which it joins. Other events are left out.
+3. The call is that of the agent's own recording, which it joins.
+4. GenAI conventions up to 1.36 have each message as an event (`gen_ai.tool.message` and the like) with a body, later
+   ones all messages of a request in one (`gen_ai.client.inference.operation.details`). Both have the parts that the
+   span of a model has, and become the same lines. Their run is the conversation, else the trace that they belong to.
+5. Other events are left out.
 """
 
 from __future__ import annotations
@@ -25,13 +29,19 @@ from envelopes.recordings.base import (
     SourcePath,
 )
 from envelopes.recordings.json_lines import read_json_lines, storable
+from envelopes.recordings.otlp import TraceLine, earliest_lines, part_lines
+from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS
 from envelopes.recordings.otlp.spans import (
     Attributes,
+    SpanEvent,
+    TraceSpan,
     iso_time,
     json_attributes,
+    json_value,
     nanoseconds,
     objects_in,
     protobuf_attributes,
+    protobuf_value,
     request_type,
 )
 from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_json
@@ -40,53 +50,94 @@ EVENTS = {"claude_code.tool_result": "claude-code", "codex.tool_result": "codex"
 RUN = {"claude-code": "session.id", "codex": "conversation.id"}
 CALL = {"claude-code": ("tool_use_id", "gen_ai.tool.call.id"), "codex": ("call_id",)}
 SUFFIX = "-otel"
+OPERATION = "gen_ai.client.inference.operation.details"
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """A line of ours; `agent` is whose event it is."""
+    """A line of ours and the name of its format. `at` is its time in microseconds where the key does not have it."""
 
-    agent: str
+    format: str
     raw: bytes
     key: bytes
+    at: int = 0
+
+
+class LogRecord(msgspec.Struct, frozen=True):
+    """`at` are microseconds since 1970, `trace` is the trace to which the record belongs, empty for none."""
+
+    name: str
+    at: int
+    trace: str
+    attributes: Attributes
+    body: Any
 
 
 def decode_logs(body: bytes, *, is_json: bool) -> list[LogLine]:
-    """The tool results in a log request. Raises Untrusted, and Unavailable (spans.py)."""
-    lines = []
-    for name, at, attributes in _json_logs(body) if is_json else _protobuf_logs(body):
-        event = name if name in EVENTS else f"claude_code.{name}" if name == "tool_result" else ""
-        if (agent := EVENTS.get(event)) is None:
-            continue
-        raw = dump_json({"otel_event": event, "at": at, "attributes": dict(sorted(attributes.items()))})
-        lines.append(LogLine(agent, raw, hashlib.blake2b(raw, digest_size=16).digest()))
-    return lines
+    """The tool results and messages in a log request. Raises Untrusted, and Unavailable (spans.py)."""
+    records = list(_json_logs(body) if is_json else _protobuf_logs(body))
+    lines = [line for record in records for line in _result_lines(record)]
+    parts = earliest_lines(line for record in records for line in _message_lines(record))
+    return [*lines, *(LogLine("otlp", line.raw, line.key, line.at) for line in parts)]
 
 
-def _json_logs(body: bytes) -> Iterator[tuple[str, int, Attributes]]:
+def _result_lines(record: LogRecord) -> Iterator[LogLine]:
+    event = f"claude_code.{record.name}" if record.name == "tool_result" else record.name
+    if (agent := EVENTS.get(event)) is not None:
+        attributes = dict(sorted(record.attributes.items()))
+        raw = dump_json({"otel_event": event, "at": record.at, "attributes": attributes})
+        yield LogLine(f"{agent}{SUFFIX}", raw, hashlib.blake2b(raw, digest_size=16).digest())
+
+
+def _message_lines(record: LogRecord) -> Iterator[TraceLine]:
+    if record.name not in MESSAGE_EVENTS and record.name != OPERATION:
+        return iter(())
+    fields = record.body if isinstance(record.body, dict) else {}
+    span = TraceSpan(
+        trace=record.trace,
+        span="",
+        parent="",
+        name=record.name,
+        start=record.at,
+        end=record.at,
+        status=0,
+        status_message="",
+        attributes=record.attributes,
+        events=(SpanEvent(record.name, record.attributes | fields),),
+        resource={},
+        scope="",
+    )
+    return part_lines(span)
+
+
+def _json_logs(body: bytes) -> Iterator[LogRecord]:
     document = parse_json(body)
     if not isinstance(document, dict) or "resourceLogs" not in document:
         raise Untrusted("no resourceLogs: not an OTLP log request")
     for resource in objects_in(document, "resourceLogs"):
         for scoped in objects_in(resource, "scopeLogs"):
             for record in objects_in(scoped, "logRecords"):
-                attributes, text = json_attributes(record), record.get("body")
-                name = text.get("stringValue") if isinstance(text, dict) else None
+                attributes, content = json_attributes(record), json_value(record.get("body"))
+                name = record.get("eventName") or attributes.get("event.name") or _name_in(content)
                 at = nanoseconds(record.get("timeUnixNano")) or nanoseconds(record.get("observedTimeUnixNano"))
-                yield (
-                    str(record.get("eventName") or attributes.get("event.name") or name or ""),
-                    at // 1_000,
-                    attributes,
-                )
+                trace = str(record.get("traceId") or "").lower()
+                yield LogRecord(str(name), at // 1_000, trace, attributes, content)
 
 
-def _protobuf_logs(body: bytes) -> Iterator[tuple[str, int, Attributes]]:
+def _name_in(body: Any) -> str:
+    """Some events have their name as the text of their body."""
+    return body if isinstance(body, str) else ""
+
+
+def _protobuf_logs(body: bytes) -> Iterator[LogRecord]:
     request = request_type("logs").FromString(body)
     for resource in request.resource_logs:
         for scoped in resource.scope_logs:
             for record in scoped.log_records:
                 attributes = protobuf_attributes(record.attributes)
-                name = record.event_name or attributes.get("event.name") or record.body.string_value
-                yield str(name), (record.time_unix_nano or record.observed_time_unix_nano) // 1_000, attributes
+                content = protobuf_value(record.body)
+                name = record.event_name or attributes.get("event.name") or _name_in(content)
+                at = (record.time_unix_nano or record.observed_time_unix_nano) // 1_000
+                yield LogRecord(str(name), at, record.trace_id.hex(), attributes, content)
 
 
 def log_format(recorded: Format) -> Format:

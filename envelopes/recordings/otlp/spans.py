@@ -106,10 +106,10 @@ def _status_code(value: object) -> int:
 
 def json_attributes(owner: dict[str, Any]) -> Attributes:
     pairs = objects_in(owner, "attributes")
-    return {_text(pair, "key"): _json_value(pair.get("value"), 0) for pair in pairs}
+    return {_text(pair, "key"): json_value(pair.get("value"), 0) for pair in pairs}
 
 
-def _json_value(value: object, depth: int) -> Any:
+def json_value(value: object, depth: int = 0) -> Any:
     """A value of AnyValue; None for one that has no known kind."""
     if not isinstance(value, dict) or depth > MOST_DEPTH:
         return None
@@ -124,10 +124,10 @@ def _json_value(value: object, depth: int) -> Any:
             case ("bytesValue", str()):
                 return content
             case ("arrayValue", dict()):
-                return [_json_value(item, depth + 1) for item in objects_in(content, "values")]
+                return [json_value(item, depth + 1) for item in objects_in(content, "values")]
             case ("kvlistValue", dict()):
                 pairs = objects_in(content, "values")
-                return {_text(pair, "key"): _json_value(pair.get("value"), depth + 1) for pair in pairs}
+                return {_text(pair, "key"): json_value(pair.get("value"), depth + 1) for pair in pairs}
     return None
 
 
@@ -230,17 +230,18 @@ def _protobuf_span(span: Any, resource: Attributes, scope: str) -> TraceSpan:
 
 
 def protobuf_attributes(pairs: Any) -> Attributes:
-    return {pair.key: _protobuf_value(pair.value, 0) for pair in pairs}
+    return {pair.key: protobuf_value(pair.value, 0) for pair in pairs}
 
 
-def _protobuf_value(value: Any, depth: int) -> Any:
+def protobuf_value(value: Any, depth: int = 0) -> Any:
+    """A value of AnyValue, as `json_value` reads it."""
     kind = value.WhichOneof("value")
     if kind is None or depth > MOST_DEPTH:
         return None
     if kind == "array_value":
-        return [_protobuf_value(item, depth + 1) for item in value.array_value.values]
+        return [protobuf_value(item, depth + 1) for item in value.array_value.values]
     if kind == "kvlist_value":
-        return {pair.key: _protobuf_value(pair.value, depth + 1) for pair in value.kvlist_value.values}
+        return {pair.key: protobuf_value(pair.value, depth + 1) for pair in value.kvlist_value.values}
     if kind == "bytes_value":
         return base64.b64encode(value.bytes_value).decode()
     return getattr(value, kind)

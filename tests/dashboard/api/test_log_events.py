@@ -1,16 +1,20 @@
-"""OTLP log events of agents over HTTP: they join the calls of the agents' own recordings."""
+"""OTLP log events over HTTP: they join the calls of the agents' own recordings, or the spans of their trace."""
 
 from __future__ import annotations
 
+import base64
 import json
+from typing import Any
 
 import pytest
+from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from dashboard.models import Call, Project
+from dashboard.ingest.derivation import derive_waiting
+from dashboard.models import Call, Message, Project
 from tests.dashboard.api.sending import Sender
 from tests.dashboard.api.test_hooks import SESSION
-from tests.dashboard.api.test_traces import PROTOBUF, START, Attributes, any_value, set_attributes
+from tests.dashboard.api.test_traces import PROTOBUF, START, Attributes, any_value, request, set_attributes, span
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 
@@ -48,3 +52,85 @@ def test_log_events_of_agents_join_the_calls_of_their_recordings(project: Projec
     assert json.loads(lost.content)["partialSuccess"]["rejectedLogRecords"] == "1"
     assert sender.post("/v1/logs", b"{}", "application/json").status_code == 400
     assert sender.post("/v1/logs", log_request("other", {}), "application/json").content == b"{}"
+
+
+def nested_value(value: object) -> dict[str, Any]:
+    """The AnyValue of JSON."""
+    if isinstance(value, dict):
+        return {"kvlistValue": {"values": [{"key": key, "value": nested_value(item)} for key, item in value.items()]}}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [nested_value(item) for item in value]}}
+    return any_value(value) if value is not None else {}
+
+
+def message_records(*messages: tuple[str, object]) -> list[dict[str, Any]]:
+    """Log records of a trace, a second apart, with their message as the body or as attributes."""
+    return [
+        {"timeUnixNano": str(START + 10**9 * second), "traceId": "ab" * 16, "spanId": "cd" * 8}
+        | {"eventName": name, "body": nested_value(body)}
+        for second, (name, body) in enumerate(messages)
+    ]
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
+HISTORY = [
+    ("gen_ai.user.message", {"content": "What is new?"}),
+    ("gen_ai.choice", {"index": 0, "message": {"role": "assistant", "tool_calls": [CALL]}}),
+    ("gen_ai.user.message", {"content": "What is new?"}),
+    ("gen_ai.assistant.message", {"tool_calls": [CALL]}),
+    ("gen_ai.tool.message", {"id": "c1", "content": "2 hits"}),
+    ("gen_ai.choice", {"index": 0, "message": {"role": "assistant", "content": "Nothing."}}),
+]
+
+
+def logs(records: list[dict[str, Any]]) -> bytes:
+    return json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).encode()
+
+
+@pytest.mark.parametrize("is_protobuf", [False, True])
+def test_messages_that_are_log_events_join_the_tools_of_their_trace(
+    project: Project, sender: Sender, *, is_protobuf: bool
+) -> None:
+    body, kind = logs(message_records(*HISTORY)), "application/json"
+    if is_protobuf:
+        document = json.loads(body)
+        for record in document["resourceLogs"][0]["scopeLogs"][0]["logRecords"]:
+            record |= {name: base64.b64encode(bytes.fromhex(record[name])).decode() for name in ("traceId", "spanId")}
+        body, kind = ParseDict(document, ExportLogsServiceRequest()).SerializeToString(), PROTOBUF
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "gen_ai.tool.call.id": "c1"}
+    spans = request(span(2, "execute_tool", tool | {"gen_ai.tool.call.result": '{"hits": 2}'}, seconds=2))
+    for _ in range(2):
+        assert sender.post("/v1/logs", body, kind).status_code == 200
+        assert sender.post("/v1/traces", json.dumps(spans).encode(), "application/json").status_code == 200
+    derive_waiting(project)
+    call = Call.objects.get()
+    halves = {row.surface: (json.loads(row.data), row.fidelity) for row in call.observations.filter(selected=True)}
+    assert halves["args"][0] == {"q": "x"}
+    assert halves["result"] == ({"hits": 2}, "structured")
+    assert halves["receipt"] == ("2 hits", "exact")
+    assert (call.run.source_format, call.receipt_count) == ("otlp", 1)
+    messages = Message.objects.filter(run=call.run).values_list("role", flat=True)
+    assert sorted(messages) == ["assistant", "user"]
+
+
+def test_the_messages_of_a_request_may_be_one_event(project: Project, sender: Sender) -> None:
+    parts = [{"type": "tool_call_response", "id": "c1", "response": "2 hits"}]
+    asked = [{"type": "tool_call", "id": "c1", "name": "search", "arguments": {"q": "x"}}]
+    attributes = {
+        "gen_ai.conversation.id": "talk",
+        "gen_ai.input.messages": [{"role": "assistant", "parts": asked}, {"role": "tool", "parts": parts}],
+    }
+    pairs = [{"key": key, "value": nested_value(value)} for key, value in attributes.items()]
+    (record,) = message_records(("gen_ai.client.inference.operation.details", None))
+    assert sender.post("/v1/logs", logs([record | {"attributes": pairs}]), "application/json").content == b"{}"
+    call = Call.objects.get(external_id="c1")
+    assert (call.tool, call.run.external_id, call.receipts.count()) == ("search", "talk", 1)
+
+
+def test_an_answer_without_captured_content_and_one_without_a_trace(project: Project, sender: Sender) -> None:
+    (empty,) = message_records(("gen_ai.tool.message", {"id": "c1"}))
+    assert sender.post("/v1/logs", logs([empty]), "application/json").content == b"{}"
+    assert not Call.objects.exists()
+    (lost,) = message_records(("gen_ai.tool.message", {"id": "c1", "content": "x"}))
+    answer = sender.post("/v1/logs", logs([lost | {"traceId": ""}]), "application/json")
+    assert json.loads(answer.content)["partialSuccess"]["rejectedLogRecords"] == "1"
