@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from dashboard.ingest.live import BatchAnswer
+from envelopes.schema.conversion import struct_schemas
 
 JSON, BYTES, PROTOBUF = "application/json", "application/octet-stream", "application/x-protobuf"
 Item = TypeVar("Item")
@@ -228,7 +229,7 @@ SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 def openapi() -> dict[str, Any]:
     """The description of the addresses for programs, OpenAPI 3.1, from the structs of their answers."""
     types = [Refusal, BatchAnswer, *(row[2] for row in ADDRESSES), *(row[4] for row in SENDING)]
-    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schemas, components = struct_schemas(types, "#/components/schemas/")
     refusal, batch, answers = schemas[0], schemas[1], iter(schemas[2:])
     refusals = {status: _describe(sentence, refusal) for status, sentence in REFUSALS.items()}
     paths: dict[str, dict[str, Any]] = {}

@@ -24,6 +24,7 @@ from envelopes.families.base import Family
 from envelopes.families.registry import builtin, samples
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
+from envelopes.schema.conversion import struct_schemas
 from envelopes.schema.receipt import Receipt, SegmentSource, Variant
 from envelopes.schema.result import JsonValue
 from envelopes.schema.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
@@ -238,7 +239,7 @@ def _build_gallery(samples: dict[str, ToolSample], sort: str) -> SampleGallery |
 
 def build_schema_tables(results: Iterable[type[msgspec.Struct]]) -> tuple[SchemaTable, ...]:
     """The result structs, then the types within them, read from the JSON Schema that msgspec makes of them."""
-    schemas, components = msgspec.json.schema_components(list(results))
+    schemas, components = struct_schemas(results)
     result_names = [_target(schema) for schema in schemas]
     order = [*result_names, *(name for name in components if name not in result_names)]
     return tuple(_build_table(name, components[name], is_result=name in result_names) for name in order)

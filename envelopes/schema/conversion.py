@@ -1,8 +1,10 @@
-"""Decoded JSON of others as the types of this package, and what is wrong with it in words."""
+"""Decoded JSON of others as the types of this package, what is wrong with it in words, and JSON Schema of the types."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from inspect import cleandoc
 from typing import Any, TypeVar
 
 import msgspec
@@ -36,6 +38,18 @@ def convert_json(document: object, type_: type[Converted], *, strict: bool = Tru
         return msgspec.convert(document, type_, strict=strict)
     except UnicodeEncodeError:
         raise msgspec.ValidationError("half of a character in a name or a word") from None
+
+
+def struct_schemas(types: Iterable[Any], definitions: str = "#/$defs/") -> tuple[list[Any], dict[str, Any]]:
+    """JSON Schema of each type, and the structs within them by name, which the schemas refer to below `definitions`.
+
+    Descriptions are docstrings without the indentation of their source, which Python up to 3.12 keeps.
+    """
+    schemas, structs = msgspec.json.schema_components(types, ref_template=definitions + "{name}")
+    for struct in structs.values():
+        if "description" in struct:
+            struct["description"] = cleandoc(struct["description"])
+    return list(schemas), structs
 
 
 def word_fault(field: str, reason: str, arguments: Any, schema: dict[str, Any]) -> str:

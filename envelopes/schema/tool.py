@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Ty
 
 import msgspec
 
-from envelopes.schema.conversion import convert_json, word_fault, word_members
+from envelopes.schema.conversion import convert_json, struct_schemas, word_fault, word_members
 from envelopes.schema.result import ToolError
 
 # The names that the built-in tools use.
@@ -209,15 +209,15 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
 
     def input_schema(self, *, has_conditions: bool = True) -> dict[str, Any]:
         """JSON Schema 2020-12 with an object at the top, which providers require; nested structs are under `$defs`."""
-        (own,), components = msgspec.json.schema_components([self.input], ref_template="#/$defs/{name}")
+        (own,), components = struct_schemas([self.input])
         schema = components.pop(own["$ref"].rpartition("/")[2])
         definitions = {"$defs": components} if components else {}
         return {**schema, **(self.conditions if has_conditions else {}), **definitions}
 
     def output_schema(self) -> dict[str, Any]:
         """JSON Schema 2020-12 with one form for each of the result structs."""
-        schemas, components = msgspec.json.schema_components(self.result, ref_template="#/$defs/{name}")
-        return {"anyOf": list(schemas), "$defs": components}
+        schemas, components = struct_schemas(self.result)
+        return {"anyOf": schemas, "$defs": components}
 
     def read_data(self, data: Any) -> msgspec.Struct:
         """The result struct for `data`, decoded JSON: the one that has most of its members (CALL-041).

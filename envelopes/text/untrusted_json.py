@@ -57,10 +57,9 @@ def decode_utf8(raw: bytes) -> str:
 
 def parse_json(raw: bytes) -> JsonValue:
     """The JSON value in `raw`, numbers and strings as written. Raises Untrusted."""
-    value = parse_checked(raw)
     if _is_deep(raw):
         raise Untrusted(f"nested deeper than {DEPTH}")
-    return value
+    return parse_checked(raw)
 
 
 def parse_checked(raw: bytes) -> JsonValue:

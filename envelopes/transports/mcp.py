@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from envelopes.schema.conversion import convert_json
+from envelopes.schema.conversion import convert_json, struct_schemas
 from envelopes.schema.receipt import ImagePart, Receipt, image_part
 from envelopes.schema.result import ArtifactRef, CanonicalResult, JsonValue, ToolError
 from envelopes.schema.settlement import native_is_error
@@ -96,7 +96,7 @@ def artifact_path(uri: str) -> str | None:
 
 def declare_structured(definition: ToolDefinition) -> Body:
     """A `Tool` with the envelope's schema, which a server that sends `structuredContent` publishes."""
-    (own,), components = msgspec.json.schema_components([_Envelope], ref_template="#/$defs/{name}")
+    (own,), components = struct_schemas([_Envelope])
     schema = components.pop(own["$ref"].rpartition("/")[2])
     return {**declare(definition), "outputSchema": {**schema, "title": "Envelope", "$defs": components}}
 

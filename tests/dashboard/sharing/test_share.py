@@ -98,7 +98,7 @@ def test_what_the_model_did_not_see_is_marked(client: Client, project: Project, 
 CHANGES = [
     (b"line 7", b"line 8", "call-1-receipt: the text was changed"),
     (b"</footer>", b"<!-- --></footer>", "something beside the texts"),
-    (b"</footer>", b"<![foo[ x ]]></footer>", "the file is no HTML that Counterfoil wrote"),
+    (b"</footer>", b"<![foo[ x ]]></footer>", "something beside the texts"),
     (b"</footer>", b'<i data-code="' + b"9" * 5_000 + b'"></i></footer>', "something beside the texts"),
     (b'data-text="call-1-arguments"', b'data-txt="call-1-arguments"', "call-1-arguments: the text is missing"),
 ]
