@@ -5,7 +5,7 @@ Previews are shortened first, the longest before the others; when that is not en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -112,29 +112,42 @@ def slice_segment(segment: Segment, start: int, end: int) -> Segment:
     return msgspec.structs.replace(segment, text=segment.text[start:end], source=source)
 
 
-def split_folded(segment: Segment, read_field: Callable[[str], str]) -> list[Segment]:
-    """The pieces of a preview without its terminal codes, with their places in the field, which has them.
+def place_folded(segments: list[Segment], read_field: Callable[[str], str]) -> list[Segment]:
+    """The pieces of a preview that was folded, with their places in the field, which has the terminal codes.
 
-    `read_field` gives the text at a pointer. The segment itself is returned where it has a place or is not folded,
-    where its text occurs more than once, and where there are too many pieces.
+    `segments` are one preview, in which a marker may stand; `read_field` gives the text at a pointer. They are returned
+    as they are where they have places or are not folded, where they show a part of the field whose text occurs in it
+    more than once, and where there are too many pieces.
     """
-    source = segment.source
-    if segment.role != "preview" or source is None or source.start is not None or not segment.text:
-        return [segment]
-    text = read_field(source.pointer)
+    shown = [segment for segment in segments if segment.role == "preview" and segment.text]
+    source = shown[0].source if shown else None
+    if source is None or source.start is not None:
+        return segments
+    text, whole = read_field(source.pointer), "".join(segment.text for segment in shown)
     folded = fold_terminal(text).text
-    if folded == text or folded.count(segment.text) != 1:
-        return [segment]
-    first = folded.index(segment.text)
+    if folded == text or folded.count(whole) != 1:
+        return segments
+    ranges, placed, first = kept_ranges(text), list[Segment](), folded.index(whole)
+    for segment in segments:
+        if segment.role != "preview":
+            placed.append(segment)
+            continue
+        placed += _cut_ranges(segment, source, text, ranges, first)
+        first += len(segment.text)
+    return placed if len(placed) <= MOST_PIECES else segments
+
+
+def _cut_ranges(
+    segment: Segment, source: SegmentSource, text: str, ranges: Iterable[tuple[int, int]], first: int
+) -> Iterator[Segment]:
+    """The pieces of the segment, which begins at the character `first` of what the ranges keep of the text."""
     last, passed = first + len(segment.text), 0
-    pieces: list[Segment] = []
-    for start, end in kept_ranges(text):
+    for start, end in ranges:
         begin, stop = start + max(first - passed, 0), start + min(last - passed, end - start)
         if begin < stop:
             place = msgspec.structs.replace(source, start=begin, end=stop)
-            pieces.append(msgspec.structs.replace(segment, text=text[begin:stop], source=place))
+            yield msgspec.structs.replace(segment, text=text[begin:stop], source=place)
         passed += end - start
-    return pieces if len(pieces) <= MOST_PIECES else [segment]
 
 
 def _length(segments: Iterable[Segment]) -> int:

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.fitting import fit, slice_segment, split_folded
+from envelopes.families.fitting import fit, place_folded, slice_segment
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.conversion import MISSING, UNKNOWN, word_members
 from envelopes.schema.receipt import Renderer, Role, Segment, SegmentSource
@@ -286,12 +286,11 @@ def with_ways_to_read(segments: list[Segment], canonical: CanonicalResult, polic
     for segment in segments:
         pieces = _name_way_to_read(segment, canonical, policy) if segment.role == "preview" else [segment]
         added = sum(len(piece.text) for piece in pieces) - len(segment.text)
-        if added <= room:
-            room -= added
-            named += pieces
-        else:
-            named.append(segment)
-    return [piece for segment in named for piece in split_folded(segment, partial(_string, canonical))]
+        if added > room:
+            added, pieces = 0, [segment]
+        room -= added
+        named += place_folded(pieces, partial(_string, canonical))
+    return named
 
 
 def _name_way_to_read(segment: Segment, canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:

@@ -42,7 +42,7 @@ CONFIRMATIONS = ("ask", "dashboard", "yes")
 FAILED, REFUSED, CANCELLED = 1, 2, 3  # exit statuses
 LOOK_S = 0.25
 NOT_REACHED = "not reached"
-SET_UP = "\n--search MODULE.CLASS sets up WebSearch, --child NAME=PLAN.json SpawnAgent."
+SET_UP = {"WebSearch": "--search MODULE.CLASS", "SpawnAgent": "--child NAME=PLAN.json"}
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -120,8 +120,8 @@ class Command(BaseCommand):
         try:
             result = run_plan(project, order, on_start=self._cancel_by_signal)
         except PlanRejected as refusal:
-            is_unavailable = any(fault.kind == "unavailable" for fault in refusal.faults)
-            advice = SET_UP if is_unavailable else ""
+            missing = " ".join(fault.message for fault in refusal.faults if fault.kind == "unavailable")
+            advice = "".join(f"\n{option} sets up {tool}." for tool, option in SET_UP.items() if tool in missing)
             raise CommandError(_list_faults(map(str, refusal.faults)) + advice, returncode=REFUSED) from None
         except OSError as error:
             if find_outage(error) is not None:
@@ -164,6 +164,8 @@ class Command(BaseCommand):
         if not select.select([sys.stdin], [], [], LOOK_S)[0]:
             return None
         answer = sys.stdin.readline().strip()
+        if not answer:
+            self.stderr.write("")  # ends the line of the question
         self._asked = ""
         is_approved = answer.lower() in ("y", "yes")
         return _decide(request, is_approved=is_approved, reason="" if is_approved else answer or "no answer")

@@ -69,6 +69,17 @@ def test_the_ranges_of_a_cut_stream_are_those_of_its_characters(variant: str) ->
     assert not [shown for shown, source in pieces if field[source.start : source.end] != shown]
 
 
+def test_the_same_line_again_and_again_has_its_ranges_on_both_sides_of_the_cut() -> None:
+    text = "\x1b[1m" + "the same line\n" * 9_000
+    canonical = projected(output("ExecCommand", CommandResult(exit_status=0, stdout=text))).canonical
+    field = canonical.result["stdout_preview"]  # type: ignore[index,call-overload]
+    pieces = sources(text)
+    places = [(source.start, source.end) for _, source in pieces if source and source.end is not None]
+    assert len(places) == len(pieces) == 2  # before and behind the call that reads the rest
+    assert [field[start:end] for start, end in places] == [shown for shown, _ in pieces]
+    assert (places[0][0], places[1][1]) == (4, len(field))
+
+
 def test_a_cut_stream_is_folded_around_the_way_to_the_rest() -> None:
     lines = "".join(f"\x1b[1mline {number}\x1b[0m\n" for number in range(9_000))
     complete = output("ExecCommand", CommandResult(exit_status=0, stdout=lines))
