@@ -100,6 +100,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "dashboard.middleware.StackMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "dashboard.middleware.CompressionMiddleware",
     "csp.middleware.CSPMiddleware",
