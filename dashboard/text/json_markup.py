@@ -23,7 +23,7 @@ from django.utils.safestring import SafeString, mark_safe
 from pygments.token import STANDARD_TYPES, Keyword, Name, Number, Punctuation, String
 
 from dashboard.text.masks import mask_around
-from dashboard.text.text_markup import MAX_MARKUP, TextChunk, chunk_end, escape, escape_attribute
+from dashboard.text.text_markup import MAX_MARKUP, TextChunk, choose_escape, chunk_end, escape_attribute
 from envelopes.text.pointer import join
 from envelopes.text.preview import split_lines
 
@@ -100,10 +100,11 @@ class _LineMarkup(NamedTuple):
 
 def first_chunk(text: str, limit: int, attribute: str) -> TextChunk:
     """The first characters with folds; `attribute` is the one that carries a value's pointer."""
-    writer = _LineWriter(attribute)
     text = mask_around(text, 0, limit)
+    chunk = text[: chunk_end(text, 0, limit)]
+    writer = _LineWriter(attribute, _TokenMarkup(chunk))
     end, room = 0, MAX_MARKUP
-    for line in split_lines(text[: chunk_end(text, 0, limit)]):
+    for line in split_lines(chunk):
         end += len(line)
         room -= len(writer.write(line))
         if room < 0:
@@ -114,8 +115,8 @@ def first_chunk(text: str, limit: int, attribute: str) -> TextChunk:
 class _LineWriter:
     """Writes the markup of whole lines, one after the other."""
 
-    def __init__(self, attribute: str) -> None:
-        self._attribute = attribute
+    def __init__(self, attribute: str, tokens: _TokenMarkup) -> None:
+        self._attribute, self._tokens = attribute, tokens
         self._lines: list[str] = []
         self._open: list[_Container] = []
         # Most lines of a list of rows repeat, and all of their keys do.
@@ -151,38 +152,53 @@ class _LineWriter:
         match = _LINE.match(line)
         indent, key, value = match.groups() if match else ("", None, line)
         if value.startswith(_CLOSING) and self._open:
-            closing = f'<div class="jl">{indent}<span class="{MARK}">{escape(value)}</span></div></details>'
+            bracket = self._tokens.escape(value)
+            closing = f'<div class="jl">{indent}<span class="{MARK}">{bracket}</span></div></details>'
             return _LineMarkup(closing, "", closes=True)
         label, step = self._label(key) if key else ("", None)
         if value in _OPENING:
             before = f'<details open class="jf" {self._attribute}="'
             after = f'"><summary>{indent}{label}<span class="{MARK}">{value}</span></summary>'
             return _LineMarkup(before, after, step, opens=True)
-        before, after = _scalar_markup(value)
+        before, after = self._tokens.draw_scalar(value)
         return _LineMarkup(f'<div class="jl">{indent}{label}{before}{self._attribute}="', f'"{after}</div>', step)
 
     def _label(self, key: str) -> tuple[str, str]:
         """The markup of a key, and the escaped step of a pointer that it is."""
         if key not in self._labels:
             name = str(json.loads(key)) if "\\" in key else key[1:-1]
-            label = f'<span class="{KEY}">{_string_markup(key)}</span><span class="{MARK}">:</span> '
+            label = f'<span class="{KEY}">{self._tokens.draw_string(key)}</span><span class="{MARK}">:</span> '
             self._labels[key] = label, escape_attribute(join("", name)[1:])
         return self._labels[key]
 
 
-def _scalar_markup(value: str) -> tuple[str, str]:
-    """The markup of a value before and behind its pointer."""
-    newline = "\n" if value.endswith("\n") else ""
-    core = value[:-1] if newline else value
-    comma = newline != "" and core.endswith(",")
-    if comma:
-        core = core[:-1]
-    mark = f'<span class="{MARK}">,</span>' if comma else ""
-    body = _string_markup(core) if core.startswith('"') else escape(core)
-    if "\\n" in core:  # a block of its own, with its comma inside, which would else be on a line alone
-        return f'<span class="jv jm {_token_class(core)}" ', f">{body}{mark}{newline}</span>"
-    word = " jw" if len(core) > LONG_WORD and " " not in core else ""
-    return f'<span class="jv{word} {_token_class(core)}" ', f">{body}</span>{mark}{newline}"
+class _TokenMarkup:
+    """Draws the tokens of one chunk, which is searched once for what must be escaped: most have nothing but quotes."""
+
+    def __init__(self, chunk: str) -> None:
+        self._escape_inside = choose_escape(chunk.replace('"', ""))
+        self.escape = html.escape if self._escape_inside is str else self._escape_inside
+
+    def draw_scalar(self, value: str) -> tuple[str, str]:
+        """The markup of a value before and behind its pointer."""
+        newline = "\n" if value.endswith("\n") else ""
+        core = value[:-1] if newline else value
+        comma = newline != "" and core.endswith(",")
+        if comma:
+            core = core[:-1]
+        mark = f'<span class="{MARK}">,</span>' if comma else ""
+        body = self.draw_string(core) if core.startswith('"') else self.escape(core)
+        if "\\n" in core:  # a block of its own, with its comma inside, which would else be on a line alone
+            return f'<span class="jv jm {_token_class(core)}" ', f">{body}{mark}{newline}</span>"
+        word = " jw" if len(core) > LONG_WORD and " " not in core else ""
+        return f'<span class="jv{word} {_token_class(core)}" ', f">{body}</span>{mark}{newline}"
+
+    def draw_string(self, token: str) -> str:
+        if "\\" in token:
+            return _ESCAPE.sub(_escape_markup, self.escape(token))
+        if len(token) > 1 and token[0] == token[-1] == '"':
+            return f"{QUOTE}{self._escape_inside(token[1:-1])}{QUOTE}"
+        return self.escape(token)
 
 
 def _token_class(token: str) -> str:
@@ -193,14 +209,6 @@ def _token_class(token: str) -> str:
     if token in ("{}", "[]"):
         return MARK
     return INTEGER if token.lstrip("-").isdigit() else FLOAT
-
-
-def _string_markup(token: str) -> str:
-    if "\\" in token:
-        return _ESCAPE.sub(_escape_markup, escape(token))
-    if len(token) > 1 and token[0] == token[-1] == '"':  # most have nothing to escape between their quotes
-        return f"{QUOTE}{escape(token[1:-1])}{QUOTE}"
-    return escape(token)
 
 
 def _escape_markup(match: re.Match[str]) -> str:
@@ -217,19 +225,21 @@ def later_chunk(text: str, start: int, limit: int) -> TextChunk:
     pieces: list[str] = []
     text = mask_around(text, start, start + limit)
     end, room = start, 2 * MAX_MARKUP
-    for match in _TOKEN.finditer(text, text.rfind("\n", 0, start) + 1, chunk_end(text, start, limit)):
+    begin, stop = text.rfind("\n", 0, start) + 1, chunk_end(text, start, limit)
+    tokens = _TokenMarkup(text[begin:stop])
+    for match in _TOKEN.finditer(text, begin, stop):
         if match.end() <= start:
             continue
         token = match.group()[max(0, start - match.start()) :]
         match match.lastgroup:
             case "key":
-                piece = f'<span class="{KEY}">{_string_markup(token)}</span>'
+                piece = f'<span class="{KEY}">{tokens.draw_string(token)}</span>'
             case "string":
-                piece = f'<span class="{STRING}">{_string_markup(token)}</span>'
+                piece = f'<span class="{STRING}">{tokens.draw_string(token)}</span>'
             case "word":
-                piece = f'<span class="{_token_class(token)}">{escape(token)}</span>'
+                piece = f'<span class="{_token_class(token)}">{tokens.escape(token)}</span>'
             case _:
-                piece = escape(token)
+                piece = tokens.escape(token)
         pieces.append(piece)
         end = match.end()
         room -= len(piece)

@@ -20,7 +20,7 @@ from django.utils.safestring import mark_safe
 
 from dashboard.text.images import ReceiptImage, load_receipt_image
 from dashboard.text.masks import mask_around
-from dashboard.text.text_markup import MAX_MARKUP, TextChunk, chunk_end, escape, escape_attribute, needs_escaping
+from dashboard.text.text_markup import MAX_MARKUP, TextChunk, choose_escape, chunk_end, escape_attribute
 from envelopes.alignment.mapping import FieldSlice, ItemLinks
 from envelopes.schema.receipt import Document, ImagePart, Receipt, SegmentSource, TextPart
 
@@ -209,13 +209,12 @@ def _segment_chunk(part: TextPart, links: FieldLinks, start: int, limit: int, *,
     segments = part.within(start, stop)
     pieces: list[str] = []
     room = MAX_MARKUP
-    is_plain = not spaces and not needs_escaping(text[start:stop])
-    start_tag = links.start_tag
+    start_tag, escape = links.start_tag, choose_escape(text[start:stop], spaces=spaces)
     masked, at = mask_around(text, start, stop), start
     for segment in segments:
         shown = segment.text if masked is text else masked[at : at + len(segment.text)]
         at += len(segment.text)
-        source, piece = segment.source, shown if is_plain else escape(shown, spaces=spaces)
+        source, piece = segment.source, escape(shown)
         if source is not None:  # an element for each unlinked segment too would double the elements of a page
             piece = f"{start_tag(source)}{_range_attribute(source)}>{piece}</span>"
         pieces.append(piece)

@@ -10,7 +10,7 @@ from django.template import Context, Template
 
 from dashboard.templatetags.markup import short_id, stamp, visible
 from dashboard.text.formatting import format_change, format_count, format_duration, format_size
-from dashboard.text.text_markup import count_marks, escape, needs_escaping, printable
+from dashboard.text.text_markup import choose_escape, count_marks, escape, needs_escaping, printable
 from tests.dashboard.page_text import parse_page, text_of
 
 
@@ -144,3 +144,13 @@ def test_white_space_can_be_seen() -> None:
     page = parse_page("<div>" + escape("a  b\t\n", spaces=True))
     assert [mark.exact for mark in page.select("i.mark-space")] == ["··", "→\t", "↵\n"]
     assert page.select_one("div").exact == "a··b→\t↵\n"
+
+
+@pytest.mark.parametrize("sign", ["", '"', "<&>", "→ é", "\x1b[1m", "\u202e", "\u200d", "\ud800", "👩\u200d💻", "\t\n"])
+@pytest.mark.parametrize("spaces", [False, True])
+def test_pieces_of_a_text_are_escaped_as_each_would_be_alone(sign: str, *, spaces: bool) -> None:
+    text = f"one {sign} two"
+    escape_piece = choose_escape(text, spaces=spaces)
+    for cut in range(len(text)):
+        for piece in (text[:cut], text[cut:]):
+            assert escape_piece(piece) == escape(piece, spaces=spaces)
