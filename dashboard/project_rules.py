@@ -65,8 +65,8 @@ def load_all_rules() -> None:
         load_rules(project)
 
 
-# Pages without recorded text, and that of the rules, which masks its examples itself and shows what somebody types. A
-# new token is shown once, to who created it.
+# Pages that mask nothing: the documentation has no recorded text, the page of the rules masks its own examples and
+# shows what somebody types, and a new token is shown once, to the person who created it.
 OWN_PAGES = ("docs-index", "docs-page", "mask-list", "mask-change", "token-list")
 
 

@@ -220,7 +220,7 @@ class ReadAhead:
 
 
 def _settle_shared_lines(problems: list[LineProblem]) -> list[LineProblem]:
-    """Refuses a line that several objects share as a whole only where each of them was refused, and then once."""
+    """A line that several objects share is refused as a whole only if each of them was, and then only once."""
     shared = {problem.line: problem for problem in problems if problem.objects > 1}
     refused = Counter(problem.line for problem in problems if problem.line in shared and not problem.part)
     settled = []

@@ -30,7 +30,7 @@ BATCH_LINES = 4_000
 # Of an audit folder: the run comes first, the usage of requests after the receipts that it is compared with.
 IMPORT_ORDER = {"run.json": 0, "messages.jsonl": 2}
 DOCUMENTS = (".json", ".traj", ".eval", ".pb", ".binpb", ".jsonl.zst")  # may be recordings: their content decides
-NO_RECORDING = "no reader takes it: it is no .jsonl file, no run.json, and no document of a format that is known"
+NO_RECORDING = "not imported: neither a .jsonl file, nor a run.json, nor a document of a known format"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zX")
 
@@ -125,6 +125,7 @@ def _import_order(file: Path) -> tuple[int, str, int, str]:
 
 
 def prefix_sha256(file: BinaryIO, offset: int) -> str:
+    """The hash of the first and the last 4 KiB before `offset`, by which a file that was replaced is noticed."""
     digest = hashlib.sha256()
     descriptor = file.fileno()
     digest.update(os.pread(descriptor, min(WINDOW_BYTES, offset), 0))
@@ -134,6 +135,7 @@ def prefix_sha256(file: BinaryIO, offset: int) -> str:
 
 
 def head_sha256(head: bytes) -> str:
+    """The hash of the first line, of which at most 4 KiB count: a file that grows keeps it."""
     return hashlib.sha256(head.split(b"\n", 1)[0][:WINDOW_BYTES]).hexdigest()
 
 
@@ -240,7 +242,7 @@ def detect_file_format(file: BinaryIO, head: bytes, path: SourcePath) -> Format:
 
 
 def _later_heads(file: BinaryIO) -> Iterator[bytes]:
-    """64 KiB from the first line behind the first 64 KiB, and so on: a few more looks at the file."""
+    """Up to LATER_HEADS more pieces of 64 KiB behind the first, each from the beginning of a line."""
     file.seek(HEAD_BYTES - 1)
     for _ in range(LATER_HEADS):
         while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n") and file.tell() < MAX_LINE_BYTES:

@@ -6,7 +6,7 @@
 3. `tools/call` is a call. Its id is unique within the connection and its direction.
 4. The answer is the result: `structuredContent` beside `content`. What the host showed to its model is in no frame, and
    it may shorten it: the receipt is the content as the server offered it, reconstructed.
-5. A JSON-RPC `error` has a result and no receipt.
+5. A JSON-RPC `error` is a result without a receipt: what the host showed of it is unknown.
 6. `notifications/progress` is an event of the call with its token, other notifications and requests are events.
 """
 
@@ -93,8 +93,8 @@ _read_frame = struct_reader(Frame)
 _read_message = struct_reader(RpcMessage)
 
 
-class _Read(msgspec.Struct, frozen=True):
-    """One frame: its line, its message and that one's bytes, and its time."""
+class _ReadFrame(msgspec.Struct, frozen=True):
+    """One frame: its line number, its message with the bytes of that, and its time."""
 
     number: int
     raw: bytes
@@ -129,7 +129,7 @@ def sniff(head: bytes, path: SourcePath) -> bool:
 
 
 def is_global_call_id(call: str) -> bool:
-    """A connection counts its requests."""
+    """False: each connection numbers its own requests."""
     return False
 
 
@@ -177,7 +177,7 @@ def _frame_records(line: SourceLine, path: SourcePath, state: FrameState) -> Rec
         state.run = storable(frame.session_id or f"{path.stem}-{beginning}")
         title = f"MCP server {storable(frame.server)}" if frame.server else None
         yield RunRecord(line=line.number, run=state.run, agent="mcp", title=title, started_at=at)
-    read = _Read(line.number, raw, message, at, state, frame.dir or frame.direction or "")
+    read = _ReadFrame(line.number, raw, message, at, state, frame.dir or frame.direction or "")
     if message.method is not None:
         yield from _request(read, message.method)
     else:
@@ -191,7 +191,7 @@ def _time(field: msgspec.Raw) -> str | None:
     return epoch_time(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _request(read: _Read, method: str) -> Records:
+def _request(read: _ReadFrame, method: str) -> Records:
     params = _object(read.message.params)
     token = _object(params.get("_meta", b"")).get("progressToken")
     if method == "tools/call" and read.message.id is not NOTHING:
@@ -220,11 +220,11 @@ def _request(read: _Read, method: str) -> Records:
         yield read.event(method, storable(method))
 
 
-def _answer(read: _Read) -> Records:
-    """The answer to a call; that to another request adds nothing to it.
+def _answer(read: _ReadFrame) -> Records:
+    """Reads an answer: that of a call gives its result and receipt, that of another request nothing.
 
-    An answer goes the other way than its request. One to a request that was not read is that of a call where it has
-    the form of one, because lines may be in another order than they were sent.
+    Both sides may have an open request with one id; an answer goes the other way than its request. Lines may be in
+    another order than they were sent, so an answer without a request is that of a call where it has the form of one.
     """
     state, members = read.state, _object(read.message.result)
     others = [entry for entry in state.others if entry[1] == read.call and _goes_back(entry[0], read)]
@@ -247,8 +247,8 @@ def _answer(read: _Read) -> Records:
         yield ReceiptRecord(content=members["content"], fidelity="reconstructed", **shared)
 
 
-def _goes_back(direction: str, read: _Read) -> bool:
-    """True unless both frames name the direction, and it is the same one."""
+def _goes_back(direction: str, read: _ReadFrame) -> bool:
+    """False where both frames name a direction and it is the same: an answer goes the other way than its request."""
     return not direction or direction != read.direction
 
 

@@ -12,7 +12,7 @@ from dashboard.models import Note, Project
 from dashboard.tokens import create_token
 from tests.browser.conftest import Serious
 from tests.browser.rest import come_to_rest
-from tests.dashboard.measured_comparisons import recalled
+from tests.dashboard.measured_comparisons import compared, recalled
 from tests.dashboard.page_text import parse_page
 
 NARROW, WIDE = 390, 1440
@@ -39,8 +39,17 @@ def addresses(bundled: Project) -> list[str]:
         "/runs/import/",
         "/tools/",
         "/tools/WebFetch/",
+        "/masking/",
+        "/audit/",
+        "/docs/query/",
     ]
-    lists += ["/experiments/", "/experiments/recall/", "/search/?q=the"]
+    lists += ["/experiments/", "/experiments/recall/", "/experiments/new/", "/experiments/drifted/", "/search/?q=the"]
+    renderer, comparison = (
+        "/experiments/renderers/command/",
+        compared(bundled, ["recorded", "receipt"], query="tool:Glob")[0],
+    )
+    lists += [renderer, f"{renderer}templates/", f"{renderer}canonical/?sample=ExecCommand/success"]
+    lists += [f"/experiments/{comparison.pk}/{page}" for page in ("", "calls/", "verdicts/")]
     position = artifact.call.run.own_calls.filter(line__lt=artifact.call.line).count() + 1
     call = f"{run}{position}/halves"
     forms = [f"{run}{position}/{tab}" for tab in ("context", "replay", "wire", "raw")]
@@ -49,6 +58,13 @@ def addresses(bundled: Project) -> list[str]:
     added = ["/review/", f"/notes/{note.pk}/", f"/calls/{artifact.call_id}/notes/", f"{run}notes/"]
     others = bundled.runs.exclude(pk=artifact.call.run_id).order_by("-call_count", "pk")
     added += [f"{run}against/{others[0].pk}/", f"{run}against/{others[0].pk}/?pair=0"]
+    of_call, message = f"/calls/{artifact.call_id}/", artifact.call.run.messages.exclude(role="system")[0]
+    added += [
+        f"{of_call}half/receipt/",
+        f"{of_call}found/args/?find=a",
+        f"{of_call}variants/",
+        f"{run}context?message={message.pk}",
+    ]
     drops = [dropped, f"{dropped}context?after=147-0-{'0' * 32}"]
     return [
         *lists,

@@ -159,8 +159,8 @@ class Command(RichCommand):
             self.stdout.write(f"{report.stored_later} files were stored that had been missing or had grown")
         problems = [*report.problems, *report.skipped]
         for problem in problems[:PROBLEMS_PRINTED]:
-            line = f"{problem['file']}:{problem['line']} {problem['path']}: {problem['reason']}"
-            self.stderr.write(terminal_text(line))
+            place = f":{problem['line']} {problem['path']}" if problem["line"] else ""  # none: the whole file
+            self.stderr.write(terminal_text(f"{problem['file']}{place}: {problem['reason']}"))
         if len(problems) > PROBLEMS_PRINTED:
             self.stderr.write(f"and {len(problems) - PROBLEMS_PRINTED} more problems; --json names all")
 

@@ -40,7 +40,7 @@ from envelopes.text.untrusted_json import Untrusted, parse_json
 
 CONFIRMATIONS = ("ask", "dashboard", "yes")
 FAILED, REFUSED, CANCELLED = 1, 2, 3  # exit statuses
-LOOK_S = 0.25
+LOOK_S = 0.25  # the wait for a line on the terminal, before the executor goes on
 NOT_REACHED = "not reached"
 SET_UP = {"WebSearch": "--search MODULE.CLASS", "SpawnAgent": "--child NAME=PLAN.json"}
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -80,7 +80,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--search", action="append", default=[], metavar="MODULE.CLASS", help="a provider for WebSearch; repeatable"
         )
-        parser.add_argument("--expires", type=int, default=EXPIRY_S, metavar="SECONDS", help="to decide; 3600")
+        parser.add_argument(
+            "--expires", type=int, default=EXPIRY_S, metavar="SECONDS", help="time to decide; default: 3600"
+        )
         add_base_url_argument(parser)
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 
@@ -149,7 +151,7 @@ class Command(BaseCommand):
         return self._ask if confirm == "ask" else None
 
     def _ask(self, request: ConfirmationRequest) -> Decision | None:
-        """Asks on the terminal, and looks whether there is an answer. The end of the input rejects.
+        """Asks on the terminal once, and returns None until there is an answer. The end of the input rejects.
 
         Nothing is printed on stdout, which may be JSON.
         """
@@ -245,7 +247,7 @@ def _read_json(name: str) -> Any:
 
 
 def _find_syntax_error(raw: bytes) -> str:
-    """The place as an editor counts it; empty where the fault is none of the syntax."""
+    """The place of a syntax error as an editor counts it; empty where the syntax is not at fault."""
     if not raw.strip():
         return "the file is empty"
     if raw.startswith(codecs.BOM_UTF8):

@@ -391,7 +391,7 @@ def test_files_of_a_folder_that_no_reader_takes_are_named_with_the_reason(projec
     for name in ("chat.json", "notes.txt", f"{SESSION}/tool-results/toolu_01.txt"):
         (folder / name).write_text("{}")
     report = take(project, folder)
-    reason = "no reader takes it: it is no .jsonl file, no run.json, and no document of a format that is known"
+    reason = "not imported: neither a .jsonl file, nor a run.json, nor a document of a known format"
     assert report.to_json()["problems"] == [
         {"file": str(folder / name), "line": 0, "path": "$", "reason": reason} for name in ("chat.json", "notes.txt")
     ]
