@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Callable
 from threading import BoundedSemaphore
-from types import FunctionType
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -37,7 +36,6 @@ LOG_SECRETS = (
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160))}
 
 
-STACK_SLOTS = 33_000  # of eight bytes: a little more than 256 KiB, for which the interpreter takes 512 KiB
 HEALTH = "/healthz"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 View = TypeVar("View", bound=Callable[..., object])
@@ -59,28 +57,6 @@ def accepts_body(setting: str, types: tuple[str, ...] = FORMS) -> Callable[[View
         return view
 
     return declare
-
-
-def _answer(get_response: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:
-    return get_response(request)
-
-
-class StackMiddleware:
-    """Answers each request on one piece of memory for the frames of its calls.
-
-    CPython keeps the frames of a thread in pieces of 16 KiB, and gives a piece back to the system when its first frame
-    ends. Where the loop of a template calls across the end of a piece, each call takes a new one and gives it back,
-    which costs 40 µs: 1 ms of the page of a step. A frame that needs more gets a piece as large as that,
-    and everything below it fits into the rest. Only memory that is used becomes real.
-    """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-        self._answer = FunctionType(_answer.__code__.replace(co_stacksize=STACK_SLOTS), globals())
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        response: HttpResponse = self._answer(self.get_response, request)
-        return response
 
 
 class BodyLimitMiddleware:

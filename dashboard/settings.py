@@ -100,7 +100,6 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "dashboard.middleware.StackMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "dashboard.middleware.CompressionMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from resource import RUSAGE_THREAD, getrusage
 from uuid import UUID
 
 import pytest
@@ -23,7 +22,7 @@ from django.test import Client, RequestFactory, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver
 from pytest_django import Settings
 
-from dashboard.middleware import CompressionMiddleware, OneLineFormatter, StackMiddleware, TurnsMiddleware
+from dashboard.middleware import CompressionMiddleware, OneLineFormatter, TurnsMiddleware
 from tests.cases import each
 from tests.conftest import CHECKOUT
 from tests.dashboard.factories import create_call, create_problem, create_project, create_run, create_user
@@ -377,22 +376,3 @@ def test_pages_wait_for_their_turn_and_health_and_forms_do_not(settings: Setting
         thread.join(60)
     assert 200 in statuses
     assert middleware(rf.get("/runs/")).content == b"answered"
-
-
-def test_no_call_of_a_request_takes_memory_for_its_frame_from_the_system() -> None:
-    """Without the middleware each call at one depth or another takes a page of it, and gives it back."""
-
-    def count_faults(depth: int) -> int:
-        if depth:
-            return count_faults(depth - 1)
-        before = getrusage(RUSAGE_THREAD).ru_minflt
-        for _ in range(100):
-            (lambda: None)()
-        return getrusage(RUSAGE_THREAD).ru_minflt - before
-
-    def answer(_request: HttpRequest) -> HttpResponse:
-        for depth in range(200):  # the first time, the memory becomes real
-            count_faults(depth)
-        return HttpResponse(str(max(count_faults(depth) for depth in range(200))))
-
-    assert int(StackMiddleware(answer)(HttpRequest()).content) < 50
