@@ -37,7 +37,10 @@ from envelopes.text.untrusted_json import Untrusted, parse_json
 
 AGENT = "codex"
 POLL = "write_stdin"
-TOOLS = ("exec_command", "shell", "container.exec", "local_shell", "shell_command", "unified_exec", POLL)
+TOOLS = (
+    *("exec_command", "shell", "container.exec", "local_shell", "shell_command", "unified_exec", POLL),
+    "command_execution",  # of `codex exec --json`, whatever the model called
+)
 OUTPUTS = ("aggregated_output", "stdout", "stderr")
 HEADER = re.compile(
     r"(?:(?:Command: [^\n]*|Chunk ID: [^\n]*|Wall time: [\d.]+ seconds|Exit code: (?P<exit>-?\d{1,10})"

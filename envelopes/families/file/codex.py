@@ -4,6 +4,8 @@ The recorded result is `patch_apply_end` or the item `FileChange`, where a relea
 
     {changes: {path: {type: add | update | delete, unified_diff?, content?, move_path?}}, success, stdout, stderr, …}
 
+or the item `file_change` of `codex exec --json`, which has `changes: [{path, kind: add | update | delete}]`.
+
 Receipts are `Success. Updated the following files:` and a line for each file, as they are, behind the header of a
 command, or as JSON of `{output, metadata}`. Releases without a record leave the receipt alone, whose lines name the
 files.
@@ -64,6 +66,16 @@ def _read_patch(evidence: Evidence) -> Reading:
     return reading(evidence, one, f"{VERBS[action]} {path}", links=links)
 
 
+def _read_changes(evidence: Evidence) -> Reading:
+    """Reads a list of changes without their contents."""
+    listed = RecordedObject(evidence.result).items("changes")
+    if evidence.is_error or not listed:
+        return read_failure(evidence) or read_untyped(evidence)
+    files = [(change.text("path") or "", ACTIONS.get(change.text("kind") or "", "modify")) for change in listed]
+    result = PatchResult(changed_files=tuple(PatchedFile(action=action, path=path) for path, action in files))
+    return reading(evidence, result, patch_outcome(result), links={"/changes": "/result/changed_files"})
+
+
 def _patched_file(path: str, change: RecordedObject) -> PatchedFile:
     """A moved file has its new path in `move_path`."""
     if moved := change.text("move_path"):
@@ -111,4 +123,7 @@ def _align_patch(evidence: Evidence, text: str) -> list[Span]:
     return [span] if span else align_failure(evidence, text)
 
 
-MAPPINGS = (ToolMapping(agent="codex", tools=("apply_patch",), version=1, read=_read_patch, align=_align_patch),)
+MAPPINGS = (
+    ToolMapping(agent="codex", tools=("apply_patch",), version=1, read=_read_patch, align=_align_patch),
+    ToolMapping(agent="codex", tools=("file_change",), version=1, read=_read_changes, align=align_failure),
+)

@@ -1,4 +1,4 @@
-"""Rollouts of the Codex CLI, `rollout-<time>-<thread>.jsonl`, of every release.
+"""Rollouts of the Codex CLI, `rollout-<time>-<thread>.jsonl`, of every release, and what `codex exec --json` prints.
 
 1. A line is `{timestamp, ordinal?, type, payload}`. Releases before September 2025 wrote the payload of a
    `response_item` alone, behind a first line with `id` and `instructions`.
@@ -28,7 +28,7 @@ from io import BytesIO
 import msgspec
 
 from envelopes.recordings.base import Format, LineProblem, LineRecord, Record, SourceLine, SourcePath
-from envelopes.recordings.codex import rollout
+from envelopes.recordings.codex import exec_events, rollout
 from envelopes.recordings.documents import ZSTD, unpack_beginning, unpack_zstd
 from envelopes.text.untrusted_json import Untrusted
 
@@ -90,5 +90,15 @@ FORMATS: tuple[Format, ...] = (
         recorded_as="codex",
         is_document=True,
         is_archive=True,
+    ),
+    Format(
+        name="codex-exec",
+        title="Codex exec events",
+        agent="codex",
+        namespace="codex-exec",
+        mark="lines of thread.started, or of an item of a thread",
+        sniff=exec_events.sniff,
+        read=exec_events.read,
+        is_global_call_id=exec_events.is_global_call_id,
     ),
 )

@@ -133,6 +133,11 @@ read_line = struct_reader(RolloutLine)
 read_item = struct_reader(RolloutItem)
 
 
+def bounded_or_structured(recorded: bytes) -> ResultFidelity:
+    """Codex marks what it cut out of a record in the middle of the record."""
+    return "bounded" if _CUT_RECORD in recorded else "structured"
+
+
 class RolloutRead(msgspec.Struct, frozen=True):
     number: int
     raw: bytes
@@ -172,6 +177,6 @@ class RolloutRead(msgspec.Struct, frozen=True):
         )
 
     def result(self, call: str, recorded: bytes | None, **fields: object) -> ResultRecord:
-        fidelity: ResultFidelity = "bounded" if recorded and _CUT_RECORD in recorded else "structured"
+        fidelity = bounded_or_structured(recorded or b"")
         shared = {"line": self.number, "run": self.run, "at": self.at, "fidelity": fidelity}
         return ResultRecord(call=call, result=recorded, **{**shared, **fields})  # type: ignore[arg-type]

@@ -93,6 +93,11 @@ def codex(name: str) -> bytes:
     )
 
 
+def codex_exec(name: str) -> bytes:
+    raw = (FOLDER / "codex_exec.jsonl").read_bytes()
+    return raw.replace(b"000000000001", name.encode() * 12).replace(b"item_", f"item_{name}".encode())
+
+
 def gemini(name: str) -> bytes:
     header = {"sessionId": f"chat-{name}", "projectHash": "p", "startTime": "2026-06-01T10:00:00Z"}
     messages = []
@@ -177,6 +182,7 @@ FORMATS = {
     "claude-code-stream": Lines(stream_json),
     "claude-code-hooks": Lines(hooks),
     "codex": Lines(codex, "rollout-aaaaaaaa-bbbb-7bbb-8bbb-aaaaaaaaaaaa.jsonl"),
+    "codex-exec": Lines(codex_exec),
     "gemini-cli-jsonl": Lines(gemini),
     "mcp": Lines(mcp),
     "otlp": Lines(otlp),

@@ -25,6 +25,7 @@ PATHS = [
     for path in sorted((FOLDER / name).iterdir())
     if path.name != "LICENSE"
 ]
+PATHS.append("codex_exec.jsonl")
 BRIEF = "inspect_ai/log_tool_call_error.json"  # has calls that are known from their answers alone
 
 
