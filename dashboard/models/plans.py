@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from uuid import UUID
+
 from django.db import models
+from django.utils import timezone
 
 from dashboard.models.runs import Run
 
@@ -37,3 +41,12 @@ class PlanExecution(models.Model):
 
     def __str__(self) -> str:
         return f"execution of {self.run_id}"
+
+
+def find_asking(runs: Collection[Run]) -> dict[UUID, UUID]:
+    """The run whose confirmation each of these waits for: its own or a child's. Asks only for plans that run here."""
+    asking = {run.pk: run.pk for run in runs if run.is_asking}
+    if others := {run.pk for run in runs if run.lease_until is not None and run.is_live} - asking.keys():
+        children = Run.objects.filter(parent__in=others, asks_until__gt=timezone.now())
+        asking |= dict(children.values_list("parent_id", "pk"))
+    return asking

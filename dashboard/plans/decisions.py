@@ -47,7 +47,8 @@ def request_decision(run: UUID, request: ConfirmationRequest, expiry_s: float, *
             "is_on_terminal": is_on_terminal,
         },
     )
-    Run.objects.filter(pk=run).update(revision=F("revision") + 1, asks_until=expires_at)
+    Run.objects.filter(pk=run).update(asks_until=expires_at)
+    _renew_pages(run)
 
 
 def load_decision(run: UUID) -> Decision | None:
@@ -142,8 +143,14 @@ def _decide(run: UUID, waiting: QuerySet[PlanExecution], *, is_approved: bool, a
 
 
 def _stop_asking(run: UUID) -> None:
-    """The pages of the run show no more that it waits."""
-    Run.objects.filter(pk=run).exclude(asks_until=None).update(asks_until=None, revision=F("revision") + 1)
+    if Run.objects.filter(pk=run).exclude(asks_until=None).update(asks_until=None):
+        _renew_pages(run)
+
+
+def _renew_pages(run: UUID) -> None:
+    """The pages of the run and of its parent load it again."""
+    parents = Run.objects.filter(pk=run).values_list("parent_id", flat=True)
+    Run.objects.filter(pk__in=[run, *parents]).update(revision=F("revision") + 1)
 
 
 def _explain_refusal(run: Run, form: DecisionForm) -> str:

@@ -339,6 +339,7 @@ class _PlanRun:
         if self._request is None and not self._requests.empty():
             self._request = self._requests.get()
             self._import()  # the page of a decision shows the plan as it is recorded
+            renew_lease(self._key)
             is_on_terminal = self._order.approve is not None
             request_decision(self._key, self._request, self._order.expiry_s, is_on_terminal=is_on_terminal)
             self._order.on_waiting(self._key)

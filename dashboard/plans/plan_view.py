@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from dashboard.evidence.argument_labels import show_label
 from dashboard.models import Call, Event, Observation, Run, load_slices
 from dashboard.models.outcomes import Outcome, describe_outcome
+from dashboard.models.plans import find_asking
 from dashboard.models.runs import step_url
 from dashboard.plans.confirmation_page import RecordedConfirmation, load_recorded_confirmation
 from dashboard.text.masking import CONTEXT
@@ -175,6 +177,11 @@ class PlanPage:
     @property
     def is_live(self) -> bool:
         return self.run.is_live
+
+    @cached_property
+    def asking(self) -> UUID | None:
+        """The run whose plan waits for a confirmation: this one or a child."""
+        return find_asking([self.run]).get(self.run.pk)
 
     @property
     def is_interrupted(self) -> bool:

@@ -21,6 +21,7 @@ from dashboard.filters.keys import STATES
 from dashboard.filters.language import MAX_CHARACTERS, Query, parse
 from dashboard.filters.syntax import Term
 from dashboard.models import Call, Project, Run, Source
+from dashboard.models.plans import find_asking
 from dashboard.models.runs import FAILED
 from dashboard.models.sources import SENT
 from dashboard.runs.overview import OutcomeStrip, RunOverview, build_strip, load_overview
@@ -105,6 +106,7 @@ class RunPage:
     remarks: RemarkList
     switch: ReplaySwitch
     waiting: int  # calls that are not counted yet
+    asking: UUID | None  # the run whose plan waits for a confirmation: this one or a child
 
     @property
     def hints(self) -> list[str]:
@@ -207,6 +209,7 @@ def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_R
         remarks=load_remarks(run),
         switch=switch,
         waiting=Call.objects.waiting().filter(project=run.project_id, memberships__run=run).count(),
+        asking=find_asking([run]).get(run.pk),
     )
 
 

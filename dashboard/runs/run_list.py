@@ -26,6 +26,7 @@ from dashboard.filters.saved_views import describe_missing_view, find_view
 from dashboard.filters.syntax import And, Or
 from dashboard.models import Call, Project, Run, SavedView
 from dashboard.models.notes import RowMarks, load_row_marks
+from dashboard.models.plans import find_asking
 from dashboard.runs.overview import OutcomeStrip, build_strip
 from dashboard.search.match import describe_unsearchable
 from dashboard.text.formatting import TOKENS_COUNTED_BY, column_time, format_age, format_count, format_duration
@@ -265,7 +266,8 @@ def build_run_list(project: Project, params: RunListParams, size: int = 0) -> Ru
     now = timezone.now()
     peek_url = f"{params.page_url}&peek=".replace("?&", "?")
     marks = load_row_marks("run", [run.pk for run in runs])
-    rows = [build_row(run, now, peek_url, marks.get(run.pk)) for run in runs]
+    asking = find_asking(runs)
+    rows = [build_row(run, now, peek_url, marks.get(run.pk), asking.get(run.pk)) for run in runs]
     digest = _digest(runs, rows)
     has_live = any(run.is_live for run in runs)
     has_children = any(row["is_child"] for row in rows)
@@ -336,8 +338,8 @@ def _digest(runs: Sequence[Run], rows: Sequence[RunRow]) -> str:
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()
 
 
-def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None) -> RunRow:
-    """`peek_url` is the address of the list up to the id of the run to peek at."""
+def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None, asking: UUID | None = None) -> RunRow:
+    """`peek_url` is the address of the list up to the id of the run to peek at, `asking` the run to confirm, if any."""
     return RunRow(
         id=run.pk.hex,
         url=f"/runs/{run.pk}/",  # to reverse 50 addresses takes as long as the query
@@ -346,8 +348,8 @@ def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None) ->
         agent=printable(run.agent) or "–",
         model=printable(run.model),
         source=printable(run.source_format),
-        status=run.status,
-        confirmation_url=f"/runs/{run.pk}/confirmation" if run.is_asking else "",
+        status="a child run waits for confirmation" if asking not in (None, run.pk) else run.status,
+        confirmation_url=f"/runs/{asking}/confirmation" if asking else "",
         is_child=run.parent_id is not None,
         marks=marks,
         strip=build_strip(run),

@@ -61,6 +61,13 @@ def test_each_run_is_confirmed_by_itself_and_a_rejected_child_fails_its_task(
     project: Project, client: Client, alice: User, tmp_path: Path
 ) -> None:
     def decide(run: Run) -> None:
+        if run.parent is not None:
+            sentence, address = "A child run waits for a confirmation.", f"/runs/{run.pk}/confirmation"
+            for page in ("", "plan"):
+                notice = parse_page(client.get(f"/runs/{run.parent_id}/{page}")).select_one(".notice[role=status]")
+                assert (sentence in notice.text, notice.select_one("a")["href"]) == (True, address)
+            row = parse_page(client.get("/runs/")).select_one(".run-table td.status")
+            assert (row["title"], row.select_one("a")["href"]) == ("a child run waits for confirmation", address)
         decision = ("approve", "") if run.parent is None else ("reject", "not this file")
         assert answer(client, run, *decision).status_code == 302
 
