@@ -86,6 +86,7 @@ class CallHalves(msgspec.Struct, frozen=True, kw_only=True):
     """Both halves of a call, None for an absent one. `is_bounded`: the stored envelope is shorter.
 
     With the `result_fidelity` `parsed_from_receipt` no result was recorded: `canonical` is what the receipt states.
+    `outputs` are compared with the receipt, and empty without one; `left_out` states what neither of them can show.
     """
 
     call: CallItem
@@ -94,6 +95,7 @@ class CallHalves(msgspec.Struct, frozen=True, kw_only=True):
     is_bounded: bool
     receipt: TextWindow | None
     outputs: list[OutputGaps]
+    left_out: str = ""
 
 
 class ContextItem(msgspec.Struct, frozen=True, kw_only=True):

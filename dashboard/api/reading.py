@@ -28,6 +28,7 @@ from dashboard.api.answers import (
 )
 from dashboard.artifacts.content import NoContent, open_content
 from dashboard.calls.call_table import CallTableParams, load_call_table
+from dashboard.calls.cut_bar import describe_source_cuts
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.models import Artifact, Call, Comparison, Project, Run
 from dashboard.runs.run_list import RunListParams, build_run_list
@@ -114,6 +115,7 @@ def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHa
         is_bounded=evidence.is_answered and evidence.is_bounded,
         receipt=window("receipt", receipt.text) if receipt is not None else None,
         outputs=_output_gaps(evidence),
+        left_out=describe_source_cuts(evidence.halves.reading.source_cuts),
     )
 
 
@@ -126,7 +128,9 @@ def load_halves_at(project: Project, key: UUID, position: int, query: Mapping[st
 
 
 def _output_gaps(evidence: CallEvidence) -> list[OutputGaps]:
-    gaps = []
+    gaps: list[OutputGaps] = []
+    if evidence.halves.receipt is None:  # what the model got is not known
+        return gaps
     for output in evidence.halves.outputs:
         cut, first = output.cut, output.field.first_line
         ranges = [(start + first, end + first - 1) for start, end in cut.gaps]
@@ -146,6 +150,8 @@ def load_unseen(project: Project, key: UUID, query: Mapping[str, str]) -> TextWi
     """
     call = _get_call(project, key)
     evidence, params = load_evidence(call, query), Params(query)
+    if evidence.halves.receipt is None:
+        raise NotAnswered("Of this call no receipt was recorded: what the model saw of its output is not known.")
     outputs = {output.field.pointer: output for output in evidence.halves.outputs}
     pointer = params.text("pointer", default=next(iter(outputs), ""))
     output = outputs.get(pointer)

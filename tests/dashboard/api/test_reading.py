@@ -19,8 +19,11 @@ from tests.dashboard.api.native_records import one_run
 from tests.dashboard.api.sending import Sender
 from tests.dashboard.api.test_hooks import SESSION, transcript
 from tests.dashboard.factories import create_project
+from tests.dashboard.ingest.test_call_times import item, rollout
 from tests.dashboard.measured_comparisons import compared
 from tests.dashboard.test_url_matrix import patterns
+from tests.envelopes.families.test_stated_cuts import RAN, SHORTENED
+from tests.envelopes.recordings.samples import FOLDER
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 SECRET = "AKIAIOSFODNN7EXAMPLE"
@@ -86,6 +89,25 @@ def test_the_unseen_part_of_an_output_is_read_by_window(project: Project, tmp_pa
     assert window["text"] == "line 21\nline 22"
     assert get(reader, f"/api/v1/calls/{call.pk}/unseen?offset={window['next']}&limit=8")["text"] == "\nline 23"
     assert "no output was recorded" in get(reader, f"/api/v1/calls/{call.pk}/unseen?pointer=/none", 422)["error"]
+
+
+def test_nothing_is_unseen_where_no_receipt_was_recorded(project: Project) -> None:
+    import_paths(project, [FOLDER / "swe_agent" / "humanevalfix-python-0.traj"])
+    reader, call = Sender(project, "read"), Call.objects.get(receipt_count=0)
+    halves = get(reader, f"/api/v1/calls/{call.pk}/halves")
+    assert (halves["receipt"], halves["outputs"], halves["left_out"]) == (None, [], "")
+    assert halves["canonical"] is not None
+    assert "no receipt was recorded" in get(reader, f"/api/v1/calls/{call.pk}/unseen", 422)["error"]
+
+
+def test_halves_state_what_the_agent_cut_out_of_both(project: Project, tmp_path: Path) -> None:
+    path = tmp_path / "rollout-a.jsonl"
+    asked = item(0, "function_call", "c", name="exec_command", arguments='{"cmd": "make"}')
+    path.write_bytes(rollout(asked, item(1, "function_call_output", "c", output=RAN + SHORTENED)))
+    import_paths(project, [path])
+    halves = get(Sender(project, "read"), f"/api/v1/calls/{Call.objects.get().pk}/halves")
+    assert halves["call"]["is_cut"]
+    assert halves["left_out"] == "The agent cut 768 tokens out of what it sent."
 
 
 def test_the_context_at_a_step_and_experiments_are_readable(project: Project, reader: Sender) -> None:
