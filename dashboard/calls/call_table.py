@@ -322,7 +322,7 @@ def _load_matching(
     if not search:
         return _load_edges(calls, column, cursor, size, is_backward=is_backward), None
     matching: list[Cursor] = []
-    portion = size
+    portion, looked = size, 0
     while True:
         edges = _load_edges(calls, column, cursor, portion, is_backward=is_backward)
         chosen = search.select_matching([key for _, key in edges])
@@ -333,7 +333,9 @@ def _load_matching(
         if current_deadline().is_over:
             search.is_stopped = True
             return matching, cursor
-        portion = min(2 * portion, MOST_READ)
+        looked += portion
+        rest = (size - len(matching)) * looked // len(matching) if matching else looked  # as many as match so far
+        portion = min(max(rest + rest // 2, size), 4 * portion, MOST_READ)
 
 
 def _load_edges(

@@ -82,12 +82,13 @@ class Phrase(msgspec.Struct, frozen=True, dict=True):
         """
         folded = text.lower() if text.isascii() else text.casefold()
         matches = (match.span() for match in self._pattern.finditer(folded))
-        if len(folded) == len(text):
-            yield from matches
+        spans = matches if len(folded) == len(text) else list(matches)
+        if spans is matches or not spans:
+            yield from spans
             return
         places = list(accumulate((len(character.casefold()) for character in text), initial=0))
         original = {place: index for index, place in reversed(list(enumerate(places)))}
-        for start, end in matches:
+        for start, end in spans:
             before = max(place for place in original if place <= start)
             behind = min(place for place in original if place >= end)
             yield original[before], original[behind]
@@ -100,9 +101,10 @@ class Phrase(msgspec.Struct, frozen=True, dict=True):
         for index, word in enumerate(self.words):
             is_unspaced = bool(re.match(f"[{_UNSPACED}]", word))
             is_last = index == len(self.words) - 1
-            begin = "" if is_unspaced else rf"(?<!{_LETTER})"
+            # Behind the word, so that the pattern begins with characters, which `re` looks for ten times as fast.
+            begin = "" if is_unspaced else rf"(?<!{_LETTER}{re.escape(word)})"
             end = "" if is_unspaced or (is_last and self.is_prefix) else rf"(?!{_LETTER})"
-            pattern += f"{begin}{re.escape(word)}{end}" + ("" if is_last else r"\W*")
+            pattern += f"{re.escape(word)}{begin}{end}" + ("" if is_last else r"\W*")
         return re.compile(pattern)
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from dashboard.ingest.importer import import_paths
@@ -197,6 +199,24 @@ def test_a_search_that_runs_out_of_time_says_how_far_it_came_and_goes_on(
         notes.append(page.text)
     assert any("of 6 calls; “Next” goes on." in note for note in notes)
     assert looked == {"both", "unseen", "script"}
+
+
+def test_as_many_texts_are_read_next_as_the_share_that_matches_lets_expect(
+    client: Client, project: Project, tmp_path: Path, settings: Settings
+) -> None:
+    settings.HITS_PER_PAGE = 4
+    lines = []
+    for number in range(40):
+        text = "first second" if number % 5 == 0 else "second first"
+        asked = asks(f"c{number}", args={"command": f"c{number}"}, at=f"2026-03-01T09:00:{number:02}.000Z")
+        lines += [asked, answers(f"c{number}", text, {"stdout": text}, at=f"2026-03-01T09:00:{number:02}.500Z")]
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", lines)])
+    client.get("/calls/")
+    with CaptureQueriesContext(connection) as queries:
+        page = load(client, "canonical:*first*second*")
+    assert len(page.select("tbody .c-asked")) == 4
+    reads = [query for query in queries if 'FROM "dashboard_observation"' in query["sql"] and "surface" in query["sql"]]
+    assert len(reads) == 2  # five calls, of which one matches; then as many as have the other four
 
 
 def test_other_pages_refuse_what_only_texts_can_tell(client: Client, calls: Project) -> None:
