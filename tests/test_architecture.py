@@ -141,6 +141,7 @@ def _members(package: str) -> set[str]:
             "__init__",
             "base",
             "documents",
+            "document_fields",
             "json_lines",
             "object_fields",
             "registry",

@@ -24,12 +24,19 @@ from envelopes.recordings.base import (
     MessageRecord,
     ReceiptRecord,
     Record,
+    RemarkKind,
+    RemarkRecord,
     ResultRecord,
     RunRecord,
     SourceLine,
     SourcePath,
 )
-from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, storable
+from envelopes.recordings.json_lines import (
+    BYTE_ORDER_MARK,
+    is_blank,
+    remark,
+    storable,
+)
 from envelopes.schema.result import JsonValue, summarize
 from envelopes.storage.seekable import load_zstd
 from envelopes.text.untrusted_json import Untrusted, array_slices, check_json, dump_json, object_slices, parse_json
@@ -48,6 +55,7 @@ class JsonDocument:
         self.lines = list(lines)
         self.raw = b"".join(line.raw for line in self.lines)
         self._first = self.lines[0].offset if self.lines else 0
+        self._refused: dict[tuple[int, str], tuple[DocumentValue, RemarkKind]] = {}
         self._offsets = [line.offset - self._first for line in self.lines]
 
     def line_at(self, offset: int) -> int:
@@ -72,6 +80,18 @@ class JsonDocument:
             return self.refuse(refusal)
         return DocumentValue(self, content.strip(), start)
 
+    def note(self, value: DocumentValue, became: str, kind: RemarkKind) -> None:
+        """Notes a value that was not read as it is written; once, however often it is asked for."""
+        self._refused.setdefault((value.start, became), (value, kind))
+
+    def take_remarks(self, run: str) -> list[RemarkRecord]:
+        """The remarks on the values that were noted since the last time."""
+        noted, self._refused = self._refused, {}
+        return [
+            remark(kind, value.path, value.raw, became, line=value.line, run=run)
+            for (_, became), (value, kind) in noted.items()
+        ]
+
     def refuse(self, refusal: Untrusted) -> LineProblem:
         """The problem of a file of which nothing was read."""
         return LineProblem(
@@ -84,12 +104,13 @@ class JsonDocument:
 
 
 class DocumentValue:
-    """A value of a document: its own bytes, and the byte at which it begins."""
+    """A value of a document: its own bytes, the byte at which it begins, and its JSON path."""
 
-    def __init__(self, document: JsonDocument, raw: bytes, start: int) -> None:
+    def __init__(self, document: JsonDocument, raw: bytes, start: int, path: str = "$") -> None:
         self.document = document
         self.raw = raw
         self.start = start
+        self.path = path
 
     @property
     def line(self) -> int:
@@ -112,12 +133,13 @@ class DocumentValue:
         if not self.is_object:
             return {}
         slices = object_slices(self.raw)
-        nodes = self._locate(slices.values())
+        nodes = self._locate(slices.values(), [f"{self.path}.{name}" for name in slices])
         return {name: node for name, node in zip(slices, nodes, strict=True) if node.raw != b"null"}
 
     def elements(self) -> list[DocumentValue]:
         """The elements of a list; nothing for another value. Raises Untrusted."""
-        return self._locate(array_slices(self.raw)) if self.is_list else []
+        slices = array_slices(self.raw) if self.is_list else []
+        return self._locate(slices, [f"{self.path}[{index}]" for index in range(len(slices))])
 
     def text(self) -> str | None:
         """A string, as a text column can store it; None for another value."""
@@ -127,41 +149,23 @@ class DocumentValue:
     def value(self) -> JsonValue:
         return parse_json(self.raw)
 
+    def note(self, became: str, kind: RemarkKind = "value") -> None:
+        """Notes that this value is not read as it is written, for a remark."""
+        self.document.note(self, became, kind)
+
     def problem(self, path: str, reason: str) -> LineProblem:
         """The problem of a part of the document; the rest of it is read."""
         return LineProblem(line=self.line, path=path, reason=reason, raw=self.raw, part=True)
 
-    def _locate(self, slices: Iterable[bytes]) -> list[DocumentValue]:
+    def _locate(self, slices: Iterable[bytes], paths: Iterable[str]) -> list[DocumentValue]:
         """The slices stand in their order, so each is searched for behind the one before it."""
         nodes, at = [], 1
-        for raw in slices:
+        for raw, path in zip(slices, paths, strict=True):
             found = self.raw.find(raw, at)
             position = found if found >= 0 else max(0, self.raw.find(raw))
-            nodes.append(DocumentValue(self.document, raw, self.start + position))
+            nodes.append(DocumentValue(self.document, raw, self.start + position, path))
             at = position + len(raw)
         return nodes
-
-
-def text_member(members: dict[str, DocumentValue], *names: str) -> str | None:
-    """The first of these members that is a string."""
-    for name in names:
-        if name in members and (text := members[name].text()) is not None:
-            return text
-    return None
-
-
-def integer_member(members: dict[str, DocumentValue], name: str) -> int:
-    """A number of tokens or milliseconds; 0 for another value."""
-    value = members[name].value() if name in members else 0
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
-
-
-def milliseconds_member(members: dict[str, DocumentValue], name: str) -> int | None:
-    """A duration in seconds as milliseconds; None for another value."""
-    seconds = members[name].value() if name in members else None
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < 2**40:
-        return None
-    return int(seconds * 1000)
 
 
 class Outline(msgspec.Struct, frozen=True):

@@ -35,21 +35,14 @@ from envelopes.recordings.base import (
     SourcePath,
     UsageRecord,
 )
-from envelopes.recordings.documents import (
-    DocumentValue,
-    JsonDocument,
-    integer_member,
-    outline,
-    place_records,
-    text_member,
-)
+from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
+from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
 from envelopes.recordings.json_lines import (
     ForeignEntry,
     epoch_time,
     parsed_lines,
     read_json_lines,
     struct_reader,
-    valid_timestamp,
 )
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_object
@@ -58,6 +51,7 @@ Records = Iterator[Record | LineProblem]
 _SLOT = "gemini-cli"
 _KNOWN_MESSAGES = 4_096
 _LEVELS = ("info", "warning", "error")
+_FAILED = {"success": False, "error": True, "cancelled": True}  # by the status; others are shown as recorded
 _STAMPED_ID = re.compile(r"(?P<tool>.+)-(?P<milliseconds>\d{13})-[0-9a-f]{1,16}")
 
 
@@ -113,9 +107,9 @@ def read_document(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str
     members = root.members()
     state = ChatState(run=text_member(members, "sessionId") or path.stem)
     records = list(_header_records(root, members, state))
-    for number, message in enumerate(members["messages"].elements() if "messages" in members else ()):
+    for number, message in enumerate(list_member(members, "messages")):
         records += _checked(message, state, f"$.messages[{number}]")
-    yield from place_records(records)
+    yield from place_records([*records, *root.document.take_remarks(state.run)])
 
 
 def read_lines(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
@@ -128,6 +122,7 @@ def read_lines(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, o
         node = DocumentValue(JsonDocument([line]), line.raw, 0)
         try:
             yield from _line_records(node, state)
+            yield from node.document.take_remarks(state.run)
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
         for oldest in list(state.messages)[:-_KNOWN_MESSAGES]:
@@ -145,7 +140,7 @@ def _line_records(node: DocumentValue, state: ChatState) -> Records:
     elif "$set" in members:
         changes = members["$set"].members()
         yield from _header_records(node, changes, state)
-        for number, message in enumerate(changes["messages"].elements() if "messages" in changes else ()):
+        for number, message in enumerate(list_member(changes, "messages")):
             yield from _checked(message, state, f"$.$set.messages[{number}]")
     elif "$rewindTo" in members:
         known = state.messages.get(text_member(members, "$rewindTo") or "")
@@ -158,7 +153,7 @@ def _line_records(node: DocumentValue, state: ChatState) -> Records:
 
 
 def _header_records(node: DocumentValue, members: dict[str, DocumentValue], state: ChatState) -> Records:
-    started, ended = (valid_timestamp(text_member(members, name)) for name in ("startTime", "lastUpdated"))
+    started, ended = (time_member(members, name) for name in ("startTime", "lastUpdated"))
     yield RunRecord(
         line=node.line,
         run=state.run,
@@ -182,7 +177,7 @@ def _message_records(node: DocumentValue, state: ChatState, path: str) -> Record
     kind, key = text_member(members, "type"), text_member(members, "id") or f"line-{node.line}"
     if not node.is_object or kind is None:
         raise Untrusted("no message: it has no type", f"{path}.type")
-    at = valid_timestamp(text_member(members, "timestamp"))
+    at = time_member(members, "timestamp")
     content = members.get("content")
     digest = hashlib.sha256(content.raw).hexdigest()[:16] if content else ""
     known = state.messages.get(key)
@@ -203,7 +198,7 @@ def _message_records(node: DocumentValue, state: ChatState, path: str) -> Record
             step=key,
             at=at,
         )
-    for number, call in enumerate(members["toolCalls"].elements() if "toolCalls" in members else ()):
+    for number, call in enumerate(list_member(members, "toolCalls")):
         yield from _call_records(call, state, key, f"{path}.toolCalls[{number}]")
     if "tokens" in members:
         yield from _usage(members["tokens"], state, key)
@@ -245,7 +240,7 @@ def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -
         yield node.problem(path, "a call without an id or a name")
         return
     args = members.get("args")
-    ended = valid_timestamp(text_member(members, "timestamp"))
+    ended = time_member(members, "timestamp")
     run, started = state.run, _began(call, tool)
     yield CallRecord(
         line=node.line, run=run, call=call, tool=tool, args=args.raw if args else b"null", step=step, at=started
@@ -258,8 +253,8 @@ def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -
             run=run,
             call=call,
             result=display.raw if display and is_record else None,
-            is_error=None if status is None else status != "success",
-            status="cancelled" if status == "cancelled" else None,
+            is_error=_FAILED.get(status or ""),
+            status=None if status in ("success", "error") else status,
             at=ended,
             extra=join_object({"resultDisplay": display.raw}) if display and not is_record else None,
         )
@@ -278,7 +273,7 @@ def _response_text(result: DocumentValue) -> DocumentValue:
     parts = result.elements()
     response = parts[0].members().get("functionResponse") if len(parts) == 1 else None
     members = response.members() if response else {}
-    answer = members["response"].members() if "response" in members else {}
+    answer = object_member(members, "response")
     texts = [answer[name] for name in ("output", "error") if name in answer and answer[name].is_text]
     return texts[0] if len(texts) == len(answer) == 1 else result
 

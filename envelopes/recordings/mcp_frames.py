@@ -33,10 +33,13 @@ from envelopes.recordings.base import (
 from envelopes.recordings.json_lines import (
     NOTHING,
     ForeignObject,
+    change_remarks,
+    changed_time,
     epoch_time,
     first_byte,
     parsed_lines,
     read_json_lines,
+    remark,
     storable,
     struct_reader,
     valid_timestamp,
@@ -178,10 +181,14 @@ def _frame_records(line: SourceLine, path: SourcePath, state: FrameState) -> Rec
         title = f"MCP server {storable(frame.server)}" if frame.server else None
         yield RunRecord(line=line.number, run=state.run, agent="mcp", title=title, started_at=at)
     read = _ReadFrame(line.number, raw, message, at, state, frame.dir or frame.direction or "")
-    if message.method is not None:
-        yield from _request(read, message.method)
-    else:
-        yield from _answer(read)
+    yield from _request(read, message.method) if message.method is not None else _answer(read)
+    place = "$" if frame.jsonrpc else "$.message"
+    yield from change_remarks(message, place, line=line.number, run=state.run)
+    yield from change_remarks(frame, "$", line=line.number, run=state.run)
+    for name in ("ts", "timestamp", "time"):
+        field = bytes(getattr(frame, name))
+        if field not in (b"", b"null") and (became := _changed_time(getattr(frame, name))):
+            yield remark("timestamp", f"$.{name}", field, became, line=line.number, run=state.run)
 
 
 def _time(field: msgspec.Raw) -> str | None:
@@ -189,6 +196,13 @@ def _time(field: msgspec.Raw) -> str | None:
     if isinstance(value, str):
         return valid_timestamp(value)
     return epoch_time(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _changed_time(field: msgspec.Raw) -> str:
+    value = parse_json(bytes(field))
+    if isinstance(value, str):
+        return changed_time(value)
+    return "" if _time(field) else "left out: no time"
 
 
 def _request(read: _ReadFrame, method: str) -> Records:
@@ -241,7 +255,12 @@ def _answer(read: _ReadFrame) -> Records:
     if read.message.error is not NOTHING:
         yield ResultRecord(result=bytes(read.message.error), is_error=True, **shared)
         return
-    failed = {b"true": True, b"false": False}.get(members.get("isError", b"false"))
+    flag = members.get("isError", b"false")
+    failed = {b"true": True, b"false": False}.get(flag)
+    if failed is None:
+        became = "left out: neither true nor false"
+        path = "$.message.result.isError"
+        yield remark("value", path, flag, became, line=read.number, run=state.run, call=read.call)
     yield ResultRecord(result=bytes(read.message.result), is_error=failed, **shared)
     if "content" in members:
         yield ReceiptRecord(content=members["content"], fidelity="reconstructed", **shared)

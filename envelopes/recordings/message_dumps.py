@@ -24,30 +24,38 @@ from functools import partial
 import msgspec
 
 from envelopes.recordings.base import Format, LineProblem, LineRecord, Record, SourceLine, SourcePath, UsageRecord
+from envelopes.recordings.document_fields import (
+    failed_member,
+    flag_member,
+    integer_member,
+    list_member,
+    note_unknown,
+    object_member,
+    text_member,
+    time_member,
+)
 from envelopes.recordings.documents import (
     Conversation,
     DocumentValue,
     JsonDocument,
     decode_arguments,
-    integer_member,
     name_run,
     outline,
     place_records,
-    text_member,
 )
-from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines, valid_timestamp
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines
 from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
 ReadMessages = Callable[["_Dump", list[DocumentValue]], None]
 _LISTS = ("messages", "input", "output", "choices")
-_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
-_CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
-_FAILED = frozenset({"failed", "denied", "interrupted", "retried"})
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+_OUTPUTS = tuple(f"{kind}_output" for kind in _CALLS)
+_FAILED = frozenset({"failed", "denied", "interrupted", "retried", "error"})
+_ROLES = {"user-prompt": "user", "system-prompt": "system"} | dict.fromkeys(("text", "thinking", "file"), "assistant")
 _PROMPTS = (b'"user"', b'"human"')  # the run is named by what stands before and in the first prompt
 _ITEM = re.compile(rb'"type":\s*"(?:function_call|function_call_output|custom_tool_call|custom_tool_call_output)"')
-_TITLED = frozenset({"user", "human"})
 _DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
 
 
@@ -63,7 +71,7 @@ class _Dump(Conversation):
         step = text_member(members, "id") or f"message-{self.number}"
         if content is None:
             return step
-        if role in _TITLED:
+        if role in ("user", "human"):
             blocks = content.elements()
             self.title(
                 content.text() or (text_member(blocks[0].members(), "text") if blocks else "") or "", content.line
@@ -98,7 +106,7 @@ def _read_chat(dump: _Dump, messages: list[DocumentValue]) -> None:
             _read_blocks(dump, role, blocks)
             continue
         step = dump.message({}, role, content)
-        for entry in message["tool_calls"].elements() if "tool_calls" in message else ():
+        for entry in list_member(message, "tool_calls"):
             _chat_call(dump, entry, step)
 
 
@@ -137,7 +145,7 @@ def _tool_result(dump: _Dump, node: DocumentValue, block: Members) -> None:
         dump.problem(node, "an answer without the id of its call")
         return
     if "is_error" in block:
-        dump.add_result(call, None, is_error=block["is_error"].raw == b"true", line=node.line)
+        dump.add_result(call, None, is_error=flag_member(block, "is_error"), line=node.line)
     if "content" in block:
         dump.add_receipt(call, block["content"])
 
@@ -170,32 +178,31 @@ def _read_langchain(dump: _Dump, messages: list[DocumentValue]) -> None:
     for node in messages:
         dump.number += 1
         members = node.members()
-        data = next((members[name].members() for name in ("data", "kwargs") if name in members), members)
+        data = next((object_member(members, name) for name in ("data", "kwargs") if name in members), members)
         kind = text_member(data, "type") or text_member(members, "type")
         if kind is None:
             dump.problem(node, "no message: it has no type")
             continue
         if kind != "tool":
             step = dump.message(data, {"ai": "assistant", "human": "user"}.get(kind, kind), data.get("content"))
-            for entry in data["tool_calls"].elements() if "tool_calls" in data else ():
+            for entry in list_member(data, "tool_calls"):
                 call = entry.members()
                 name, tool = text_member(call, "id"), text_member(call, "name")
                 if name and tool:
                     dump.add_call(name, entry, tool, call["args"].raw if "args" in call else b"null", step=step)
                 else:
                     dump.problem(entry, "a call without an id or a name")
-            facts = data["response_metadata"].members() if "response_metadata" in data else {}
+            facts = object_member(data, "response_metadata")
             dump.model(text_member(facts, "model_name", "model"), node.line)
-            if "usage_metadata" in data and data["usage_metadata"].is_object:
+            if object_member(data, "usage_metadata"):
                 dump.records.append(_usage(dump, data["usage_metadata"], step))
             continue
-        call_id, status = text_member(data, "tool_call_id"), text_member(data, "status")
+        call_id = text_member(data, "tool_call_id")
         if not call_id:
             dump.problem(node, "an answer without the id of its call")
             continue
-        artifact = data.get("artifact")
-        if artifact or status:
-            failed = None if status is None else status == "error"
+        artifact, failed = data.get("artifact"), failed_member(data, "status", _FAILED)
+        if artifact or failed is not None:
             dump.add_result(call_id, artifact, is_error=failed, line=node.line)
         if "content" in data:
             dump.add_receipt(call_id, data["content"])
@@ -208,9 +215,9 @@ def _read_pydantic_ai(dump: _Dump, messages: list[DocumentValue]) -> None:
         if "parts" not in message:
             dump.problem(node, "no message: it has no parts")
             continue
-        at = valid_timestamp(text_member(message, "timestamp"))
+        at = time_member(message, "timestamp")
         dump.model(text_member(message, "model_name"), node.line)
-        for index, part in enumerate(message["parts"].elements()):
+        for index, part in enumerate(list_member(message, "parts")):
             _pydantic_part(dump, part, index, at)
         if "usage" in message and text_member(message, "kind") == "response":
             dump.records.append(_usage(dump, message["usage"], f"message-{dump.number}", at))
@@ -220,16 +227,15 @@ def _pydantic_part(dump: _Dump, node: DocumentValue, index: int, message_at: str
     part = node.members()
     kind, call, tool = (text_member(part, name) for name in ("part_kind", "tool_call_id", "tool_name"))
     step, content = f"message-{dump.number}", part.get("content")
-    at = valid_timestamp(text_member(part, "timestamp")) or message_at
+    at = time_member(part, "timestamp") or message_at
     match kind:
         case "tool-call" | "builtin-tool-call" if call and tool:
             args = part.get("args")
             dump.add_call(call, node, tool, decode_arguments(args.raw) if args else b"null", step=step, at=at)
         case "tool-return" | "builtin-tool-return" if call:
-            outcome, metadata = text_member(part, "outcome"), part.get("metadata")
+            failed, metadata = failed_member(part, "outcome", _FAILED), part.get("metadata")
             recorded = metadata or (content if content and not content.is_text else None)
-            if recorded or outcome:
-                failed = None if outcome is None else outcome in _FAILED
+            if recorded or failed is not None:
                 dump.add_result(call, recorded, is_error=failed, at=at, line=node.line)
             if content and not content.is_text and not _has_files(content):
                 dump.add_json_receipt(call, content, at)
@@ -241,7 +247,8 @@ def _pydantic_part(dump: _Dump, node: DocumentValue, index: int, message_at: str
         case "tool-call" | "tool-return":
             dump.problem(node, "a call or an answer without an id")
         case _ if content is not None:
-            role = {"user-prompt": "user", "system-prompt": "system"}.get(kind or "", "assistant")
+            note_unknown(part, "part_kind", _ROLES, "read as a part of the model: not a known kind")
+            role = _ROLES.get(kind or "", "assistant")
             if role == "user":
                 dump.title(content.text() or "", content.line)
             dump.add_message(f"{step}-{index}", content, role, step=step, at=at)
@@ -300,9 +307,9 @@ def _read_body(
             read_messages(dump, nodes)
         if text_member(facts, "type") == "message" and "content" in facts:  # the response of Anthropic
             read_messages(dump, [body])
-        if "usage" in facts and facts["usage"].is_object:
+        if object_member(facts, "usage"):
             dump.records.append(_usage(dump, facts["usage"], text_member(facts, "id") or f"message-{dump.number}"))
-    return dump.records
+    return [*dump.records, *root.document.take_remarks(dump.run)]
 
 
 def _lists_in(body: DocumentValue) -> list[list[DocumentValue]]:

@@ -33,18 +33,22 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
 )
+from envelopes.recordings.document_fields import (
+    list_member,
+    milliseconds_member,
+    object_member,
+    text_member,
+    time_member,
+)
 from envelopes.recordings.documents import (
     Conversation,
     DocumentValue,
     JsonDocument,
     decode_arguments,
-    milliseconds_member,
     name_run,
     outline,
     place_records,
-    text_member,
 )
-from envelopes.recordings.json_lines import epoch_time, valid_timestamp
 from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]
@@ -102,8 +106,8 @@ def read_swe_agent(lines: Iterable[SourceLine], path: SourcePath, saved: dict[st
         yield from () if root is None else (root,)
         return
     members = root.members()
-    steps = members["trajectory"].elements() if "trajectory" in members else []
-    history = members["history"].elements() if "history" in members else []
+    steps = list_member(members, "trajectory")
+    history = list_member(members, "history")
     trajectory = _Trajectory(root, name_run(path, history), "swe-agent")
     waiting: list[str] = []  # calls of the last action, which the next message answers
     for number, node in enumerate(history):
@@ -128,16 +132,16 @@ def read_swe_agent(lines: Iterable[SourceLine], path: SourcePath, saved: dict[st
                 _add_observation(trajectory, waiting, steps, message)
         except Untrusted as refusal:
             trajectory.records.append(node.problem(f"$.history[{number}]", refusal.reason))
-    yield from place_records(trajectory.records)
+    yield from place_records([*trajectory.records, *root.document.take_remarks(trajectory.run)])
 
 
 def _action_calls(trajectory: _Trajectory, number: int, message: Members) -> list[str]:
     """The calls of a function-calling model, or the action as a command of the shell."""
-    calls = message["tool_calls"].elements() if "tool_calls" in message else []
+    calls = list_member(message, "tool_calls")
     names = []
     for node in calls:
         call = node.members()
-        function = call["function"].members() if "function" in call else {}
+        function = object_member(call, "function")
         tool, args = text_member(function, "name") or "unknown", function.get("arguments")
         decoded = decode_arguments(args.raw) if args else b"null"
         names.append(trajectory.call(number, node, text_member(call, "id") or "", tool, decoded))
@@ -167,7 +171,7 @@ def read_mini(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, ob
         yield from () if root is None else (root,)
         return
     members = root.members()
-    messages = root.elements() or (members["messages"].elements() if "messages" in members else [])
+    messages = root.elements() or (list_member(members, "messages"))
     trajectory = _Trajectory(root, name_run(path, messages), "mini-swe-agent")
     trajectory.records += _mini_facts(members, trajectory.run, root.line)
     waiting: list[tuple[str, str]] = []  # open calls: the own id, empty for none, and the id of the call
@@ -187,13 +191,13 @@ def read_mini(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, ob
                 waiting = _mini_calls(trajectory, number, node, message)
         except Untrusted as refusal:
             trajectory.records.append(node.problem(f"$.messages[{number}]", refusal.reason))
-    yield from place_records(trajectory.records)
+    yield from place_records([*trajectory.records, *root.document.take_remarks(trajectory.run)])
 
 
 def _mini_facts(members: Members, run: str, line: int) -> Records:
-    info = members["info"].members() if "info" in members else {}
-    config = info["config"].members() if "config" in info else {}
-    model = config["model"].members() if "model" in config else {}
+    info = object_member(members, "info")
+    config = object_member(info, "config")
+    model = object_member(config, "model")
     version, name = text_member(info, "mini_version"), text_member(model, "model_name")
     if version or name:
         yield RunRecord(line=line, run=run, version=version, model=name)
@@ -202,9 +206,9 @@ def _mini_facts(members: Members, run: str, line: int) -> Records:
 def _mini_calls(trajectory: _Trajectory, number: int, node: DocumentValue, message: Members) -> list[tuple[str, str]]:
     """The actions of a message, or the one command in its text; a message with several blocks was refused."""
     content = message.get("content")
-    members = message["extra"].members() if "extra" in message else {}
+    members = object_member(message, "extra")
     calls = []
-    for action in members["actions"].elements() if "actions" in members else ():
+    for action in list_member(members, "actions"):
         own = text_member(action.members(), "tool_call_id") or ""
         calls.append((own, trajectory.call(number, action, own, "bash", action.raw)))
     blocks = _BLOCK.findall((content.text() if content else None) or "") if "actions" not in members else []
@@ -223,10 +227,7 @@ def _take_answered(waiting: list[tuple[str, str]], own: str | None) -> str:
 
 def _add_answer(trajectory: _Trajectory, call: str, content: DocumentValue | None, extra: DocumentValue | None) -> None:
     members = extra.members() if extra else {}
-    stamp = members["timestamp"].value() if "timestamp" in members else None
-    at = valid_timestamp(text_member(members, "timestamp"))
-    if isinstance(stamp, int | float) and not isinstance(stamp, bool):
-        at = epoch_time(stamp)
+    at = time_member(members, "timestamp", may_count=True)
     if extra and ("raw_output" in members or "returncode" in members):
         trajectory.add_result(call, extra, at=at)
     if content is not None:

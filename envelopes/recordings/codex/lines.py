@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+
 import msgspec
 
 from envelopes.alignment.mapping import ResultFidelity
-from envelopes.recordings.base import EventRecord, ReceiptRecord, ResultRecord
-from envelopes.recordings.json_lines import NOTHING, ForeignEntry, ForeignObject, storable, struct_reader
+from envelopes.recordings.base import EventRecord, ReceiptRecord, RemarkKind, RemarkRecord, ResultRecord
+from envelopes.recordings.json_lines import (
+    NOTHING,
+    ForeignEntry,
+    ForeignObject,
+    changed_time,
+    remark,
+    storable,
+    struct_reader,
+)
+from envelopes.text.untrusted_json import object_slices, parse_json
 
+NO_NUMBER = "left out: not a possible number"
 _TABLE_SIZE = 256
 _SESSIONS = 32
 _CUT_RECORD = b" chars truncated"
@@ -71,12 +84,12 @@ class RolloutUsage(msgspec.Struct, frozen=True):
     total_tokens: int = 0
 
 
-class RolloutTokens(msgspec.Struct, frozen=True):
+class RolloutTokens(ForeignObject, frozen=True):
     last_token_usage: RolloutUsage | None = None
     total_token_usage: RolloutUsage | None = None
 
 
-class RolloutDuration(msgspec.Struct, frozen=True):
+class RolloutDuration(ForeignObject, frozen=True):
     secs: int = 0
     nanos: int = 0
 
@@ -97,7 +110,7 @@ class RolloutState(msgspec.Struct):
     `inputs` are the open calls that sent something to a session, with its id, `polls` those that only waited for its
     output, with the call of its command. `unanswered` are open calls of code mode, `prompts` digests of the last
     messages of a user, `searches` those of the actions of ended searches by id, `own_from` the first ordinal that is
-    not a copy of the parent's history.
+    not a copy of the parent's history. `unknown` are kinds of lines.
     """
 
     run: str = ""
@@ -114,6 +127,7 @@ class RolloutState(msgspec.Struct):
     unanswered: list[str] = []
     prompts: list[str] = []
     requests: list[str] = []
+    unknown: list[str] = []
 
     def trim(self) -> None:
         for table, size in (
@@ -125,12 +139,14 @@ class RolloutState(msgspec.Struct):
         ):
             for oldest in list(table)[:-size]:
                 del table[oldest]
-        for known in (self.unanswered, self.prompts, self.requests):
+        for known in (self.unanswered, self.prompts, self.requests, self.unknown):
             del known[:-_TABLE_SIZE]
 
 
 read_line = struct_reader(RolloutLine)
 read_item = struct_reader(RolloutItem)
+read_tokens = struct_reader(RolloutTokens)
+read_duration = struct_reader(RolloutDuration)
 
 
 def bounded_or_structured(recorded: bytes) -> ResultFidelity:
@@ -176,7 +192,45 @@ class RolloutRead(msgspec.Struct, frozen=True):
             at=self.at,
         )
 
+    def remark(self, kind: RemarkKind, path: str, was: bytes, became: str) -> RemarkRecord:
+        return remark(kind, path, was, became, line=self.number, run=self.run)
+
     def result(self, call: str, recorded: bytes | None, **fields: object) -> ResultRecord:
         fidelity = bounded_or_structured(recorded or b"")
         shared = {"line": self.number, "run": self.run, "at": self.at, "fidelity": fidelity}
         return ResultRecord(call=call, result=recorded, **{**shared, **fields})  # type: ignore[arg-type]
+
+
+def member(raw: bytes, name: str) -> bytes:
+    """The member of an object; empty where there is none."""
+    return object_slices(raw).get(name, b"") if raw.startswith(b"{") else b""
+
+
+def part_remark(line: RolloutRead, path: str, raw: bytes, *beginnings: bytes) -> Iterator[RemarkRecord]:
+    """Yields a remark for a part that does not begin as its types do."""
+    if raw not in (b"", b"null") and not raw.startswith(beginnings):
+        yield line.remark("value", path, raw, "left out: wrong type")
+
+
+def session_remarks(line: RolloutRead) -> Iterator[RemarkRecord]:
+    """Yields a remark for each part of a session's first line that is not read as it is written."""
+    git, instructions = bytes(line.item.git), bytes(line.item.base_instructions)
+    yield from part_remark(line, "$.payload.git", git, b"{")
+    yield from part_remark(line, "$.payload.git.branch", member(git, "branch"), b'"')
+    yield from part_remark(line, "$.payload.base_instructions", instructions, b"{")
+    yield from part_remark(line, "$.payload.base_instructions.text", member(instructions, "text"), b'"')
+    at = line.item.timestamp
+    if at and (became := changed_time(at)):
+        yield line.remark("timestamp", "$.payload.timestamp", at.encode("utf-8", "surrogatepass"), became)
+
+
+def text_of_blocks(content: bytes) -> str:
+    """The text of a message: a string, or the texts of its blocks."""
+    value = parse_json(content) if content else None
+    blocks = value if isinstance(value, list) else [value]
+    texts = [block.get("text") if isinstance(block, dict) else block for block in blocks]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16]

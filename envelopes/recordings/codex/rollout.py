@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 
@@ -13,31 +12,38 @@ from envelopes.recordings.base import (
     LineProblem,
     MessageRecord,
     Record,
+    ResultRecord,
     RunRecord,
     SourceLine,
     SourcePath,
     UsageRecord,
 )
 from envelopes.recordings.codex.lines import (
+    NO_NUMBER,
     CommandSession,
-    RolloutDuration,
     RolloutItem,
     RolloutLine,
     RolloutRead,
     RolloutState,
-    RolloutTokens,
+    digest,
+    member,
+    part_remark,
+    read_duration,
     read_item,
     read_line,
+    read_tokens,
+    session_remarks,
+    text_of_blocks,
 )
 from envelopes.recordings.documents import decode_arguments
 from envelopes.recordings.json_lines import (
     NOTHING,
+    change_remarks,
     entry_remarks,
     first_byte,
     parsed_lines,
     read_json_lines,
     storable,
-    struct_reader,
     valid_timestamp,
 )
 from envelopes.schema.result import summarize
@@ -114,10 +120,17 @@ def _read_entry(line: SourceLine, entry: RolloutLine, state: RolloutState) -> Re
     rollout_line = RolloutRead(line.number, line.raw, item, payload, at, inherited, state)
     reader = _ITEMS.get(item.type or "") if kind in ("response_item", "event_msg") else _LINES.get(kind or "")
     records = list(reader(rollout_line)) if reader else list(_other(rollout_line, kind or ""))
+    if kind and kind not in _TYPES and kind not in state.unknown:
+        state.unknown.append(kind)
+        became = "an event without a meaning, like later lines of its kind: it is unknown"
+        records += [rollout_line.remark("line", "$.type", kind.encode("utf-8", "surrogatepass"), became)]
     if not state.began and kind != "session_meta":
         state.began = True
         yield RunRecord(line=line.number, run=state.run, agent="codex", started_at=at)
     yield from records
+    path = "$.payload" if first_byte(entry.payload) == b"{" else "$"
+    call = next((record.call for record in records if isinstance(record, CallRecord | ResultRecord)), None)
+    yield from change_remarks(item, path, line=line.number, run=state.run, call=call)
 
 
 def _session_meta(line: RolloutRead) -> Records:
@@ -129,9 +142,9 @@ def _session_meta(line: RolloutRead) -> Records:
     state.began = True
     state.run = item.id or state.run
     state.own_from = item.subagent_history_start_ordinal or 0
-    spawn = _member(_member(_member(bytes(item.source), "subagent"), "thread_spawn"), "parent_thread_id")
+    spawn = member(member(member(bytes(item.source), "subagent"), "thread_spawn"), "parent_thread_id")
     parent = item.parent_thread_id or (parse_json(spawn) if spawn else None)
-    branch = _member(bytes(item.git), "branch")
+    branch = member(bytes(item.git), "branch")
     yield RunRecord(
         line=line.number,
         run=state.run,
@@ -142,13 +155,10 @@ def _session_meta(line: RolloutRead) -> Records:
         branch=str(parse_json(branch)) if branch and branch.startswith(b'"') else None,
         started_at=valid_timestamp(item.timestamp) or line.at,
     )
-    instructions = _member(bytes(item.base_instructions), "text")
+    instructions = member(bytes(item.base_instructions), "text")
     if instructions.startswith(b'"'):
         yield _message_record(line, "system", instructions)
-
-
-def _member(raw: bytes, name: str) -> bytes:
-    return object_slices(raw).get(name, b"") if raw.startswith(b"{") else b""
+    yield from session_remarks(line)
 
 
 def _turn_context(line: RolloutRead) -> Records:
@@ -172,8 +182,8 @@ def _message_record(line: RolloutRead, role: str, content: bytes, **fields: obje
 
 def _message(line: RolloutRead) -> Records:
     item, content = line.item, bytes(line.item.content)
-    if item.role == "user" and (text := _text(content)):
-        line.state.prompts.append(_digest(text))
+    if item.role == "user" and (text := text_of_blocks(content)):
+        line.state.prompts.append(digest(text))
         if not text.startswith(_NO_PROMPT):
             yield from _title(line, text)
     yield _message_record(line, item.role or "unknown", content or b'""')
@@ -182,9 +192,10 @@ def _message(line: RolloutRead) -> Records:
 def _user_message(line: RolloutRead) -> Records:
     """The prompt, which most releases also wrote as the item that went to the model."""
     content = bytes(line.item.message)
-    text = _text(content)
+    text = text_of_blocks(content)
+    yield from part_remark(line, "$.payload.message", content, b'"', b"[")
     yield from _title(line, text)
-    if text and _digest(text) not in line.state.prompts:
+    if text and digest(text) not in line.state.prompts:
         yield _message_record(line, "user", content, delivery="unclear")
 
 
@@ -195,20 +206,8 @@ def _title(line: RolloutRead, text: str) -> Records:
         yield RunRecord(line=line.number, run=line.run, title=storable(title))
 
 
-def _text(content: bytes) -> str:
-    """The text of a message: a string, or the texts of its blocks."""
-    value = parse_json(content) if content else None
-    blocks = value if isinstance(value, list) else [value]
-    texts = [block.get("text") if isinstance(block, dict) else block for block in blocks]
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 def _reasoning(line: RolloutRead) -> Records:
-    text = _text(bytes(line.item.summary))
+    text = text_of_blocks(bytes(line.item.summary))
     if text:
         yield line.event("reasoning", message=storable(summarize(text)))
 
@@ -225,9 +224,9 @@ def _call(line: RolloutRead) -> Records:
     state.calls[call] = tool
     if item.type == "custom_tool_call" and name == "exec":
         state.unanswered.append(call)
-    if name in _SESSION_TOOLS and (session := _member(args, "session_id").decode("utf-8", "replace").strip('"')):
+    if name in _SESSION_TOOLS and (session := member(args, "session_id").decode("utf-8", "replace").strip('"')):
         command = state.sessions[session].call if session in state.sessions else ""
-        if command and (_member(args, "chars") or _member(args, "input")) in _NO_INPUT:
+        if command and (member(args, "chars") or member(args, "input")) in _NO_INPUT:
             state.polls[call] = command
             del state.calls[call]
             yield line.event("poll", call=command, message=f"polled by {storable(call)}")
@@ -250,14 +249,14 @@ def _call(line: RolloutRead) -> Records:
 def _search_end(line: RolloutRead) -> Records:
     item = line.item
     if item.call_id and item.call_id not in line.state.calls:
-        line.state.searches[item.call_id] = _digest(bytes(item.action).decode("utf-8", "replace"))
+        line.state.searches[item.call_id] = digest(bytes(item.action).decode("utf-8", "replace"))
     yield from _other(line, "event_msg")
 
 
 def _hosted_call(line: RolloutRead) -> Records:
     """A search that the provider ran: the model got its results there, and neither half is recorded."""
     item, state = line.item, line.state
-    action = _digest(bytes(item.action).decode("utf-8", "replace"))
+    action = digest(bytes(item.action).decode("utf-8", "replace"))
     ended = next((call for call, ended in state.searches.items() if ended == action), None)
     call = item.id or item.call_id or ended or f"web_search-{line.number}"
     state.searches.pop(call, None)
@@ -339,7 +338,7 @@ def _milliseconds(item: RolloutItem) -> int | None:
         return item.completed_at_ms - item.started_at_ms
     if first_byte(item.duration) != b"{":
         return None
-    duration = struct_reader(RolloutDuration)(item.duration)
+    duration = read_duration(item.duration)
     return duration.secs * 1000 + duration.nanos // 1_000_000
 
 
@@ -350,7 +349,7 @@ def _tool_end(line: RolloutRead) -> Records:
     if item.type == "mcp_tool_call_end":
         members = object_slices(bytes(item.result)) if first_byte(item.result) == b"{" else {}
         recorded = members.get("Ok") or members.get("Err") or bytes(item.result) or line.payload
-        failed = "Err" in members or _member(recorded, "isError") == b"true"
+        failed = "Err" in members or member(recorded, "isError") == b"true"
     child = item.new_thread_id
     yield line.result(item.call_id or "", recorded, is_error=failed, duration_ms=_milliseconds(item), child_run=child)
 
@@ -371,11 +370,16 @@ def _item_completed(line: RolloutRead) -> Records:
 
 def _token_count(line: RolloutRead) -> Records:
     """The first line of a session has no info yet."""
+    yield from part_remark(line, "$.payload.info", bytes(line.item.info), b"{")
     if first_byte(line.item.info) != b"{":
         return
-    info = struct_reader(RolloutTokens)(line.item.info)
+    info = read_tokens(line.item.info)
+    yield from change_remarks(info, "$.payload.info", line=line.number, run=line.run)
     last, total = info.last_token_usage, info.total_token_usage
-    if last is None or total is None or min(last.input_tokens, last.cached_input_tokens, last.output_tokens) < 0:
+    if last is None or total is None:
+        return
+    if min(last.input_tokens, last.cached_input_tokens, last.output_tokens) < 0:
+        yield line.remark("value", "$.payload.info.last_token_usage", bytes(line.item.info), NO_NUMBER)
         return
     request = str(total.total_tokens)
     if request in line.state.requests:

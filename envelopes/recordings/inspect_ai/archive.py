@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from envelopes.recordings.base import LineProblem, Record, SourceLine, SourcePath
+from envelopes.recordings.base import LineProblem, Record, RunRecord, SourceLine, SourcePath
 from envelopes.recordings.documents import DocumentValue, JsonDocument, place_records, unpack_zstd
 from envelopes.recordings.inspect_ai.log import eval_facts, sample_records
 from envelopes.text.untrusted_json import Untrusted
@@ -52,7 +52,7 @@ def _read_members(archive: zipfile.ZipFile, raw: bytes, line: int) -> Iterator[R
     names = archive.namelist()
     header = next((name for name in (_HEADER, _START) if name in names), None)
     room = TOTAL_BYTES
-    facts = None
+    facts, head = None, None
     samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
     records: list[Record | LineProblem] = []
     for name in [*([header] if header else []), *samples]:
@@ -63,9 +63,11 @@ def _read_members(archive: zipfile.ZipFile, raw: bytes, line: int) -> Iterator[R
             if not isinstance(value, DocumentValue):
                 raise Untrusted(value.reason if value else "the member is empty")
             if name == header:
-                facts = eval_facts(value)
+                facts, head = eval_facts(value), value
             else:
-                records += sample_records(value, facts or eval_facts(value))
+                sample = sample_records(value, facts or eval_facts(value))
+                run = next((record.run for record in sample if isinstance(record, RunRecord)), "")
+                records += [*sample, *(head.document.take_remarks(run) if head else ())]
         except Untrusted as refusal:
             reason = f"{name}: {refusal.reason}"
             records.append(LineProblem(line=line, path=refusal.path, reason=reason, raw=b"", part=True))

@@ -20,16 +20,16 @@ from envelopes.recordings.base import (
     SourcePath,
     UsageRecord,
 )
-from envelopes.recordings.documents import (
-    DocumentValue,
-    JsonDocument,
+from envelopes.recordings.document_fields import (
     integer_member,
+    list_member,
     milliseconds_member,
-    outline,
-    place_records,
+    object_member,
     text_member,
+    time_member,
 )
-from envelopes.recordings.json_lines import storable, valid_timestamp
+from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
+from envelopes.recordings.json_lines import storable
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_object
 
@@ -69,24 +69,26 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         return
     facts, members = eval_facts(root), root.members()
     records: list[Record | LineProblem] = []
-    for number, sample in enumerate(members["samples"].elements() if "samples" in members else ()):
+    for number, sample in enumerate(list_member(members, "samples")):
         try:
             records += sample_records(sample, facts)
         except Untrusted as refusal:
             records.append(sample.problem(f"$.samples[{number}]", refusal.reason))
+    if "samples" in members and not members["samples"].is_list:
+        records.append(members["samples"].problem("$.samples", "no samples: not a list"))
     yield from place_records(records)
 
 
 def eval_facts(header: DocumentValue) -> EvalFacts:
     """Reads a whole document, or the header of an archive."""
     members = header.members()
-    evaluation = members["eval"].members() if "eval" in members else {}
-    packages = evaluation["packages"].members() if "packages" in evaluation else {}
+    evaluation = object_member(members, "eval")
+    packages = object_member(evaluation, "packages")
     return EvalFacts(
         run=text_member(evaluation, "run_id", "eval_id") or "",
         task=text_member(evaluation, "task") or "evaluation",
         model=text_member(evaluation, "model"),
-        created=valid_timestamp(text_member(evaluation, "created")),
+        created=time_member(evaluation, "created"),
         version=text_member(packages, "inspect_ai"),
     )
 
@@ -95,7 +97,8 @@ def sample_records(node: DocumentValue, facts: EvalFacts) -> list[Record | LineP
     """The records of one sample. Raises Untrusted for one that is no object."""
     if not node.is_object:
         raise Untrusted("no sample: not an object")
-    return list(_Sample(node, facts).records())
+    sample = _Sample(node, facts)
+    return [*sample.records(), *node.document.take_remarks(sample.run)]
 
 
 class _Sample:
@@ -110,10 +113,9 @@ class _Sample:
         )
         self.title = storable(f"{facts.task}, sample {number}" if number else facts.task)
         self.run = text_member(self.members, "uuid") or storable(f"{facts.run}-{number}")
-        transcript = self.members["transcript"].members() if "transcript" in self.members else {}
+        transcript = object_member(self.members, "transcript")
         self._attachments = self._table(self.members.get("attachments") or transcript.get("content"))
-        listed = self.members.get("events") or transcript.get("events")
-        nodes = listed.elements() if listed else []
+        nodes = list_member(self.members, "events") or list_member(transcript, "events")
         self.events = [event.members() for event in nodes]
         self._nodes = nodes
         self._tools = {
@@ -139,8 +141,8 @@ class _Sample:
         sent = list(data["calls"].elements()) if "calls" in data else []
         for event in self.events:
             call = event["call"].members() if text_member(event, "event") == "model" and "call" in event else {}
-            request = call["request"].members() if "request" in call else {}
-            sent += request["messages"].elements() if "messages" in request else []
+            request = object_member(call, "request")
+            sent += list_member(request, "messages")
         for message in sent:
             members = message.members()
             if members.keys() & {"error", "function"} or "content" not in members:  # the log's own form of it
@@ -153,7 +155,7 @@ class _Sample:
                     yield name, answer["content"]
 
     def records(self) -> Records:
-        started, ended = (valid_timestamp(text_member(self.members, name)) for name in ("started_at", "completed_at"))
+        started, ended = (time_member(self.members, name) for name in ("started_at", "completed_at"))
         yield RunRecord(
             line=self.node.line,
             run=self.run,
@@ -166,8 +168,7 @@ class _Sample:
         )
         usages = dict(self._usages())
         known: set[str] = set()
-        listed = self.members.get("messages")
-        for number, node in enumerate(listed.elements() if listed else ()):
+        for number, node in enumerate(list_member(self.members, "messages")):
             message = node.members()
             key = text_member(message, "id") or f"message-{number}"
             if not node.is_object or "role" not in message:
@@ -179,7 +180,7 @@ class _Sample:
                 yield from self._receipt(node, message, known)
                 continue
             yield from self._message(message, key)
-            for call in message["tool_calls"].elements() if "tool_calls" in message else ():
+            for call in list_member(message, "tool_calls"):
                 yield from self._call(call, key, known)
         yield from self._other_calls(known)
         yield from self._shown_events()
@@ -211,7 +212,7 @@ class _Sample:
             tool=tool,
             args=members["arguments"].raw if "arguments" in members else b"null",
             step=step,
-            at=valid_timestamp(text_member(event, "timestamp")),
+            at=time_member(event, "timestamp"),
         )
         if event:
             yield from self._result(event, call)
@@ -229,8 +230,8 @@ class _Sample:
             result=recorded.raw if recorded else None,
             fidelity="structured" if error else "bounded" if "truncated" in event else "stringified",
             is_error=error is not None,
-            at=valid_timestamp(text_member(event, "completed")),
-            ended_at=valid_timestamp(text_member(event, "completed")),
+            at=time_member(event, "completed"),
+            ended_at=time_member(event, "completed"),
             duration_ms=milliseconds_member(event, "working_time"),
             extra=join_object({"result": output.raw}) if is_beside and output else None,
         )
@@ -246,7 +247,7 @@ class _Sample:
             yield CallRecord(line=node.line, run=self.run, call=call, tool=tool, args=b"null")
         fidelity: ReceiptFidelity = "recorded"
         content = self._resolve(message["content"]) if "content" in message else None
-        error = message["error"].members() if "error" in message else {}
+        error = object_member(message, "error")
         if call in self._sent:
             content, fidelity = self._resolve(self._sent[call]), "exact"
         elif "message" in error:
@@ -266,7 +267,7 @@ class _Sample:
             tool = text_member(event, "function")
             if call in known or not tool:
                 continue
-            at = valid_timestamp(text_member(event, "timestamp"))
+            at = time_member(event, "timestamp")
             args = event["arguments"].raw if "arguments" in event else b"null"
             line = event["id"].line
             yield CallRecord(line=line, run=self.run, call=call, tool=tool, args=args, at=at)
@@ -275,8 +276,8 @@ class _Sample:
     def _usages(self) -> Iterator[tuple[str, UsageRecord]]:
         """The usage of each request, by the message that answered it."""
         for event in self.events:
-            output = event["output"].members() if text_member(event, "event") == "model" and "output" in event else {}
-            choices = output["choices"].elements() if "choices" in output else []
+            output = object_member(event, "output") if text_member(event, "event") == "model" else {}
+            choices = list_member(output, "choices")
             answer = choices[0].members().get("message") if choices else None
             key = text_member(answer.members(), "id") if answer else None
             if not key or "usage" not in output:
@@ -307,5 +308,5 @@ class _Sample:
                     message=kind.replace("_", " "),
                     level="error" if kind == "error" else "info",
                     payload=node.raw,
-                    at=valid_timestamp(text_member(event, "timestamp")),
+                    at=time_member(event, "timestamp"),
                 )
