@@ -49,7 +49,8 @@ from envelopes.recordings.documents import (
     outline,
     place_records,
 )
-from envelopes.text.untrusted_json import Untrusted
+from envelopes.recordings.json_lines import storable
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
@@ -109,6 +110,7 @@ def read_swe_agent(lines: Iterable[SourceLine], path: SourcePath, saved: dict[st
     steps = list_member(members, "trajectory")
     history = list_member(members, "history")
     trajectory = _Trajectory(root, name_run(path, history), "swe-agent")
+    trajectory.model(_configured_model(members), root.line)
     waiting: list[str] = []  # calls of the last action, which the next message answers
     for number, node in enumerate(history):
         try:
@@ -133,6 +135,19 @@ def read_swe_agent(lines: Iterable[SourceLine], path: SourcePath, saved: dict[st
         except Untrusted as refusal:
             trajectory.records.append(node.problem(f"$.history[{number}]", refusal.reason))
     yield from place_records([*trajectory.records, *root.document.take_remarks(trajectory.run)])
+
+
+def _configured_model(members: Members) -> str | None:
+    """The name of the model in the configuration, an object or JSON of one."""
+    config = members["replay_config"].value() if "replay_config" in members else None
+    if isinstance(config, str):
+        try:
+            config = parse_json(config.encode("utf-8", "surrogatepass"))
+        except Untrusted:
+            return None
+    for name in ("agent", "model", "name"):
+        config = config.get(name) if isinstance(config, dict) else None
+    return storable(config) if isinstance(config, str) else None
 
 
 def _action_calls(trajectory: _Trajectory, number: int, message: Members) -> list[str]:

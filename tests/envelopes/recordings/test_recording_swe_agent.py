@@ -238,3 +238,11 @@ def test_the_seconds_of_a_step_are_the_duration_of_its_call() -> None:
     assert [result.duration_ms for result in sample.results.values()] == [
         int(step["execution_time"] * 1000) for step in steps
     ]
+
+
+@pytest.mark.parametrize("write", [lambda config: config, json.dumps])
+def test_the_model_is_that_of_the_configuration(write: Any) -> None:
+    document = {"trajectory": [], "history": [], "info": {}}
+    config = {"agent": {"model": {"name": "gpt-4o"}}}
+    sample = read_bytes(json.dumps(document | {"replay_config": write(config)}).encode(), "a.traj")
+    assert [run.model for run in only(RunRecord, sample.records) if run.model] == ["gpt-4o"]
