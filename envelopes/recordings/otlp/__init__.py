@@ -9,6 +9,8 @@ place is the earliest span that has it. Protobuf and JSON give the same lines.
    a value and no text is reconstructed: how it was spelled for the model is not recorded.
 2. A run is a conversation, else a trace. A tool span without a call id is read as a call of its own, named by the
    span. The store gives its result to the one call of the run that fits (`dashboard.ingest.span_pairs`).
+   An agent that a tool calls may have a conversation of its own. Its run is a child of the call in whose span it ran,
+   where both spans are in one request.
 3. The arguments, results and parts are JSON as the attributes have them, without line ends between tokens.
 4. Spans of other things (HTTP, databases) are left out.
 5. Counts of input tokens contain the cached ones (GenAI conventions), which are counted apart here.
@@ -40,7 +42,16 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines, storable
 from envelopes.recordings.otlp import conventions
-from envelopes.recordings.otlp.conventions import TracePart, as_json, first_value, message_parts, span_kind
+from envelopes.recordings.otlp.conventions import (
+    ChildRun,
+    TracePart,
+    as_json,
+    find_child_runs,
+    first_value,
+    message_parts,
+    run_name,
+    span_kind,
+)
 from envelopes.recordings.otlp.spans import (
     ERROR_STATUS,
     LATEST,
@@ -93,24 +104,27 @@ def earliest_lines(lines: Iterable[TraceLine]) -> list[TraceLine]:
 
 def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
     """The lines of the spans that are of an agent. Raises nothing: what is odd in a span is refused when it is read."""
-    for span in spans:
+    listed = list(spans)
+    yield from map(_child_line, find_child_runs(listed))
+    for span in listed:
         kind = span_kind(span)
         if kind == "other":
             continue
-        run = _run_name(span)
+        run = run_name(span)
         lines = list(part_lines(span)) if kind == "model" else []
         yield from lines
         yield _span_line(span, kind, run, [line.key for line in lines])
 
 
-def _run_name(span: TraceSpan) -> str:
-    conversation = first_value(span.attributes, conventions.CONVERSATION)
-    return conversation if isinstance(conversation, str) else span.trace
+def _child_line(child: ChildRun) -> TraceLine:
+    members = {"otlp": "child", "run": child.run, "parent": child.parent, "call": child.call}
+    raw = join_object({name: dump_json(value) for name, value in members.items()})
+    return TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), child.at)
 
 
 def part_lines(span: TraceSpan) -> Iterator[TraceLine]:
     """The parts of the messages of a model's span, or of a log event that is read as one."""
-    run = _run_name(span)
+    run = run_name(span)
     return (_part_line(part, run, span) for part in message_parts(span))
 
 
@@ -237,6 +251,9 @@ def _read_line(members: dict[str, bytes], line: int) -> Records:
         if sort not in readers:
             raise Untrusted("not a known kind of span", "$.kind")
         yield from readers[sort](members, line, run)
+        return
+    if kind == "child":
+        yield RunRecord(line=line, run=run, parent_run=_word(members, "parent"), parent_call=_word(members, "call"))
         return
     at = _number(members, "at")
     place: dict[str, Any] = {"line": line, "run": run, "position": at, "at": iso_time(at)}

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -76,6 +76,7 @@ MESSAGE_EVENTS = {
     "gen_ai.tool.message": "tool",
     CHOICE: "assistant",
 }
+MOST_PARENTS = 20  # between the span of an agent and that of the tool in which it ran
 SpanKind: TypeAlias = Literal["tool", "model", "agent", "other"]
 
 
@@ -95,6 +96,15 @@ class TracePart(msgspec.Struct, frozen=True, kw_only=True):
     is_rebuilt: bool = False
 
 
+class ChildRun(NamedTuple):
+    """A run, and the call of the run `parent` that started it; `at` are microseconds since 1970."""
+
+    run: str
+    parent: str
+    call: str
+    at: int
+
+
 def span_kind(span: TraceSpan) -> SpanKind:
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
@@ -107,6 +117,27 @@ def span_kind(span: TraceSpan) -> SpanKind:
     names = (*INPUT_LISTS, *OUTPUT_LISTS, *INPUT_TOKENS)
     has_messages = any(name in attributes for name in names) or any(map(DOTTED.fullmatch, attributes))
     return "model" if is_model or has_messages else "other"
+
+
+def run_name(span: TraceSpan) -> str:
+    conversation = first_value(span.attributes, CONVERSATION)
+    return conversation if isinstance(conversation, str) else span.trace
+
+
+def find_child_runs(spans: Sequence[TraceSpan]) -> Iterator[ChildRun]:
+    """The runs of agents that ran within the span of a tool's call in another run."""
+    by_id = {(span.trace, span.span): span for span in spans if span.span}
+    for span in spans:
+        if span_kind(span) != "agent":
+            continue
+        parent: TraceSpan | None = span
+        for _ in range(MOST_PARENTS):
+            parent = by_id.get((span.trace, parent.parent)) if parent and parent.parent else None
+            if parent is None or run_name(parent) != run_name(span):
+                break
+        call = first_value(parent.attributes, TOOL_CALL) if parent and span_kind(parent) == "tool" else None
+        if parent and isinstance(call, str) and run_name(parent) != run_name(span):
+            yield ChildRun(run_name(span), run_name(parent), call, span.start)
 
 
 def first_value(attributes: Attributes, names: tuple[str, ...]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envelopes.halves import parse_parts
-from envelopes.recordings.base import MessageRecord, ReceiptRecord
+from envelopes.recordings.base import MessageRecord, ReceiptRecord, RunRecord
 from tests.envelopes.recordings.samples import Sample, read_bytes
 from tests.envelopes.session_lines import only
 
@@ -90,3 +90,42 @@ def test_an_attribute_that_a_limit_of_the_exporter_cut_stays_as_it_is() -> None:
     (call,), (result,) = sample.calls, sample.results.values()
     assert json.loads(call.args) == '{"q":"x'
     assert (json.loads(result.result or b""), result.fidelity) == ('{"hits":[1,2', "stringified")
+
+
+def span(number: int, parent: int, conversation: str, **attributes: str) -> dict[str, Any]:
+    pairs = {"gen_ai.conversation.id": conversation} | {
+        name.replace("__", "."): text for name, text in attributes.items()
+    }
+    return {
+        "traceId": "ab" * 16,
+        "spanId": f"{number:016x}",
+        "parentSpanId": f"{parent:016x}" if parent else "",
+        "name": "span",
+        "startTimeUnixNano": f"{1767261600 + number}000000000",
+        "endTimeUnixNano": f"{1767261700 - number}000000000",
+        "attributes": [{"key": name, "value": {"stringValue": text}} for name, text in pairs.items()],
+    }
+
+
+TOOL = {"gen_ai__operation__name": "execute_tool", "gen_ai__tool__name": "ask", "gen_ai__tool__call__id": "c1"}
+AGENT = {"gen_ai__operation__name": "invoke_agent"}
+
+
+@pytest.mark.parametrize(
+    ("spans", "links"),
+    [
+        ([span(3, 2, "helper", **AGENT), span(2, 1, "boss", **TOOL)], [("helper", "boss", "c1")]),
+        ([span(4, 3, "helper", **AGENT), span(3, 2, "helper"), span(2, 1, "boss", **TOOL)], [("helper", "boss", "c1")]),
+        ([span(3, 2, "boss", **AGENT), span(2, 1, "boss", **TOOL)], []),
+        ([span(3, 2, "helper", **AGENT), span(2, 1, "boss", **AGENT)], []),
+        ([span(3, 9, "helper", **AGENT), span(2, 1, "boss", **TOOL)], []),
+        ([span(3, 3, "helper", **AGENT)], []),
+    ],
+    ids=["in a tool", "further in", "of the same conversation", "in an agent", "elsewhere", "in itself"],
+)
+def test_an_agent_within_the_call_of_another_run_is_its_child(spans: list[Any], links: list[Any]) -> None:
+    request = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+    sample = read_bytes(json.dumps(request).encode() + b"\n", "traces.jsonl")
+    runs = only(RunRecord, sample.records)
+    assert [(run.run, run.parent_run, run.parent_call) for run in runs if run.parent_run] == links
+    assert not sample.problems
