@@ -77,7 +77,7 @@ def find_shape_faults(value: Any, type_: Any, path: Path = (), *, rename: Rename
         if not isinstance(value, str) or value not in get_args(plain):
             yield ShapeFault(path, f"{_show(value)} is none of: {', '.join(map(str, get_args(plain)))}")
     elif kind in _NOUNS and type(value) is not kind:
-        given = str(value) if type(value) is float else _NOUNS[type(value)]
+        given = str(value) if type(value) is float else _NOUNS.get(type(value), type(value).__name__)
         yield ShapeFault(path, f"must be {_NOUNS[kind]}, not {given}")
     elif is_struct:
         yield from _find_member_faults(value, origin, path, rename)

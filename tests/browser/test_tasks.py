@@ -175,7 +175,7 @@ def test_8_a_shorter_receipt_on_what_happened_takes_five(counted: CountedPage, c
     counted.click(page.locator(f'.run-table a[href="{cut_call.run.get_absolute_url()}"]'))
     counted.click(page.locator(f"#c-{cut_call.pk}"))
     counted.press("3")
-    counted.click(page.get_by_role("link", name=re.compile("outcome_json .* 70 tok -647")))
+    counted.click(page.get_by_role("link", name=re.compile("outcome_json .* 70 tok −647")))
     right = page.locator(".halves > section").nth(1)
     expect(right).to_contain_text("Receipt by outcome_json")
     expect(right).to_contain_text("70 tokens")

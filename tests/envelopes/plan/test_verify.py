@@ -45,7 +45,7 @@ def result(situation: str = "fits", **fields: Any) -> ToolResult:
 
 
 def plan(*steps: dict[str, Any]) -> ActionPlan:
-    return read_plan({"version": "1.0", "goal": "File the notes", "riskLevel": "writes", "steps": steps})
+    return read_plan({"version": "1.0", "goal": "File the notes", "riskLevel": "writes", "steps": list(steps)})
 
 
 def moved(index: int, call_id: str, **fields: Any) -> ToolCall:
