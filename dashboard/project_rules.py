@@ -174,7 +174,7 @@ def _check_pattern(pattern: str) -> None:
         reason = f"The pattern has {len(pattern):,} characters; at most {PATTERN_CHARACTERS} are stored."
         raise RuleRefused(reason, "pattern")
     if not pattern.isprintable():
-        reason = r"A pattern has characters that can be seen alone; write \x{200b} for the character U+200B."
+        reason = r"A pattern has visible characters only; write \x{200b} for the character U+200B."
         raise RuleRefused(reason, "pattern")
     try:
         expression = compile_pattern(with_all_letters(pattern), is_regex=True).expression

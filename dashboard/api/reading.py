@@ -156,11 +156,9 @@ def load_unseen(project: Project, key: UUID, query: Mapping[str, str]) -> TextWi
     pointer = params.text("pointer", default=next(iter(outputs), ""))
     output = outputs.get(pointer)
     if output is None:
-        raise NotAnswered(
-            "Of this call no output was recorded at this pointer that could be compared with its receipt."
-        )
+        raise NotAnswered("The call has no recorded output at this pointer that can be compared with its receipt.")
     if not output.cut.gaps:
-        raise NotAnswered("Of this output no line is missing from the receipt.")
+        raise NotAnswered("No line of this output is missing from the receipt.")
     text = text_at(evidence.halves.evidence.result, pointer) or ""
     start = 0
     for _ in range(output.cut.gaps[0][0]):

@@ -100,7 +100,7 @@ class DecisionForm:
     @property
     def problem(self) -> str:
         if len(self.reason) > REASON_CHARACTERS:
-            return f"The reason has {len(self.reason):,} characters, the most is {REASON_CHARACTERS}."
+            return f"The reason has {len(self.reason):,} characters; at most {REASON_CHARACTERS} are stored."
         return "" if self.is_approved or self.reason else "Give a reason for the rejection."
 
 
@@ -162,7 +162,7 @@ def _explain_refusal(run: Run, form: DecisionForm) -> str:
     if execution.decision in (Choice.APPROVED, Choice.REJECTED):
         return f"{execution.actor} has {execution.decision} this plan already."
     if (execution.plan_hash, execution.policy_hash) != (form.plan_hash, form.policy_hash):
-        return "The plan or its policy is another one than the page showed. Look at it again."
+        return "The plan or its policy has changed since the page showed it. Look at it again."
     return "The request has expired, or the run was cancelled."
 
 

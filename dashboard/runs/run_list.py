@@ -73,7 +73,7 @@ class ColumnHead:
 COLUMN_HEADS = (
     ColumnHead("Calls", "calls", "Calls, inherited ones included"),
     ColumnHead("Failed", "failed", "Calls that failed"),
-    ColumnHead("Cut", "cut", "Calls whose result reached the model cut"),
+    ColumnHead("Cut", "cut", "Calls of whose output the model got a part"),
     ColumnHead("Unanswered", "", "Calls that nothing answered"),
     ColumnHead(
         "Tokens",

@@ -273,7 +273,7 @@ def check_file(data: bytes) -> FileCheck:
     """Computes every hash again from the file's own text. Raises NotShared."""
     stated = _FILE_HASH.search(data)
     if stated is None:
-        raise NotShared("This is no file that Counterfoil shared: it has no hash of the file.")
+        raise NotShared("Not a file that Counterfoil shared: it has no hash of the whole file.")
     parser = _FileTexts()
     try:
         parser.feed(data.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
@@ -282,7 +282,7 @@ def check_file(data: bytes) -> FileCheck:
         return FileCheck(len(parser.texts), ("something beside the texts: the file is no HTML that Counterfoil wrote",))
     changes = list(_compare_texts(parser))
     if stated[2] != _hash_file(data) and not changes:
-        changes.append("something beside the texts: no text is another one, but the file is")
+        changes.append("something beside the texts: each text has its hash, the whole file has another")
     return FileCheck(len(parser.texts), tuple(changes))
 
 

@@ -47,7 +47,7 @@ RETRY_SECONDS = 30
 @accepts_body("UPLOAD_LIMIT_BYTES")
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: OperatorRequest) -> HttpResponse:
-    require_operator(request, "Your role may view this project's runs, but not import any.")
+    require_operator(request, "Only operators of the project import recordings.")
     if request.method != "POST":
         return _render_form(request)
     try:

@@ -27,7 +27,7 @@ from dashboard.views.site import render_page
 
 UNPROCESSABLE = 422
 NO_FAMILY = "There is no such family."
-LOOK_ONLY = "You may look at this project, but not keep anything in it."
+LOOK_ONLY = "Only operators of the project store pasted results and templates."
 
 
 @require_safe

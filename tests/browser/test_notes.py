@@ -107,7 +107,7 @@ def test_the_forms_work_without_scripts_on_a_narrow_page(browse: Browse, calls: 
     plain.get_by_label("Tag", exact=True).fill("flaky")
     plain.get_by_role("button", name="Add", exact=True).click()
     expect(plain.locator(".annotations .chip")).to_contain_text("flaky")
-    plain.get_by_role("button", name="Reviewed").click()
+    plain.get_by_role("button", name="Mark as reviewed").click()
     expect(plain.locator(".annotations")).to_contain_text("reviewed by")
     plain.get_by_text("Copy", exact=False).first.click()
     with plain.expect_download() as started:

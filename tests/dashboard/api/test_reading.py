@@ -88,7 +88,7 @@ def test_the_unseen_part_of_an_output_is_read_by_window(project: Project, tmp_pa
     window = get(reader, f"/api/v1/calls/{call.pk}/unseen?limit=15")
     assert window["text"] == "line 21\nline 22"
     assert get(reader, f"/api/v1/calls/{call.pk}/unseen?offset={window['next']}&limit=8")["text"] == "\nline 23"
-    assert "no output was recorded" in get(reader, f"/api/v1/calls/{call.pk}/unseen?pointer=/none", 422)["error"]
+    assert "no recorded output" in get(reader, f"/api/v1/calls/{call.pk}/unseen?pointer=/none", 422)["error"]
 
 
 def test_nothing_is_unseen_where_no_receipt_was_recorded(project: Project) -> None:

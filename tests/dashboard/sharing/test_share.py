@@ -116,7 +116,7 @@ def test_every_change_of_a_file_is_found(client: Client, project: Project) -> No
         text["data-sha256"].encode(), hashlib.sha256(SEEN.replace("line 7", "line 8").encode()).hexdigest().encode(), 1
     )
     assert check_file(forged).changes == ("call-1-receipt: the hash beside the text is not the one in the list",)
-    with pytest.raises(NotShared, match="no file that Counterfoil shared"):
+    with pytest.raises(NotShared, match="Not a file that Counterfoil shared"):
         check_file(b"<html></html>")
 
 
