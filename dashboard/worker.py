@@ -40,6 +40,7 @@ from dashboard.plans.plan_folders import remove_stored_folders
 from dashboard.pool import Computing
 from dashboard.project_rules import load_all_rules
 from dashboard.search.index import index_next_waiting
+from dashboard.store_sqlite3.base import stop_mapping
 
 logger = logging.getLogger(__name__)
 POLL_SECONDS = 2.0
@@ -71,9 +72,7 @@ def lower_priority() -> None:
     os.nice(NICENESS)
     exclude_loaded()
     collect_rarely(NEW_OBJECTS_IN_BACKGROUND)
-    if connection.vendor == "sqlite":
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA mmap_size=0")  # mapped pages would count as this process's memory
+    stop_mapping()
 
 
 def parent_exited(parent: int | None) -> bool:

@@ -106,10 +106,14 @@ def store_first_line(text: str) -> str:
 
     A line without a letter or digit, such as the `{` of indented JSON, counts only where there is no other.
     """
-    lines = [" ".join(line.split()) for line in text[:RECEIPT_CHARACTERS].splitlines()]
-    texts = [line for line in lines if line and not _TAG.fullmatch(line)]
-    worded = next((line for line in texts if any(map(str.isalnum, line))), "")
-    return column_text(worded or next(iter(texts), ""), STORED_CHARACTERS)
+    first = ""
+    for raw in text[:RECEIPT_CHARACTERS].splitlines():
+        line = " ".join(raw.split())
+        if line and not _TAG.fullmatch(line):
+            if any(map(str.isalnum, line)):
+                return column_text(line, STORED_CHARACTERS)
+            first = first or line
+    return column_text(first, STORED_CHARACTERS)
 
 
 def show_first_line(stored: str, cwd: str) -> str:

@@ -43,17 +43,12 @@ def bulk_insert_values(
     """Inserts rows from dictionaries with a value for every column: building an instance costs more than its insert."""
     if not rows:
         return
-    names = [field.attname for field in _fields(model)]
-    columns = zip(*map(itemgetter(*names), rows), strict=True)
-    converters = _converters(model, connection.vendor)
-    converted = [
-        values if convert is None else map(convert, values) for convert, values in zip(converters, columns, strict=True)
-    ]
+    values = _convert_columns(model, [field.attname for field in _fields(model)], rows)
     quote = connection.ops.quote_name
     table, names = quote(model._meta.db_table), [quote(field.column) for field in _fields(model)]
     statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))})"  # noqa: S608 - names of the model
     with connection.cursor() as cursor:
-        cursor.executemany(statement + " ON CONFLICT DO NOTHING" * ignore_known, list(zip(*converted, strict=True)))
+        cursor.executemany(statement + " ON CONFLICT DO NOTHING" * ignore_known, values)
 
 
 def bulk_update(rows: Sequence[models.Model], fields: Sequence[str] | None = None) -> None:
@@ -68,18 +63,26 @@ def bulk_update_values(model: type[models.Model], rows: Sequence[dict[str, Any]]
     """Updates rows by `id` from dictionaries, all with the same columns."""
     if not rows:
         return
-    names = [name for name in rows[0] if name != "id"]
-    convert = dict(zip((field.attname for field in _fields(model)), _converters(model, connection.vendor), strict=True))
+    names = [*(name for name in rows[0] if name != "id"), "id"]
     quote = connection.ops.quote_name
     column_by_name = {field.attname: field.column for field in _fields(model)}
-    columns = ", ".join(f"{quote(column_by_name[name])} = %s" for name in names)
+    columns = ", ".join(f"{quote(column_by_name[name])} = %s" for name in names[:-1])
     statement = f"UPDATE {quote(model._meta.db_table)} SET {columns} WHERE {quote('id')} = %s"  # noqa: S608 - names of the model
-    values = [
-        [row[name] if (change := convert.get(name)) is None else change(row[name]) for name in (*names, "id")]
-        for row in rows
-    ]
     with connection.cursor() as cursor:
-        cursor.executemany(statement, values)
+        cursor.executemany(statement, _convert_columns(model, names, rows))
+
+
+def _convert_columns(
+    model: type[models.Model], names: Sequence[str], rows: Sequence[dict[str, Any]]
+) -> list[tuple[Any, ...]]:
+    """The values of these columns as the database stores them, a tuple for each row."""
+    convert = dict(zip((field.attname for field in _fields(model)), _converters(model, connection.vendor), strict=True))
+    columns = zip(*map(itemgetter(*names), rows), strict=True)
+    converted = [
+        values if (change := convert.get(name)) is None else map(change, values)
+        for name, values in zip(names, columns, strict=True)
+    ]
+    return list(zip(*converted, strict=True))
 
 
 def move_earlier(model: type[models.Model], rows: Sequence[dict[str, Any]]) -> None:

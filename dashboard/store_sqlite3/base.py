@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from django.db.backends.sqlite3 import base
 
 
@@ -24,3 +27,19 @@ class DatabaseWrapper(base.DatabaseWrapper):
             params["database"] = f"file:{quote(str(path))}?immutable=1"
             self.close_at = time.monotonic()
         return params
+
+
+def stop_mapping() -> None:
+    """Lets this process read the store without mapping it, on its connection and on each that it opens later.
+
+    Mapped pages count as memory of the process, which should not grow with the store.
+    """
+    connection_created.connect(_stop_mapping_on)
+    if connection.connection is not None:
+        _stop_mapping_on(connection)
+
+
+def _stop_mapping_on(connection: BaseDatabaseWrapper, **_signal: Any) -> None:
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA mmap_size=0")

@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import CHECKOUT
 from tests.dashboard.sessions import SESSION, answers, asks, encoded
-from tests.faults.imports import environment, manage
+from tests.faults.imports import environment, manage, migrated_store
 
 MB = 1_000_000
 OUTPUT = "\n".join(f"line {number} of an output that is like many" for number in range(120))
@@ -52,6 +52,29 @@ def imported(folder: Path) -> tuple[dict[str, dict[str, int]], float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
     return report, usage.ru_maxrss * 1024 / MB
+
+
+@pytest.mark.extended
+def test_no_connection_maps_the_store_once_that_was_stopped(tmp_path: Path) -> None:
+    """A pool closes the connection of an import, which then opens another one."""
+    script = """
+import django
+django.setup()
+from django.db import connection
+from dashboard.store_sqlite3.base import stop_mapping
+def mapped():
+    with connection.cursor() as cursor:
+        return cursor.execute("PRAGMA mmap_size").fetchone()[0]
+sizes = [mapped()]
+stop_mapping()
+sizes.append(mapped())
+connection.close()
+print(*sizes, mapped())
+"""
+    command = [sys.executable, "-c", script]
+    store = migrated_store(tmp_path / "store")
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment(store), capture_output=True, text=True, check=True)
+    assert [int(size) > 0 for size in done.stdout.split()] == [True, False, False]
 
 
 @pytest.mark.long

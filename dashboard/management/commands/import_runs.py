@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import connection
 from django_rich.management import RichCommand
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
@@ -23,6 +22,7 @@ from dashboard.ingest.import_report import ImportProgress, ImportReport
 from dashboard.ingest.importer import Retry, import_paths
 from dashboard.management.console import terminal_text
 from dashboard.models import Project
+from dashboard.store_sqlite3.base import stop_mapping
 from envelopes.recordings import READABLE
 
 PROBLEMS_PRINTED = 20
@@ -79,10 +79,7 @@ class Command(RichCommand):
         roots = [_existing_path(name) for name in options["artifacts_root"]]
         _check_options(options)
         project = get_or_create_project(options["project"])
-        if connection.vendor == "sqlite":
-            with connection.cursor() as cursor:
-                # Pages that SQLite maps count as memory of this process, which should not grow with the store.
-                cursor.execute("PRAGMA mmap_size=0")
+        stop_mapping()  # a pool closes the connection, and another one is opened
         with artifact_roots(roots, has_hidden=options["artifacts_hidden"]):
             report = self._import(project, paths, options)
             if options["watch"]:
