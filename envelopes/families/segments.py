@@ -27,9 +27,9 @@ from envelopes.text.preview import find_cut
 from envelopes.text.terminal import fold_terminal
 
 MISFIT = "input for {} does not match the tool schema"
-NEVER_RAN = frozenset(
-    {"unsupported_agent_profile_capability", "tool_not_exposed_for_round", "execution_root_violation"}
-)
+# A path outside of the workspace is refused before anything is done, by the sandbox or by the tool itself.
+_NOT_EXPOSED = {"unsupported_agent_profile_capability", "tool_not_exposed_for_round"}
+NEVER_RAN = frozenset(_NOT_EXPOSED | {"execution_root_violation", "path_escape"})
 END_OF_MARKER = "...\n"
 # Until when the same call fails, where that is not for ever: else it would contradict the hint.
 UNTIL = {

@@ -324,10 +324,10 @@ class Dispatcher:
         flight.context.stop.set()
         self.workers.cancel(key)
         if flight.due_s <= now:
-            message = f"{definition.name} did not answer within {flight.call.timeout_ms} ms"
+            message = f"no answer within {flight.call.timeout_ms} ms"
             error = ToolError(kind=TIMED_OUT, message=message, retryable=definition.retry_on_timeout)
         else:
-            message = f"{definition.name} did not end within {self.grace_ms} ms of its cancellation"
+            message = f"it did not end within {self.grace_ms} ms of its cancellation"
             error = ToolError(kind=CANCELLED, message=message, retryable=True)
         observed = self.observer.leave() if self.observer is not None and flight.writes else None
         return self._settle(flight, fail(definition.name, error), observed, None)

@@ -111,7 +111,7 @@ def read_plan(document: Any) -> ActionPlan:
         raise Malformed(faults)
     try:
         plan = convert_json(document, ActionPlan, strict=True)
-        named_hash(document)
+        named_hash(plan_document(plan))
     except (msgspec.ValidationError, NotCanonical) as error:
         raise Malformed([f"plan: a value in it is no JSON: {error}"]) from None
     if faults := list(_find_name_faults(plan)):

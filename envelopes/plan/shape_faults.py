@@ -70,6 +70,7 @@ def find_shape_faults(value: Any, type_: Any, path: Path = (), *, rename: Rename
     plain, constraints, is_nullable = _unpack(type_)
     if is_nullable and value is None:
         return
+    value = list(value) if isinstance(value, tuple) else value
     origin = get_origin(plain) or plain
     is_struct = isinstance(origin, type) and issubclass(origin, msgspec.Struct)
     kind = dict if is_struct else list if origin is tuple else origin

@@ -211,7 +211,8 @@ class WebTools:
             ) from error
         for address in addresses:
             if not is_public(address) and not {name, str(address)} & self._policy.private_hosts:
-                raise _denied(url, f"{name} leads to {address}, which is no public address")
+                leads = "" if name == str(address) else f" leads to {address}, which"
+                raise _denied(url, f"{name}{leads} is no public address")
         if not addresses:
             raise ToolFailed("network_failed", f"{name} has no address", details={"url": url})
         return _Target(url, name, str(addresses[0]))

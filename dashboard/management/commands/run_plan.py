@@ -300,4 +300,8 @@ def _list_lines(title: str, lines: Iterable[str]) -> str:
 
 def _find_reasons(events: Iterable[ExecutionEvent]) -> dict[str, str]:
     """The last failure of each step, by its id; of a skipped step what it needed."""
-    return {event.step_id: event.message for event in events if event.step_id and event.level != "info"}
+    return {
+        event.step_id: event.message
+        for event in events
+        if event.step_id and event.level != "info" and event.type != "step.progress"  # of an answer that came late
+    }

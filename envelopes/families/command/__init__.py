@@ -18,7 +18,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers=RENDERERS,
-    versions={"receipt": 5, "json_aware": 5, "tail_first": 5},
+    versions={"receipt": 6, "json_aware": 6, "tail_first": 6},
     tools=TOOLS,
     granted=granted_characters,
     outcomes={CommandResult: command_outcome, BatchResult: batch_outcome},

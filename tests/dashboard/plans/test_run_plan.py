@@ -108,6 +108,12 @@ def test_a_failed_step_and_an_unapproved_plan_have_their_exit_status(project: Pr
     assert (recorded.decision, recorded.actor) == ("expired", "")
 
 
+def test_the_reason_of_a_timeout_is_not_that_its_answer_came_late(project: Project, tmp_path: Path) -> None:
+    slow = plan(command("slow", "sleep 60", timeoutMs=200))
+    _, error, status = run_command(project, tmp_path, slow, "--confirm", "yes")
+    assert (error, status) == ("These steps did not end ok:\n  slow: no answer within 200 ms", 1)
+
+
 def test_an_exit_status_other_than_0_is_a_result_on_the_terminal_and_on_every_page(
     project: Project, client: Client, alice: object, tmp_path: Path
 ) -> None:

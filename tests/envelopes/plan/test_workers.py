@@ -133,7 +133,7 @@ def test_a_tool_that_hangs_ends_at_its_deadline() -> None:
     with hanging() as hang:
         result = result_of(hang, timeout_ms=30)
     assert (result.status, result.error.code, result.error.retryable) == ("timeout", "TIMEOUT", True)
-    assert result.error.message == "Odd did not answer within 30 ms"
+    assert result.error.message == "no answer within 30 ms"
 
 
 def test_a_timeout_of_a_tool_that_forbids_it_is_not_tried_again() -> None:
