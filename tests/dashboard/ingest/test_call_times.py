@@ -53,12 +53,11 @@ POLL = (
 @pytest.mark.parametrize(
     ("lines", "seconds", "tool_ms"),
     [
-        ((*COMMAND, (15, "event_msg", RECORD), *POLL), 15, 15_000),
-        ((*COMMAND, *POLL, (21, "event_msg", RECORD)), 20, 15_000),
-        ((*COMMAND, *POLL), 20, None),
-        (COMMAND, None, None),
+        pytest.param((*COMMAND, (15, "event_msg", RECORD), *POLL), 15, 15_000, id="recorded"),
+        pytest.param((*COMMAND, *POLL, (21, "event_msg", RECORD)), 20, 15_000, id="later", marks=pytest.mark.extended),
+        pytest.param((*COMMAND, *POLL), 20, None, id="polled", marks=pytest.mark.extended),
+        pytest.param(COMMAND, None, None, id="never ended", marks=pytest.mark.extended),
     ],
-    ids=["recorded", "recorded later", "polled", "never ended"],
 )
 def test_a_command_that_outlives_its_window_ends_when_it_is_known_to_have_ended(
     project: Project, tmp_path: Path, lines: Any, seconds: int | None, tool_ms: int | None

@@ -189,7 +189,8 @@ FORMATS = {
     "openai-chat": Lines(chat),
     "native": Lines(native),
 }
-each_format = pytest.mark.parametrize("name", extended_except(list(FORMATS), "codex"))
+each_format = pytest.mark.parametrize("name", extended_except(FORMATS))
+each_format_or_one = pytest.mark.parametrize("name", extended_except(FORMATS, "codex"))
 
 
 class Imported(NamedTuple):
@@ -260,7 +261,7 @@ def test_the_lines_that_are_left_have_their_evidence(name: str, clean: Imported,
     assert expected <= left.evidence.keys() <= clean.evidence.keys()
 
 
-@each_format
+@each_format_or_one
 def test_a_last_line_that_is_cut_is_named_and_read_when_it_is_whole(name: str, clean: Imported, tmp_path: Path) -> None:
     raw = FORMATS[name].write("a")
     last = raw.rstrip(b"\n").rfind(b"\n") + 1
@@ -286,7 +287,7 @@ def test_a_damaged_line_in_the_middle_is_the_only_loss(name: str, clean: Importe
     assert expected <= damaged.evidence.keys() <= clean.evidence.keys()
 
 
-@each_format
+@each_format_or_one
 def test_two_sessions_in_one_file_have_all_their_evidence(name: str, clean: Imported, tmp_path: Path) -> None:
     ours, others = (FORMATS[name].write(letter).splitlines(keepends=True) for letter in "ab")
     other = import_lines(name, b"".join(others), tmp_path / "other")
