@@ -40,10 +40,11 @@ INTEGER: str = STANDARD_TYPES[Number.Integer]
 FLOAT: str = STANDARD_TYPES[Number.Float]
 MARK: str = STANDARD_TYPES[Punctuation]
 
+COMMA = f'<span class="{MARK}">,</span>'
 DRAWN_ESCAPES = {r"\n": "nl", rf"\{QUOTE}": "dq", r"\t": "tb", r"\\": "bs"}
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-_LINE = re.compile(rf"( *)(?:({_STRING}): )?(.*)", re.DOTALL)
+_MEMBER = re.compile(rf"({_STRING}): (.*)", re.DOTALL)
 _TOKEN = re.compile(rf'(?P<key>{_STRING})(?=:)|(?P<string>{_STRING}?)|(?P<word>[^\s"{{}}\[\],:]+)|[{{}}\[\],:]+|\s+')
 _CLOSING = ("}", "]")
 _OPENING = frozenset(("{", "[", "{\n", "[\n"))
@@ -149,8 +150,10 @@ class _LineWriter:
         return html
 
     def _build_markup(self, line: str) -> _LineMarkup:
-        match = _LINE.match(line)
-        indent, key, value = match.groups() if match else ("", None, line)
+        value, key = line.lstrip(" "), None
+        indent = line[: len(line) - len(value)]
+        if '": ' in value and (match := _MEMBER.match(value)):
+            key, value = match.groups()
         if value.startswith(_CLOSING) and self._open:
             bracket = self._tokens.escape(value)
             closing = f'<div class="jl">{indent}<span class="{MARK}">{bracket}</span></div></details>'
@@ -186,7 +189,7 @@ class _TokenMarkup:
         comma = newline != "" and core.endswith(",")
         if comma:
             core = core[:-1]
-        mark = f'<span class="{MARK}">,</span>' if comma else ""
+        mark = COMMA if comma else ""
         body = self.draw_string(core) if core.startswith('"') else self.escape(core)
         if "\\n" in core:  # a block of its own, with its comma inside, which would else be on a line alone
             return f'<span class="jv jm {_token_class(core)}" ', f">{body}{mark}{newline}</span>"
