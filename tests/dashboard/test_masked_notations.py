@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
+import re
 from pathlib import Path
 from urllib.parse import quote
 from uuid import UUID
@@ -12,9 +14,10 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
+from dashboard.api.reading import cut_window
 from dashboard.models import Project
 from dashboard.text.masking import RuleSet
-from dashboard.text.masks import apply_masks
+from dashboard.text.masks import BLOCK, MOST_MASKS, MaskedStream, Masks, apply_masks, mask_around, masking
 from envelopes.text.credentials import redact
 from tests.dashboard import test_masking
 from tests.dashboard.test_masking import GITHUB, JWT, addresses, digest
@@ -193,6 +196,46 @@ def test_ordinary_texts_are_not_masked() -> None:
     rules = RuleSet()
     assert {text: rules.find(text) for text in ORDINARY if rules.find(text)} == {}
     assert {text: redact(text) for text in ORDINARY[:9] if redact(text) != text} == {}
+
+
+KEY = pem("RSA ", lines="\n".join(LINES.replace("\n", "") for _ in range(40)))
+
+
+def test_a_window_that_begins_or_ends_inside_a_secret_shows_nothing_of_it() -> None:
+    text = "a line\n" * 3_000 + KEY + "\nanother line" * 3_000
+    first = text.index("PRIVATE KEY-----\n") + 17
+    with masking(Masks()):
+        for start in (first + 5, first + 1_500, first + 3_000):
+            for shown in (
+                mask_around(text, start, start + 200)[start : start + 200],
+                cut_window(text, start, 200).text,
+            ):
+                assert re.fullmatch(r"[*0-9a-f\s]+", shown), shown
+        assert re.fullmatch(r"[0-9a-f]*\*+", cut_window("password=hunter22-abcdef", 13, 50).text)
+        assert "word" not in cut_window("a word\nand others", 0, 50, "api_key").text
+        assert cut_window("a word\nand others", 2, 4, "summary").text == "word"
+
+
+@pytest.mark.parametrize("before", [8, 60, 1_000, 2_400])
+def test_a_download_shows_nothing_of_a_secret_on_both_sides_of_a_block(before: int) -> None:
+    data = b"plain " * ((BLOCK - before) // 6) + KEY.encode() + b" plain" * 100
+    stream = MaskedStream(io.BytesIO(data), Masks())
+    whole = stream.read()
+    assert len(whole) == len(data)
+    assert LATER.encode() in data
+    assert LATER.encode() not in whole
+    assert whole.count(b"plain") == data.count(b"plain")
+    stream.seek(BLOCK + 100)
+    assert stream.read(500) == whole[BLOCK + 100 : BLOCK + 600]
+
+
+def test_what_is_beyond_the_most_masks_of_a_page_is_hidden_and_not_shown() -> None:
+    text = "password=h1x-y2\n" * (MOST_MASKS + 20)
+    masks = Masks(seconds=60)
+    masked = masks.mask(text)
+    assert "h1x" not in masked
+    assert masked.count("password") == MOST_MASKS + 1  # those behind it are hidden with their names
+    assert masks.hidden > 0
 
 
 @pytest.mark.extended
