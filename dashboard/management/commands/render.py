@@ -1,4 +1,4 @@
-"""`render CALL --variant NAME`: prints the exact text that a variant writes for a recorded call."""
+"""`render CALL --variant NAME`: prints the text that a variant writes for a recorded call, with secrets masked."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from dashboard.audit import record_command
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.management.console import terminal_text
-from dashboard.models import Call
+from dashboard.models import AuditEntry, Call
+from dashboard.project_rules import load_rules
+from dashboard.text.masks import Masks
 from dashboard.variants.render_call import CannotRender, render_call
 from envelopes.text.untrusted_json import visible
 
@@ -18,13 +21,15 @@ from envelopes.text.untrusted_json import visible
 class Command(BaseCommand):
     help = (
         "Prints the text that a variant writes for a call, and nothing else: no newline at the end. Lone surrogates, "
-        "which no terminal can print, are written as \\udxxx."
+        "which no terminal can print, are written as \\udxxx. Secrets are masked by the rules of the project; --stored "
+        "prints them, and the audit log has that."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("call", metavar="CALL", help="the call's id, or the id that its agent gave it")
         parser.add_argument("--variant", default="receipt", metavar="NAME", help="default: receipt")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
+        parser.add_argument("--stored", action="store_true", help="the text with any secrets in it")
 
     def handle(self, *args: Any, **options: Any) -> None:
         call = _find_call(options["call"])
@@ -33,6 +38,12 @@ class Command(BaseCommand):
         except CannotRender as error:
             raise CommandError(terminal_text(str(error))) from None
         text = visible(rendered.receipt.text)
+        if options["stored"]:
+            record_command(
+                call.project, AuditEntry.Action.EXPORT, f"text of call {call.external_id} ({call.pk}), as stored"
+            )
+        else:
+            text = Masks(load_rules(call.project)).mask(text)
         if options["as_json"]:
             variant = rendered.variant
             facts = {
@@ -51,7 +62,7 @@ class Command(BaseCommand):
 
 def _find_call(name: str) -> Call:
     """Ids of agents repeat across runs and projects; for those that do, our own id has to be given."""
-    calls = Call.objects.select_related("run").order_by("run__external_id", "line")
+    calls = Call.objects.select_related("run", "project").order_by("run__external_id", "line")
     try:
         by_id = list(calls.filter(pk=UUID(name)))
     except ValueError:

@@ -10,11 +10,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Call, CanonicalProjection, Project
+from dashboard.models import AuditEntry, Call, CanonicalProjection, Project
 from envelopes.families.registry import family
 from envelopes.variants import variants_for
 from tests.dashboard.factories import create_call, create_project, create_run
-from tests.dashboard.sessions import answers, asks, short_session, user, write
+from tests.dashboard.sessions import FORK, answers, asks, short_session, user, write
 
 LISTED = "stdout:\na\nb"
 
@@ -50,6 +50,20 @@ def test_every_variant_of_the_family_can_be_printed(imported: Project) -> None:
     assert texts["tagged"].startswith("<tool_result>\n<status>success</status>\n<tool_name>Bash</tool_name>\n")
     assert texts["markdown"].startswith("**Bash succeeded**\n")
     assert len(texts) == 7
+
+
+def test_secrets_are_masked_unless_the_stored_text_is_asked_for(project: Project, tmp_path: Path) -> None:
+    secret = "password=hunter22-xq"
+    result = {"stdout": secret, "stderr": "", "interrupted": False, "isImage": False}
+    lines = [asks("toolu_2", session=FORK), answers("toolu_2", secret, result, session=FORK)]
+    import_paths(project, [write(tmp_path / f"{FORK}.jsonl", lines)])
+    masked = printed("toolu_2")
+    assert "password=*" in masked
+    assert "hunter22" not in masked
+    assert "hunter22" not in printed("toolu_2", "--variant", "canonical_json", "--json")
+    assert not AuditEntry.objects.exists()
+    assert "hunter22-xq" in printed("toolu_2", "--stored")
+    assert AuditEntry.objects.get().subject.endswith("as stored")
 
 
 def test_a_call_that_nothing_answered_says_so(imported: Project) -> None:
