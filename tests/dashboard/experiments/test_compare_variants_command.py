@@ -92,7 +92,7 @@ def assert_shown(document: dict[str, Any], page: Page) -> None:
 
 
 def figures(row: Element) -> list[int]:
-    return [int(text.split()[0].replace(",", "")) for text in row.texts("span.tone")]
+    return [int(text.split()[0].replace(",", "").replace("−", "-")) for text in row.texts("span.tone")]
 
 
 def test_totals_can_be_recounted_from_the_calls(project: Project, tmp_path: Path) -> None:
