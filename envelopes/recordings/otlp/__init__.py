@@ -60,6 +60,7 @@ from envelopes.recordings.otlp.spans import (
     decode_json,
     decode_protobuf,
     iso_time,
+    odd_records,
     sniff_protobuf,
 )
 from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, object_slices, parse_json
@@ -231,7 +232,10 @@ def _read_checked(raw: bytes, number: int, shown: bytes, lines: int = 1) -> Reco
         if "otlp" in members:
             yield from list(_read_line(members, number))
         else:
-            yield from [record for line in span_lines(decode_json(raw)) for record in _expand(line.raw, number)]
+            records = [record for line in span_lines(decode_json(raw)) for record in _expand(line.raw, number)]
+            yield from records
+            run = next((record.run for record in records if not isinstance(record, LineProblem)), "")
+            yield from odd_records(raw, number, shown, run)
     except Untrusted as refusal:
         yield LineProblem(line=number, path=refusal.path, reason=refusal.reason, raw=shown, lines=lines)
 

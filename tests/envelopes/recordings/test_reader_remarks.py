@@ -127,3 +127,63 @@ def test_a_value_of_another_type_or_meaning_is_a_remark(sample: str, path: str, 
 def test_a_recording_as_agents_write_it_has_no_remark(sample: str) -> None:
     file = FOLDER / sample
     assert [record for record in read(file.read_bytes(), file) if isinstance(record, RemarkRecord)] == []
+
+
+TRACES = {
+    "resourceSpans": [
+        {
+            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]},
+            "scopeSpans": [
+                {
+                    "spans": [
+                        {
+                            "traceId": "a" * 32,
+                            "spanId": "b" * 16,
+                            "name": "execute_tool ls",
+                            "startTimeUnixNano": "1792489225005406000",
+                            "endTimeUnixNano": "1792489225005778000",
+                            "attributes": [
+                                {"key": "gen_ai.operation.name", "value": {"stringValue": "execute_tool"}},
+                                {"key": "gen_ai.tool.name", "value": {"stringValue": "ls"}},
+                                {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "54"}},
+                            ],
+                        }
+                    ]
+                }
+            ],
+        }
+    ]
+}
+SPAN = "$.resourceSpans[0].scopeSpans[0].spans[0]"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "became"),
+    [
+        ("$.resourceSpans[0].resource", "none", TYPE),
+        (f"{SPAN}.spanId", 7, TYPE),
+        (f"{SPAN}.startTimeUnixNano", "soon", TIME),
+        (f"{SPAN}.endTimeUnixNano", ["1"], TIME),
+        (f"{SPAN}.attributes", "none", TYPE),
+        (f"{SPAN}.attributes[2]", "none", TYPE),
+        (f"{SPAN}.attributes[2].value", {"intValue": "many"}, TYPE),
+    ],
+)
+def test_a_value_that_a_trace_cannot_have_is_a_remark(path: str, value: Any, became: str) -> None:
+    file = Path("trace.json")
+    plain = read(json.dumps(TRACES).encode(), file)
+    assert [record for record in plain if isinstance(record, RemarkRecord | LineProblem)] == []
+    document = json.loads(json.dumps(TRACES))
+    records = read(json.dumps(replaced(document, path, value)).encode(), file)
+    noted = [record for record in records if isinstance(record, RemarkRecord | LineProblem)]
+    assert [record.path for record in noted] == [path]
+    assert [record.became for record in noted if isinstance(record, RemarkRecord)] in ([became], [])
+
+
+def test_a_trace_whose_only_span_is_none_is_a_problem() -> None:
+    document = replaced(json.loads(json.dumps(TRACES)), SPAN, "none")
+    assert [
+        (record.path, record.reason)
+        for record in read(json.dumps(document).encode(), Path("trace.json"))
+        if isinstance(record, LineProblem)
+    ] == [(SPAN, TYPE)]
