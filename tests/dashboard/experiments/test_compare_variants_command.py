@@ -75,7 +75,7 @@ def assert_written(document: dict[str, Any], variants: Iterable[str], *, every: 
     for call in document["calls"][::every]:
         for name in variants:
             out = StringIO()
-            call_command("render", call["call"], "--variant", name, stdout=out)
+            call_command("render", call["call"], "--variant", name, "--stored", stdout=out)
             text, cell = out.getvalue(), call["variants"][name]
             assert (cell["characters"], cell["tokens"]) == (len(text), sum(batch_count([text], "o200k_base")))
             assert cell["lines"] == len(text.split("\n"))
