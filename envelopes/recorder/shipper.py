@@ -132,7 +132,7 @@ class Shipper:
             headers["Authorization"] = f"Bearer {self._token}"
         request = Request(self._server + path, body, headers, method=method)  # noqa: S310 - http or https
         try:
-            with urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
+            with urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310 - the same
                 return response.status, _read_answer(response.read())
         except HTTPError as error:
             with error:

@@ -181,6 +181,7 @@ def test_a_source_of_two_runs_keeps_the_bytes_of_the_other_run(project: Project)
     assert MARKS[0].encode() not in frame.data
 
 
+@pytest.mark.postgresql("no block")
 @pytest.mark.parametrize("damage", ["shorter", "no zstd", "no block"])
 def test_a_damaged_block_is_an_error_and_listed_by_check_store(damage: str, project: Project) -> None:
     send(project)
