@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import connection
@@ -37,7 +38,8 @@ CONNECTIONS = 1_000  # of a worker; beyond it the one that has waited longest is
 LINGER_SECONDS = 0.1
 FILES = 4_096  # that a worker may have open, where the system allows it
 NOT_ACCEPTED = (errno.EAGAIN, errno.ECONNABORTED, errno.EMFILE, errno.ENFILE)
-BASE_URL, ADDRESS_FILE = "http://127.0.0.1:8000", "address"
+BASE_URL, ADDRESS_FILE, MOST_ADDRESSES = "http://127.0.0.1:8000", "address", 5
+ANSWERS_IN = 0.5  # seconds in which a server of this machine takes a connection
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
 
 
@@ -162,19 +164,36 @@ class ServerLog(Logger):  # type: ignore[misc]
 
 
 def find_base_url() -> str:
-    """The dashboard for links of commands: COUNTERFOIL_BASE_URL, else where the last server of the store listened."""
+    """The dashboard for links of commands: COUNTERFOIL_BASE_URL, else the newest server of the store that listens.
+
+    Where none does, the one that listened last, which may be started again.
+    """
+    addresses = _load_addresses()
+    return settings.BASE_URL or next(filter(_listens, addresses), addresses[0] if addresses else BASE_URL)
+
+
+def _load_addresses() -> list[str]:
+    """Where servers of the store have listened, the newest first."""
     with suppress(OSError, UnicodeDecodeError):
-        return settings.BASE_URL or (settings.DATA / ADDRESS_FILE).read_text("ascii")
-    return BASE_URL
+        return (settings.DATA / ADDRESS_FILE).read_text("ascii").split()
+    return []
+
+
+def _listens(address: str) -> bool:
+    parts = urlsplit(address)
+    with suppress(OSError, ValueError), socket.create_connection((parts.hostname, parts.port), ANSWERS_IN):
+        return True
+    return False
 
 
 def _record_address(arbiter: Any) -> None:
     """A read-only data folder has no record; a socket of the file system has no address for a browser."""
     address = str(arbiter.LISTENERS[0])
     if address.startswith("http"):
+        local = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+        addresses = [local, *(other for other in _load_addresses() if other != local)]
         with suppress(OSError):
-            local = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
-            (settings.DATA / ADDRESS_FILE).write_text(local, "ascii")
+            (settings.DATA / ADDRESS_FILE).write_text("\n".join(addresses[:MOST_ADDRESSES]), "ascii")
 
 
 class Server(BaseApplication):  # type: ignore[misc]

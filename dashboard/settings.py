@@ -24,7 +24,7 @@ COUNTERFOIL_DEBUG      for developers only
 COUNTERFOIL_TRUSTED_PROXIES  addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed;
                        default: this machine
 COUNTERFOIL_HTTPS      the dashboard is served over https: secure cookies, HSTS, redirect
-COUNTERFOIL_BASE_URL   address that commands print in links; default: where `serve` listened last
+COUNTERFOIL_BASE_URL   address that commands print in links; default: the newest `serve` that listens
 """
 
 from __future__ import annotations

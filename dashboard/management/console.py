@@ -41,7 +41,7 @@ def add_base_url_argument(parser: CommandParser) -> None:
     parser.add_argument(
         "--base-url",
         default=find_base_url(),
-        help="address of the dashboard; default: COUNTERFOIL_BASE_URL, else where `serve` listened last: %(default)s",
+        help="address of the dashboard: COUNTERFOIL_BASE_URL, else the newest `serve` that listens (now %(default)s)",
     )
 
 

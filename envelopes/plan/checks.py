@@ -160,7 +160,10 @@ class _PlanCheck:
         declared = RISKS.index(self._plan.risk_level)
         for step_id, tool in self._tools.items():
             if tool is not None and RISKS.index(tool.risk) > declared:
-                message = f"{tool.name} {_RISK_WORDS[tool.risk]}, but the plan declares {self._plan.risk_level}"
+                message = (
+                    f"{tool.name} {_RISK_WORDS[tool.risk]}, but the plan declares {self._plan.risk_level}; "
+                    f"its riskLevel has to be {tool.risk}"
+                )
                 yield PlanFault(kind="risk", step_id=step_id, message=message)
 
     def _cycle_faults(self) -> Iterator[PlanFault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import socket
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -62,13 +63,16 @@ def printed(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_links_lead_to_the_address_of_the_setting_else_to_the_last_server(
+def test_links_lead_to_the_address_of_the_setting_else_to_the_newest_server_that_listens(
     alice: User, settings: Settings, tmp_path: Path
 ) -> None:
     settings.DATA = tmp_path
     assert "http://127.0.0.1:8000/" in printed("signin_link", "alice")
-    (tmp_path / "address").write_text("http://127.0.0.1:8123")
-    assert "http://127.0.0.1:8123/" in printed("signin_link", "alice")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        served = f"http://127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "address").write_text(f"http://127.0.0.1:1\n{served}\nhttp://127.0.0.1:2")
+        assert f"{served}/" in printed("signin_link", "alice")
+    assert "http://127.0.0.1:1/" in printed("signin_link", "alice"), "none listens: the one that was started last"
     settings.BASE_URL = "https://counterfoil.example"
     assert "https://counterfoil.example/" in printed("signin_link", "alice")
     assert "http://localhost:1/" in printed("signin_link", "alice", "--base-url", "http://localhost:1")

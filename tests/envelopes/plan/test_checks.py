@@ -48,7 +48,7 @@ def test_every_fault_is_listed_at_once_and_nothing_runs() -> None:
     ]
     assert faults(*plan, risk="writes", limits=Limits(max_steps=3)) == [
         "plan: 4 steps, 3 are allowed",
-        "b: ExecCommand runs commands, but the plan declares writes",
+        "b: ExecCommand runs commands, but the plan declares writes; its riskLevel has to be commands",
         "plan: a, c, d: they wait for each other",
         "a: there is no tool Ecko; nearest: Echo",
         "a/args/value: $steps.c.value: the output has no such member",

@@ -74,8 +74,8 @@ def test_od_23_an_understated_risk_rejects_the_plan_and_the_effective_one_is_the
     plan = (step("a", "Write"), step("b", "Run"))
     tools = (writer(), make_tool("Run", risk="commands"))
     assert faults(*plan, tools=tools, risk="read-only") == [
-        "a: Write writes, but the plan declares read-only",
-        "b: Run runs commands, but the plan declares read-only",
+        "a: Write writes, but the plan declares read-only; its riskLevel has to be writes",
+        "b: Run runs commands, but the plan declares read-only; its riskLevel has to be commands",
     ]
     seen: list[ConfirmationRequest] = []
     run_plan(
@@ -412,7 +412,7 @@ def test_defect_08_arguments_are_checked_with_their_values() -> None:
 
 def test_defect_09_an_understated_risk_is_no_warning() -> None:
     assert faults(step("a", "Write"), tools=(writer(),), risk="read-only") == [
-        "a: Write writes, but the plan declares read-only"
+        "a: Write writes, but the plan declares read-only; its riskLevel has to be writes"
     ]
 
 
