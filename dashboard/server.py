@@ -173,7 +173,7 @@ def find_base_url() -> str:
 
 
 def _load_addresses() -> list[str]:
-    """Where servers of the store have listened, the newest first."""
+    """The addresses on which servers of the store have listened, the newest first."""
     with suppress(OSError, UnicodeDecodeError):
         return (settings.DATA / ADDRESS_FILE).read_text("ascii").split()
     return []

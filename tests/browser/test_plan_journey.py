@@ -32,7 +32,8 @@ def test_a_plan_is_seen_waiting_approved_followed_and_cancelled(
     page = operator_page
     with running_plan(project, tmp_path, PLAN, "--confirm", "dashboard") as process:
         assert process.stderr is not None
-        assert any("Waits for a confirmation" in line for line in process.stderr)
+        line = next(line for line in process.stderr if "Waits for a confirmation" in line)
+        assert line.rstrip().endswith(f"/confirmation?project={project.slug}")
         page.goto("/runs/")
         row = page.get_by_role("link", name="Count the lines").first
         page.goto(row.get_attribute("href") or "")  # rows of a live run are replaced: none is clicked

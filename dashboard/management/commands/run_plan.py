@@ -116,7 +116,7 @@ class Command(BaseCommand):
             searches=tuple(_find_provider(name) for name in options["search"]),
             expiry_s=max(0, options["expires"]),
             replay_of=replay_of,
-            on_waiting=partial(self._print_address, options),
+            on_waiting=partial(self._print_address, project, options),
         )
         handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
         try:
@@ -172,10 +172,11 @@ class Command(BaseCommand):
         is_approved = answer.lower() in ("y", "yes")
         return _decide(request, is_approved=is_approved, reason="" if is_approved else answer or "no answer")
 
-    def _print_address(self, options: dict[str, Any], run: UUID) -> None:
+    def _print_address(self, project: Project, options: dict[str, Any], run: UUID) -> None:
         if options["confirm"] != "dashboard":
             return
         address = options["base_url"].rstrip("/") + reverse("run-confirmation", args=[run])
+        address += f"?project={project.slug}"  # whoever signed in last may be in another
         self.stderr.write(f"Waits for a confirmation: {address}")
 
     def _print_result(self, result: RunResult, *, as_json: bool) -> None:
