@@ -60,5 +60,5 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent="gemini-cli", tools=("run_shell_command",), version=3, read=_read_command, align=_align_command),
+    ToolMapping(agent="gemini-cli", tools=("run_shell_command",), version=4, read=_read_command, align=_align_command),
 )

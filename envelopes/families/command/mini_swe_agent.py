@@ -86,4 +86,4 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     return spans
 
 
-MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=3, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=4, read=_read_command, align=_align_command),)

@@ -158,13 +158,15 @@ def command_outcome(result: CommandResult) -> str:
 
 
 def recorded_outcome(result: CommandResult) -> str:
-    """The summary of a recorded command; of one that failed, its status with what it printed.
+    """The summary of a recorded command: what it printed; of one that failed, its status before that.
 
-    Lists show this line of each call. With the status alone all failures of a run would read alike.
+    Lists show this line of each call. With the status alone all calls of a run would read alike.
     """
-    if not result.exit_status or result.disposition != "completed" or result.interrupted:
+    if result.exit_status is None or result.disposition != "completed" or result.interrupted:
         return command_outcome(result)
     printed = summarize_output(result)
+    if result.exit_status == 0:
+        return printed or "no output"
     return f"exit {result.exit_status}: {printed}" if printed else result.interpretation or command_outcome(result)
 
 

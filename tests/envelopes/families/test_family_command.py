@@ -344,11 +344,12 @@ def test_without_a_result_a_kept_output_is_read_from_its_preview_in_the_receipt(
             "mini-swe-agent",
             "bash",
             "<returncode>0</returncode>\n<output>\nbuilt\n</output>",
-            "command exited with status 0",
+            "built",
         ),
+        ("mini-swe-agent", "bash", "<returncode>0</returncode>\n<output>\n</output>", "no output"),
     ],
 )
-def test_the_summary_of_a_failed_command_has_what_it_printed(agent: str, tool: str, receipt: str, summary: str) -> None:
+def test_the_summary_of_a_command_has_what_it_printed(agent: str, tool: str, receipt: str, summary: str) -> None:
     mapping = next(row for row in FAMILY.mappings if row.agent == agent and tool in row.tools)
     evidence = Evidence(
         agent=agent, tool=tool, args={"command": "make"}, result=None, has_result=False, receipt_text=receipt
