@@ -52,15 +52,16 @@ from envelopes.recordings.otlp.conventions import (
     run_name,
     span_kind,
 )
+from envelopes.recordings.otlp.odd_values import odd_lines, odd_records, read_odd_line
 from envelopes.recordings.otlp.spans import (
     ERROR_STATUS,
     LATEST,
+    TraceLine,
     TraceSpan,
     Unavailable,
     decode_json,
     decode_protobuf,
     iso_time,
-    odd_records,
     sniff_protobuf,
 )
 from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, object_slices, parse_json
@@ -81,17 +82,16 @@ KNOWN = frozenset(
 )
 
 
-class TraceLine(msgspec.Struct, frozen=True):
-    """A line of ours. `key` identifies its content, `at` is its time in microseconds, which the key does not have."""
-
-    raw: bytes
-    key: bytes
-    at: int
-
-
 def decode_traces(body: bytes, *, is_json: bool) -> list[TraceLine]:
-    """The lines of a trace request, each once, at its earliest time. Raises Untrusted, and Unavailable (spans.py)."""
-    return earliest_lines(span_lines(decode_json(body) if is_json else decode_protobuf(body)))
+    """The lines of a trace request, each once, at its earliest time, and in JSON those of values that are left out.
+
+    Raises Untrusted, and Unavailable (spans.py).
+    """
+    if not is_json:
+        return earliest_lines(span_lines(decode_protobuf(body)))
+    lines = earliest_lines(span_lines(decode_json(body)))
+    run = _word(object_slices(lines[0].raw), "run") if lines else ""
+    return [*lines, *odd_lines(body, run)]
 
 
 def earliest_lines(lines: Iterable[TraceLine]) -> list[TraceLine]:
@@ -247,6 +247,9 @@ def _expand(raw: bytes, number: int) -> Records:
 def _read_line(members: dict[str, bytes], line: int) -> Records:
     """Raises Untrusted."""
     kind, run = _word(members, "otlp"), _word(members, "run")
+    if kind == "odd":
+        yield read_odd_line(members, line)
+        return
     if not run:
         raise Untrusted("a span has a trace id, or the id of its conversation", "$.run")
     if kind == "span":

@@ -29,11 +29,12 @@ from envelopes.recordings.base import (
     SourcePath,
 )
 from envelopes.recordings.json_lines import read_json_lines, storable
-from envelopes.recordings.otlp import TraceLine, earliest_lines, part_lines
+from envelopes.recordings.otlp import earliest_lines, part_lines
 from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS
 from envelopes.recordings.otlp.spans import (
     Attributes,
     SpanEvent,
+    TraceLine,
     TraceSpan,
     iso_time,
     json_attributes,

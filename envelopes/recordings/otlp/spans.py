@@ -7,15 +7,12 @@ without an error; its 64-bit integers are strings.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.recordings.base import LineProblem, RemarkKind, RemarkRecord
-from envelopes.recordings.json_lines import remark
-from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = 7_000_000_000_000_000  # microseconds: the year 2191
@@ -44,6 +41,14 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[SpanEvent, ...]
     resource: Attributes
     scope: str
+
+
+class TraceLine(msgspec.Struct, frozen=True):
+    """A line of ours. `key` identifies its content, `at` is its time in microseconds, which the key does not have."""
+
+    raw: bytes
+    key: bytes
+    at: int
 
 
 class Unavailable(RuntimeError):
@@ -81,70 +86,6 @@ def _json_span(span: dict[str, Any], resource: Attributes, scope: str) -> TraceS
         resource=resource,
         scope=scope,
     )
-
-
-class OddValue(NamedTuple):
-    """A value of a request in JSON that `decode_json` leaves out."""
-
-    kind: RemarkKind
-    path: str
-    value: Any
-    became: str
-
-
-def odd_records(raw: bytes, number: int, shown: bytes, run: str) -> Iterator[RemarkRecord | LineProblem]:
-    """Yields remarks on what was left out of a request, and problems for one of which no span was read."""
-    for odd in find_odd_values(parse_json(raw)):
-        if run:
-            yield remark(odd.kind, odd.path, dump_json(odd.value), odd.became, line=number, run=run)
-        else:
-            yield LineProblem(line=number, path=odd.path, reason=odd.became, raw=shown, part=True)
-
-
-def find_odd_values(document: Any) -> Iterator[OddValue]:
-    """Yields what is no object in the lists of a request, and the ids, times and numbers that are none."""
-    for path, resource in _listed(document, "resourceSpans", "$"):
-        yield from _odd_object(resource, path)
-        owner = resource.get("resource", {}) if isinstance(resource, dict) else {}
-        yield from _odd_object(owner, f"{path}.resource")
-        yield from _odd_attributes(owner, f"{path}.resource")
-        for scope_path, scoped in _listed(resource, "scopeSpans", path):
-            yield from _odd_object(scoped, scope_path)
-            for span_path, span in _listed(scoped, "spans", scope_path):
-                yield from _odd_span(span, span_path)
-
-
-def _listed(owner: Any, name: str, path: str) -> Iterator[tuple[str, Any]]:
-    """The elements of a list with their paths; of another value that value."""
-    values = owner.get(name) if isinstance(owner, dict) else None
-    if isinstance(values, list):
-        yield from ((f"{path}.{name}[{index}]", value) for index, value in enumerate(values))
-    elif values is not None:
-        yield f"{path}.{name}", values if not isinstance(values, dict) else [values]
-
-
-def _odd_object(value: Any, path: str) -> Iterator[OddValue]:
-    if not isinstance(value, dict):
-        yield OddValue("value", path, value, "left out: wrong type")
-
-
-def _odd_span(span: Any, path: str) -> Iterator[OddValue]:
-    yield from _odd_object(span, path)
-    for name in ("traceId", "spanId", "parentSpanId", "name") if isinstance(span, dict) else ():
-        if not isinstance(span.get(name, ""), str | None):
-            yield OddValue("value", f"{path}.{name}", span[name], "left out: wrong type")
-    for name in ("startTimeUnixNano", "endTimeUnixNano") if isinstance(span, dict) else ():
-        if span.get(name) not in (None, 0, "0", "") and not nanoseconds(span[name]):
-            yield OddValue("timestamp", f"{path}.{name}", span[name], "left out: no time")
-    yield from _odd_attributes(span, path)
-
-
-def _odd_attributes(owner: Any, path: str) -> Iterator[OddValue]:
-    for pair_path, pair in _listed(owner, "attributes", path):
-        yield from _odd_object(pair, pair_path)
-        held = pair.get("value") if isinstance(pair, dict) else None
-        if isinstance(held, dict) and len(held) == 1 and json_value(held) is None:
-            yield OddValue("value", f"{pair_path}.value", held, "left out: wrong type")
 
 
 def objects_in(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:

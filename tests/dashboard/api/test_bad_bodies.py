@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from dashboard.models import Call, Observation, Project
+from dashboard.models import Call, Observation, Project, Remark
 from tests.cases import extended_except
 from tests.dashboard.api.native_records import lines, one_call
 from tests.dashboard.api.sending import Sender
+from tests.dashboard.api.test_traces import genai, request
 from tests.faults.bad_records import GOOD, RECORDS
 from tests.faults.bad_sendings import SENDINGS
 from tests.faults.mutated_bodies import mutated_bodies
@@ -104,3 +105,21 @@ def test_a_full_disk_is_507(sender: Sender) -> None:
         database.execute("PRAGMA max_page_count=1073741823")
     assert (response.status_code, response["Retry-After"]) == (507, "30")
     assert "disk is full" in json.loads(response.content)["error"]
+
+
+def test_a_value_that_a_request_in_json_cannot_have_is_a_remark_and_refused_without_a_run(sender: Sender) -> None:
+    document = request(*genai())
+    spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    spans[0]["startTimeUnixNano"] = "soon"
+    spans.append("no span")
+    for _ in range(2):
+        assert sender.post("/v1/traces", json.dumps(document).encode(), "application/json").status_code == 200
+    path = "$.resourceSpans[0].scopeSpans[0].spans"
+    noted = Remark.objects.order_by("path").values_list("run__external_id", "kind", "path", "was", "became")
+    assert list(noted) == [
+        ("talk", "timestamp", f"{path}[0].startTimeUnixNano", '"soon"', "left out: no time"),
+        ("talk", "value", f"{path}[{len(spans) - 1}]", '"no span"', "left out: wrong type"),
+    ]
+    answer = sender.post("/v1/traces", json.dumps(request("no span")).encode(), "application/json")  # type: ignore[arg-type]
+    assert answer.json()["partialSuccess"]["rejectedSpans"] == "1"
+    assert f"{path}[0]" in answer.json()["partialSuccess"]["errorMessage"]

@@ -1,0 +1,100 @@
+"""Values of a trace request in JSON that its types do not allow: protobuf has none, exporters by hand write some.
+
+odd_records(raw, ...)       remarks on a request in a file
+odd_lines(body, run)        lines of ours for a request that was sent, which `read_odd_line` reads
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from envelopes.recordings.base import LineProblem, RemarkKind, RemarkRecord
+from envelopes.recordings.json_lines import remark
+from envelopes.recordings.otlp.spans import TraceLine, json_value, nanoseconds
+from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, parse_json
+
+KINDS: dict[object, RemarkKind] = {"value": "value", "timestamp": "timestamp"}
+
+
+class OddValue(NamedTuple):
+    """A value of a request in JSON that `decode_json` leaves out."""
+
+    kind: RemarkKind
+    path: str
+    value: Any
+    became: str
+
+
+def odd_records(raw: bytes, number: int, shown: bytes, run: str) -> Iterator[RemarkRecord | LineProblem]:
+    """Yields remarks on what was left out of a request, and problems for one of which no span was read."""
+    for odd in find_odd_values(parse_json(raw)):
+        if run:
+            yield remark(odd.kind, odd.path, dump_json(odd.value), odd.became, line=number, run=run)
+        else:
+            yield LineProblem(line=number, path=odd.path, reason=odd.became, raw=shown, part=True)
+
+
+def odd_lines(body: bytes, run: str) -> Iterator[TraceLine]:
+    """A line for each of these values of a request that was sent. `run` is empty where no span of it was read."""
+    for odd in find_odd_values(parse_json(body)):
+        members = {"otlp": "odd", "run": run, **odd._asdict()}
+        raw = join_object({name: dump_json(value) for name, value in members.items()})
+        yield TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), 0)
+
+
+def read_odd_line(members: Mapping[str, bytes], line: int) -> RemarkRecord:
+    """The remark of such a line; its path is that in the request. Raises Untrusted where no run could have it."""
+    path, became, run, kind = (parse_json(members.get(name, b"0")) for name in ("path", "became", "run", "kind"))
+    if not (isinstance(path, str) and isinstance(became, str) and kind in KINDS):
+        raise Untrusted("not a known kind of remark", "$.kind")
+    if not isinstance(run, str) or not run:
+        raise Untrusted(became, path)
+    return remark(KINDS[kind], path, members.get("value", b"null"), became, line=line, run=run)
+
+
+def find_odd_values(document: Any) -> Iterator[OddValue]:
+    """Yields what is no object in the lists of a request, and the ids, times and numbers that are none."""
+    for path, resource in _listed(document, "resourceSpans", "$"):
+        yield from _odd_object(resource, path)
+        owner = resource.get("resource", {}) if isinstance(resource, dict) else {}
+        yield from _odd_object(owner, f"{path}.resource")
+        yield from _odd_attributes(owner, f"{path}.resource")
+        for scope_path, scoped in _listed(resource, "scopeSpans", path):
+            yield from _odd_object(scoped, scope_path)
+            for span_path, span in _listed(scoped, "spans", scope_path):
+                yield from _odd_span(span, span_path)
+
+
+def _listed(owner: Any, name: str, path: str) -> Iterator[tuple[str, Any]]:
+    """The elements of a list with their paths; of another value that value."""
+    values = owner.get(name) if isinstance(owner, dict) else None
+    if isinstance(values, list):
+        yield from ((f"{path}.{name}[{index}]", value) for index, value in enumerate(values))
+    elif values is not None:
+        yield f"{path}.{name}", values if not isinstance(values, dict) else [values]
+
+
+def _odd_object(value: Any, path: str) -> Iterator[OddValue]:
+    if not isinstance(value, dict):
+        yield OddValue("value", path, value, "left out: wrong type")
+
+
+def _odd_span(span: Any, path: str) -> Iterator[OddValue]:
+    yield from _odd_object(span, path)
+    for name in ("traceId", "spanId", "parentSpanId", "name") if isinstance(span, dict) else ():
+        if not isinstance(span.get(name, ""), str | None):
+            yield OddValue("value", f"{path}.{name}", span[name], "left out: wrong type")
+    for name in ("startTimeUnixNano", "endTimeUnixNano") if isinstance(span, dict) else ():
+        if span.get(name) not in (None, 0, "0", "") and not nanoseconds(span[name]):
+            yield OddValue("timestamp", f"{path}.{name}", span[name], "left out: no time")
+    yield from _odd_attributes(span, path)
+
+
+def _odd_attributes(owner: Any, path: str) -> Iterator[OddValue]:
+    for pair_path, pair in _listed(owner, "attributes", path):
+        yield from _odd_object(pair, pair_path)
+        held = pair.get("value") if isinstance(pair, dict) else None
+        if isinstance(held, dict) and len(held) == 1 and json_value(held) is None:
+            yield OddValue("value", f"{pair_path}.value", held, "left out: wrong type")
