@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.imports import manage, migrated_store, rows
+from tests.faults.imports import manage, migrated_store, rows, wait_until
 from tests.faults.intake_load import UNLIMITED
 from tests.faults.mutated_bodies import Body, mutated_bodies, whole_bodies
 from tests.faults.server import RunningServer, running_server, sign_in
@@ -31,6 +31,7 @@ def test_no_mutated_body_is_answered_with_a_server_error(count: int, tmp_path: P
     }
     options = ("--background", "0", "--workers", "2")
     with running_server(store, sign_in(store), tmp_path / "log", *options, variables=UNLIMITED) as server:
+        assert wait_until(lambda: len(server.processes()) == 3), "the master and two workers"
         processes = server.processes()
         statuses: Counter[int] = Counter()
         for body in mutated_bodies(random.Random(count), count):
