@@ -165,6 +165,7 @@ def test_deleting_a_run_leaves_nothing_of_it_in_a_block_and_the_other_runs_as_th
     assert not FrameBlock.objects.exists()
 
 
+@pytest.mark.postgresql
 def test_a_source_of_two_runs_keeps_the_bytes_of_the_other_run(project: Project) -> None:
     base = {"v": 1, "type": "call", "tool": "Search", "at": "2026-03-01T00:00:00.000Z"}
     lines = [base | {"run": f"shared-{mark}", "call": mark, "args": {"q": mark}} for mark in MARKS[:2]]
