@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from django.conf import settings
@@ -44,6 +45,7 @@ CONTENT_TYPES = (BYTES,)
 GZIP = 31  # zlib's number for a header of gzip
 HOOK_TYPES = (JSON,)
 PIECE = 1_048_576
+OtlpLine = TypeVar("OtlpLine")
 
 
 class BodyRefused(ValueError):
@@ -97,15 +99,9 @@ def receive_traces(request: TokenRequest) -> tuple[bytes, str]:
     A span of which a line was refused counts as rejected (partial success of OTLP); the others are stored.
     """
     body, is_json = read_body(request), request.content_type == "application/json"
-    try:
-        traced = decode_traces(body, is_json=is_json)
-    except Untrusted as refusal:
-        raise BodyRefused(400, f"{refusal.path}: {refusal.reason}") from None
-    except Unavailable as missing:
-        raise BodyRefused(415, str(missing)) from None
     lines = [
         LiveLine(line.raw + b"\n", derive_id("received", request.project.pk, "otlp", line.key), number, 0, line.at)
-        for number, line in enumerate(traced, start=1)
+        for number, line in enumerate(_decode(decode_traces, body, is_json=is_json), start=1)
     ]
     rejected = _receive(request, "otlp", lines, body)[0].rejected if lines else []
     return _otlp_answer(rejected, "trace", is_json=is_json)
@@ -114,12 +110,7 @@ def receive_traces(request: TokenRequest) -> tuple[bytes, str]:
 def receive_logs(request: TokenRequest) -> tuple[bytes, str]:
     """The same for a log request, of which tool results and messages of agents are stored. Raises BodyRefused."""
     body, is_json = read_body(request), request.content_type == "application/json"
-    try:
-        logged = decode_logs(body, is_json=is_json)
-    except Untrusted as refusal:
-        raise BodyRefused(400, f"{refusal.path}: {refusal.reason}") from None
-    except Unavailable as missing:
-        raise BodyRefused(415, str(missing)) from None
+    logged = _decode(decode_logs, body, is_json=is_json)
     rejected: list[Rejected] = []
     for name in sorted({line.format for line in logged}):
         lines = [
@@ -129,6 +120,16 @@ def receive_logs(request: TokenRequest) -> tuple[bytes, str]:
         ]
         rejected += _receive(request, name, lines, body)[0].rejected
     return _otlp_answer(rejected, "logs", is_json=is_json)
+
+
+def _decode(decode: Callable[..., list[OtlpLine]], body: bytes, *, is_json: bool) -> list[OtlpLine]:
+    """The lines of a request of OTLP. Raises BodyRefused."""
+    try:
+        return decode(body, is_json=is_json)
+    except Untrusted as refusal:
+        raise BodyRefused(400, f"{refusal.path}: {refusal.reason}") from None
+    except Unavailable as missing:
+        raise BodyRefused(415, str(missing)) from None
 
 
 def _otlp_answer(rejected: list[Rejected], signal: Literal["trace", "logs"], *, is_json: bool) -> tuple[bytes, str]:

@@ -59,10 +59,11 @@ from envelopes.recordings.otlp.spans import (
     TraceLine,
     TraceSpan,
     Unavailable,
-    decode_json,
     decode_protobuf,
     iso_time,
+    json_spans,
     sniff_protobuf,
+    trace_line,
 )
 from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, object_slices, parse_json
 
@@ -83,15 +84,13 @@ KNOWN = frozenset(
 
 
 def decode_traces(body: bytes, *, is_json: bool) -> list[TraceLine]:
-    """The lines of a trace request, each once, at its earliest time, and in JSON those of values that are left out.
-
-    Raises Untrusted, and Unavailable (spans.py).
-    """
+    """Each line of a trace request once, and of values that are left out in JSON. Raises Untrusted, and Unavailable."""
     if not is_json:
         return earliest_lines(span_lines(decode_protobuf(body)))
-    lines = earliest_lines(span_lines(decode_json(body)))
+    document = parse_json(body)
+    lines = earliest_lines(span_lines(json_spans(document)))
     run = _word(object_slices(lines[0].raw), "run") if lines else ""
-    return [*lines, *odd_lines(body, run)]
+    return [*lines, *odd_lines(document, run)]
 
 
 def earliest_lines(lines: Iterable[TraceLine]) -> list[TraceLine]:
@@ -119,8 +118,7 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
 
 def _child_line(child: ChildRun) -> TraceLine:
     members = {"otlp": "child", "run": child.run, "parent": child.parent, "call": child.call}
-    raw = join_object({name: dump_json(value) for name, value in members.items()})
-    return TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), child.at)
+    return trace_line({name: dump_json(value) for name, value in members.items()}, child.at)
 
 
 def part_lines(span: TraceSpan) -> Iterator[TraceLine]:
@@ -177,8 +175,7 @@ def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes]) -> Trac
     members["resource"] = dump_json(span.resource)
     members["scope"] = dump_json(span.scope)
     members["parts"] = dump_json("".join(part.hex() for part in parts)) if parts else b'""'
-    raw = join_object(members)
-    return TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), 0)
+    return trace_line(members)
 
 
 def sniff(head: bytes, path: SourcePath) -> bool:
@@ -232,10 +229,11 @@ def _read_checked(raw: bytes, number: int, shown: bytes, lines: int = 1) -> Reco
         if "otlp" in members:
             yield from list(_read_line(members, number))
         else:
-            records = [record for line in span_lines(decode_json(raw)) for record in _expand(line.raw, number)]
+            document = parse_json(raw)
+            records = [record for line in span_lines(json_spans(document)) for record in _expand(line.raw, number)]
             yield from records
             run = next((record.run for record in records if not isinstance(record, LineProblem)), "")
-            yield from odd_records(raw, number, shown, run)
+            yield from odd_records(document, number, shown, run)
     except Untrusted as refusal:
         yield LineProblem(line=number, path=refusal.path, reason=refusal.reason, raw=shown, lines=lines)
 

@@ -1,25 +1,24 @@
 """Values of a trace request in JSON that its types do not allow: protobuf has none, exporters by hand write some.
 
-odd_records(raw, ...)       remarks on a request in a file
-odd_lines(body, run)        lines of ours for a request that was sent, which `read_odd_line` reads
+odd_records(document, …)    remarks on a request in a file
+odd_lines(document, run)    lines of ours for a request that was sent, which `read_odd_line` reads
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envelopes.recordings.base import LineProblem, RemarkKind, RemarkRecord
 from envelopes.recordings.json_lines import remark
-from envelopes.recordings.otlp.spans import TraceLine, json_value, nanoseconds
-from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, parse_json
+from envelopes.recordings.otlp.spans import TraceLine, json_value, nanoseconds, trace_line
+from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 KINDS: dict[object, RemarkKind] = {"value": "value", "timestamp": "timestamp"}
 
 
 class OddValue(NamedTuple):
-    """A value of a request in JSON that `decode_json` leaves out."""
+    """A value of a request in JSON that `json_spans` leaves out."""
 
     kind: RemarkKind
     path: str
@@ -27,21 +26,20 @@ class OddValue(NamedTuple):
     became: str
 
 
-def odd_records(raw: bytes, number: int, shown: bytes, run: str) -> Iterator[RemarkRecord | LineProblem]:
+def odd_records(document: Any, number: int, shown: bytes, run: str) -> Iterator[RemarkRecord | LineProblem]:
     """Yields remarks on what was left out of a request, and problems for one of which no span was read."""
-    for odd in find_odd_values(parse_json(raw)):
+    for odd in find_odd_values(document):
         if run:
             yield remark(odd.kind, odd.path, dump_json(odd.value), odd.became, line=number, run=run)
         else:
             yield LineProblem(line=number, path=odd.path, reason=odd.became, raw=shown, part=True)
 
 
-def odd_lines(body: bytes, run: str) -> Iterator[TraceLine]:
+def odd_lines(document: Any, run: str) -> Iterator[TraceLine]:
     """A line for each of these values of a request that was sent. `run` is empty where no span of it was read."""
-    for odd in find_odd_values(parse_json(body)):
+    for odd in find_odd_values(document):
         members = {"otlp": "odd", "run": run, **odd._asdict()}
-        raw = join_object({name: dump_json(value) for name, value in members.items()})
-        yield TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), 0)
+        yield trace_line({name: dump_json(value) for name, value in members.items()})
 
 
 def read_odd_line(members: Mapping[str, bytes], line: int) -> RemarkRecord:

@@ -7,12 +7,13 @@ without an error; its 64-bit integers are strings.
 from __future__ import annotations
 
 import base64
+import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.text.untrusted_json import Untrusted, parse_json
+from envelopes.text.untrusted_json import Untrusted, join_object
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = 7_000_000_000_000_000  # microseconds: the year 2191
@@ -55,9 +56,14 @@ class Unavailable(RuntimeError):
     """A package that reads a format is not installed; the message names the extra."""
 
 
-def decode_json(body: bytes) -> list[TraceSpan]:
+def trace_line(members: dict[str, bytes], at: int = 0) -> TraceLine:
+    """A line whose key is of all its members."""
+    raw = join_object(members)
+    return TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), at)
+
+
+def json_spans(document: Any) -> list[TraceSpan]:
     """The spans of an ExportTraceServiceRequest in JSON. Raises Untrusted."""
-    document = parse_json(body)
     if not isinstance(document, dict) or "resourceSpans" not in document:
         raise Untrusted("no resourceSpans: not an OTLP trace request")
     spans = []
