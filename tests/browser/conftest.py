@@ -111,6 +111,7 @@ class SharedPages:
             base_url=self._url,
             java_script_enabled=kind.script,
             locale="en-US",  # under the C locale Chromium names a language that its own Intl refuses
+            permissions=["clipboard-write"],  # a person's window has it by the click; Playwright 1.65 denies it
             reduced_motion="reduce",
             viewport=VIEWPORT,
         )
