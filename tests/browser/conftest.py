@@ -111,7 +111,6 @@ class SharedPages:
             base_url=self._url,
             java_script_enabled=kind.script,
             locale="en-US",  # under the C locale Chromium names a language that its own Intl refuses
-            permissions=["clipboard-write"],  # a person's window has it by the click; Playwright 1.65 denies it
             reduced_motion="reduce",
             viewport=VIEWPORT,
         )
@@ -172,6 +171,8 @@ def browse(
         ) -> Page:
             page = shared_pages.lend(Kind(signed_in=signed_in, script=script, clocked=clocked))
             page.set_viewport_size(viewport)
+            # A person's window may write the clipboard after a click. Playwright denies it from 1.65 on.
+            page.context.grant_permissions(["clipboard-write"])
             if signed_in:
                 _sign_in(page.context, request.getfixturevalue("operator"), live_server.url)
             afterwards.enter_context(_listen(page.context, troubles, live_server.url))
