@@ -94,7 +94,7 @@ def _count_with_call(
     runs = runs[:COUNTED_BY_CALL]
     asked: dict[Facet, Term] = {}
     others: dict[str, dict[Facet, int]] = {}
-    for kind, value in _most_frequent(numbers):
+    for kind, value in list(numbers):
         term = facet_term(kind, value)
         if term in query or not asks_for_call(term):
             continue
@@ -109,12 +109,13 @@ def _count_with_call(
             numbers[kind, value] = others[str(tree)].get((kind, value), 0)
     calls = RunCall.objects.filter(conditions.on_one_call(And(tuple(shared)), MEMBER), run__in=runs)
     by_columns, is_every_call = _group_calls(calls)
-    numbers |= {(kind, value): by_columns.get((kind, value.casefold()), 0) for kind, value in asked}
+    # Each facet of another table is one more condition of a statement, so only those are counted that a page can list.
+    of_other_tables = {facet: numbers[facet] for facet in asked if _is_of_other_table(*facet)}
     totals = {
-        facet: Count("run", filter=conditions.on_one_call(term, MEMBER), distinct=True)
-        for facet, term in asked.items()
-        if facet[0] in ("remark", "context") or facet == ("state", "drifted")
+        facet: Count("run", filter=conditions.on_one_call(asked[facet], MEMBER), distinct=True)
+        for facet in _most_frequent(of_other_tables)
     }
+    numbers |= {(kind, value): by_columns.get((kind, value.casefold()), 0) for kind, value in asked}
     if totals:
         with_facet = RunFacet.objects.filter(OF_OTHER_TABLES, run__in=runs).values("run")
         calls = calls.filter(run__in=with_facet)
@@ -175,6 +176,10 @@ def _most_frequent(numbers: dict[Facet, int]) -> list[Facet]:
     for facet in sorted(numbers, key=lambda facet: (-numbers[facet], facet)):
         by_kind.setdefault(facet[0], []).append(facet)
     return [facet for facets in by_kind.values() for facet in facets[:MAX_VALUES]]
+
+
+def _is_of_other_table(kind: str, value: str) -> bool:
+    return kind in ("remark", "context") or (kind, value) == ("state", "drifted")
 
 
 def _nodes(tree: And | Or) -> Sequence[Node]:

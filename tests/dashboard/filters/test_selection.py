@@ -132,6 +132,20 @@ def test_the_number_beside_a_facet_is_how_many_runs_a_click_lists(store: Project
     assert all(number.endswith("+") for number in numbers.values())
 
 
+def test_a_tool_of_no_selected_call_is_no_facet_however_many_tools_the_runs_have(project: Project) -> None:
+    run = create_run(project, "many tools")
+    for number in range(20):
+        create_call(run, f"call {number}", tool=f"Tool{number:02}", exit_status=int(number == 19))
+    refresh_stats([run])
+    for text in ("status:failed", "tool:Tool19 status:failed"):
+        tools = next(group for group in load_facet_groups(project, parse(text), str) if group.label == "Tool")
+        for value in tools.values:
+            listed = text if value.is_current else value.url
+            assert (text, listed, value.number) == (text, listed, str(parse(listed).runs(project).count()))
+            assert value.number == "1"
+        assert len(tools.values) + tools.left_out == (1 if text == "status:failed" else 20)
+
+
 TERMS = ("tool:bash", "tool:Read", "tool:*e*", "cut:yes", "status:failed", "tokens:>5k", "took:>30s", "failed:0")
 TERMS += ("model:gpt*", "agent:codex")
 
