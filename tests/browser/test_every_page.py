@@ -148,3 +148,15 @@ def test_a_faint_text_is_found_once_in_a_thousand_rows(page: Page, serious: Seri
 def test_the_sign_in_page_is_accessible(page: Page, serious: Serious) -> None:
     page.goto("/sign-in/")
     assert not serious(page)
+
+
+def test_the_title_of_a_child_run_is_cut_at_its_end_and_not_replaced_by_dots(
+    operator_page: Page, bundled: Project
+) -> None:
+    child = bundled.runs.filter(parent__isnull=False)[0]
+    assert len(child.title) > 100  # more than any width shows
+    for width in (WIDE, NARROW):
+        operator_page.set_viewport_size({"width": width, "height": 900})
+        operator_page.goto("/runs/?q=child:yes")
+        cell = operator_page.locator("tr[data-item] th")
+        assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
