@@ -37,6 +37,13 @@ def find_project(slug: str | None) -> Project:
         raise CommandError(f"There is no project {slug!r}. Known: {slugs}.") from None
 
 
+def warn_of_unseen_project(err: OutputWrapper, project: Project) -> None:
+    """A project that a command created has no member, and so no page shows what is in it."""
+    if not project.memberships.exists():
+        member = f"create_user NAME --project {project.slug}"
+        err.write(f"Nobody sees the project {project.slug} on the pages yet: `{member}` adds a person.")
+
+
 def add_base_url_argument(parser: CommandParser) -> None:
     parser.add_argument(
         "--base-url",

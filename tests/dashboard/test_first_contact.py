@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from io import StringIO
 from pathlib import Path
@@ -15,6 +16,7 @@ from dashboard.__main__ import _name_the_command
 from dashboard.models import Call, Project
 from tests.cases import each
 from tests.conftest import CHECKOUT
+from tests.dashboard.factories import create_project
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.sessions import SESSION, short_session, write
 
@@ -66,6 +68,30 @@ def test_one_command_imports_a_folder_and_prints_the_link_to_its_runs(client: Cl
     assert len(parse_page(client.get(address)).select("tbody tr")) == 1
     with pytest.raises(CommandError, match="nothing was imported"):
         call_command("import_and_serve", str(CHECKOUT / "templates" / "runs"), "--no-serve", stdout=StringIO())
+
+
+def test_a_project_that_nobody_sees_is_reported_with_the_command_that_changes_it(tmp_path: Path) -> None:
+    session = str(write(tmp_path / f"{SESSION}.jsonl", short_session()))
+    for is_seen, command in enumerate(("Nobody sees the project team on the pages yet", "")):
+        err, out = StringIO(), StringIO()
+        call_command("import_runs", session, "--project", "team", "--json", stdout=out, stderr=err)
+        assert json.loads(out.getvalue())["seen"]["calls"] == 3
+        assert err.getvalue().startswith(command)
+        assert ("`create_user NAME --project team`" in err.getvalue()) is not bool(is_seen)
+        call_command("create_user", "dora", "--project", "team", stdout=StringIO())
+
+
+def test_an_export_without_a_call_names_the_project_and_the_others(tmp_path: Path) -> None:
+    call_command("import_runs", str(write(tmp_path / f"{SESSION}.jsonl", short_session())), "--project", "team")
+    create_project("default")
+    err = StringIO()
+    call_command("calls", "--csv", str(tmp_path / "calls.csv"), stderr=err)
+    assert err.getvalue() == "No call of the project default matches. Other projects (--project): team.\n"
+    assert (tmp_path / "calls.csv").read_text().count("\n") == 1
+    with pytest.raises(CommandError, match=r"no project 'nowhere'. Known: default, team"):
+        call_command("calls", "--csv", "-", "--project", "nowhere")
+    with pytest.raises(CommandError, match="Project default: No call matches"):
+        call_command("compare_variants", "--variants", "recorded,receipt")
 
 
 @each(

@@ -13,7 +13,7 @@ from dashboard.accounts import DEFAULT_PROJECT
 from dashboard.audit import record_command
 from dashboard.calls.call_export import COLUMNS, FORMS, CannotExport, choose_export_columns, export_calls
 from dashboard.filters.language import parse
-from dashboard.management.console import terminal_text
+from dashboard.management.console import find_project, terminal_text
 from dashboard.models import AuditEntry, Project
 from dashboard.models.sources import DamagedEvidence
 from dashboard.project_rules import load_rules
@@ -35,7 +35,7 @@ class Command(BaseCommand):
         )
         names = ", ".join(column.name for column in COLUMNS)
         parser.add_argument("--columns", default="", metavar="A,B", help=f"only these, in this order: {names}")
-        parser.add_argument("--project", default=DEFAULT_PROJECT, metavar="SLUG")
+        parser.add_argument("--project", default=DEFAULT_PROJECT, metavar="SLUG", help="%(default)s unless given")
         masked = parser.add_mutually_exclusive_group()
         masked.add_argument("--masked", action="store_true", help="with secrets masked, which is the default")
         masked.add_argument("--stored", action="store_true", help="the recorded bytes, with any secrets in them")
@@ -45,17 +45,20 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         form = next(form for form in FORMS if options[form] is not None)
-        project = Project.objects.filter(slug=options["project"]).first()
-        if project is None:
-            raise CommandError(terminal_text(f"There is no project {options['project']!r}."))
+        project = find_project(options["project"])
         query = parse(options["query"], over="calls")
         if query.problems:
             raise CommandError(terminal_text(" ".join(query.problems)))
         target = options[form]
+        calls = query.calls_in(project)
+        if not calls.exists():
+            others = ", ".join(Project.objects.exclude(pk=project.pk).order_by("slug").values_list("slug", flat=True))
+            hint = f" Other projects (--project): {others}." * bool(others)
+            self.stderr.write(f"No call of the project {project.slug} matches.{hint}")
         try:
             columns = choose_export_columns([name.strip() for name in options["columns"].split(",") if name.strip()])
             masks = None if options["stored"] else Masks(load_rules(project))
-            pieces = export_calls(query.calls_in(project), form, columns, masks)
+            pieces = export_calls(calls, form, columns, masks)
             how = "as stored" if options["stored"] else "masked"
             record_command(project, AuditEntry.Action.EXPORT, f"calls as {form}, {how}: {query or 'all'}")
             if target == STDOUT:

@@ -14,8 +14,8 @@ from dashboard.experiments.export import export_json, export_summary
 from dashboard.experiments.measurements import MEASURES
 from dashboard.experiments.stored_comparison import CannotCompare, Selection, start_comparison
 from dashboard.experiments.tables import FEW_CALLS
-from dashboard.management.console import terminal_text
-from dashboard.models import Comparison, Project
+from dashboard.management.console import find_project, terminal_text
+from dashboard.models import Comparison
 from dashboard.variants.variant_list import UnusableColumns
 from dashboard.worker import work_until_idle
 
@@ -35,7 +35,7 @@ class Command(RichCommand):
         parser.add_argument("--sample", type=int, help="use only this number of calls, chosen at random")
         parser.add_argument("--seed", type=int, default=0, help="random seed of the sample and the intervals")
         parser.add_argument("--budget", type=int, help="tokens of a rendered receipt, of four characters each")
-        parser.add_argument("--project", default=DEFAULT_PROJECT, metavar="SLUG")
+        parser.add_argument("--project", default=DEFAULT_PROJECT, metavar="SLUG", help="%(default)s unless given")
         parser.add_argument("--name", default="", help="its title on the Experiments page")
         parser.add_argument("--forget", action="store_true", help="delete the comparison afterwards")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
@@ -92,13 +92,11 @@ def _start(options: dict[str, Any]) -> Comparison:
         query=options["query"], family=options["family"], sample=options["sample"], seed=options["seed"]
     )
     names = [name.strip() for name in options["variants"].split(",") if name.strip()]
+    project = find_project(options["project"])
     try:
-        project = Project.objects.get(slug=options["project"])
         return start_comparison(project, selection, names, name=options["name"], budget=options["budget"])
-    except Project.DoesNotExist:
-        raise CommandError(terminal_text(f"There is no project {options['project']!r}.")) from None
     except (CannotCompare, UnusableColumns) as error:
-        raise CommandError(terminal_text(str(error))) from None
+        raise CommandError(terminal_text(f"Project {project.slug}: {error}")) from None
 
 
 def _delta(delta: dict[str, Any] | None) -> str:

@@ -20,7 +20,7 @@ from dashboard.artifacts.ingest import artifact_roots
 from dashboard.ingest import watch
 from dashboard.ingest.import_report import ImportProgress, ImportReport
 from dashboard.ingest.importer import Retry, import_paths
-from dashboard.management.console import terminal_text
+from dashboard.management.console import terminal_text, warn_of_unseen_project
 from dashboard.models import Project
 from dashboard.store_sqlite3.base import stop_mapping
 from envelopes.recordings import READABLE
@@ -44,7 +44,12 @@ class Command(RichCommand):
         parser.add_argument("--home", action="store_true", help=f"also the folders in which agents record: {places}")
         names = [recording.name for recording in READABLE]
         parser.add_argument("--format", choices=names, help="detected from the content unless given")
-        parser.add_argument("--project", default=DEFAULT_PROJECT)
+        parser.add_argument(
+            "--project",
+            default=DEFAULT_PROJECT,
+            metavar="SLUG",
+            help="%(default)s unless given; a project that does not exist is created",
+        )
         parser.add_argument(
             "--artifacts-root",
             action="append",
@@ -118,6 +123,7 @@ class Command(RichCommand):
             self.stdout.write(json.dumps(report.to_json()))
         else:
             self._print_report(report)
+        warn_of_unseen_project(self.stderr, project)
         return report
 
     def _follow(self, project: Project, paths: Sequence[Path], options: dict[str, Any]) -> None:
