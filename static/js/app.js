@@ -22,14 +22,17 @@ function switchTheme() {
   } catch { /* storage is refused: the choice is for this page alone */ }
 }
 
-/* The help lists every element with data-key="j k" data-key-help="…". */
+/* The help lists every element with data-key="j k" data-key-help="…". A key that the page itself uses is not listed for
+   the bar too: see useHotkey. */
 function openHelp() {
   const dialog = document.getElementById("help");
   const list = dialog.querySelector("[data-keys]");
   list.replaceChildren();
+  const own = new Set([...document.querySelectorAll("main [data-hotkey][data-key]")].flatMap(({ dataset }) => dataset.key.split(" ")));
   for (const element of document.querySelectorAll("[data-key][data-key-help]")) {
     const term = document.createElement("dt");
     for (const key of element.dataset.key.split(" ")) {
+      if (own.has(key) && !element.closest("main")) continue;
       const kbd = document.createElement("kbd");
       kbd.textContent = key;
       term.append(kbd, " ");

@@ -38,6 +38,8 @@ def test_calls_are_listed_chosen_and_exported_by_keys(
     expect(name).to_be_visible()
     press(page, "?")
     expect(page.locator("#help")).to_contain_text("Choose the focused call")
+    keys = " ".join(page.locator("#help dt").all_inner_texts()).split()
+    assert len(set(keys)) == len(keys)  # `/` goes to the page's own filter, so only `S` is listed for the bar's
 
     plain = browse(signed_in=True, script=False)
     plain.set_viewport_size({"width": 390, "height": 844})
