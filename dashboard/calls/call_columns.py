@@ -12,7 +12,7 @@ from dashboard.evidence.fidelity import describe_seen_lines
 from dashboard.models import Call, Run
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor
-from dashboard.text.formatting import TOKENS_COUNTED_BY, format_age, format_count, format_duration
+from dashboard.text.formatting import TOKENS_COUNTED_BY, format_age, format_count, format_duration, format_tokens
 from dashboard.text.text_markup import printable
 
 
@@ -68,7 +68,7 @@ COLUMNS = (
         "tokens",
         "Tokens",
         f"Tokens of the receipt, {TOKENS_COUNTED_BY}; ≈ marks an estimate",
-        lambda row: ("" if row.call.token_certainty == "exact" else "≈") + format_count(row.call.tokens),  # noqa: S105 - a count
+        lambda row: format_tokens(row.call.tokens, row.call.token_certainty),
         "tokens",
         kind="number",
     ),

@@ -29,7 +29,14 @@ from dashboard.models.notes import RowMarks, load_row_marks
 from dashboard.models.plans import find_asking
 from dashboard.runs.overview import OutcomeStrip, build_strip
 from dashboard.search.match import describe_unsearchable
-from dashboard.text.formatting import TOKENS_COUNTED_BY, column_time, format_age, format_count, format_duration
+from dashboard.text.formatting import (
+    TOKENS_COUNTED_BY,
+    column_time,
+    format_age,
+    format_count,
+    format_duration,
+    format_tokens,
+)
 from dashboard.text.params import parse_integer
 from dashboard.text.text_markup import printable
 
@@ -358,7 +365,7 @@ def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None, as
         failed=_blank_zero(run.failed_count),
         cut=_blank_zero(run.cut_count),
         unanswered=_blank_zero(run.unanswered_count),
-        tokens=("" if run.token_certainty == "exact" else "≈") + format_count(run.token_count),  # noqa: S105 - a count
+        tokens=format_tokens(run.token_count, run.token_certainty),
         duration=format_duration(run.recorded_duration_ms),
         sort_at=f"{run.sort_at:%Y-%m-%d %H:%M:%S}",
         is_dated=run.started_at is not None,

@@ -27,6 +27,11 @@ def format_count(number: int | None) -> str:
     return "–" if number is None else f"{number:,}"
 
 
+def format_tokens(number: int, certainty: str) -> str:
+    """≈ marks an estimate; no tokens are none, however they were counted."""
+    return ("" if certainty == "exact" or not number else "≈") + format_count(number)
+
+
 def format_change(change: int | float, spec: str = "+,") -> str:
     """A difference with its sign, none where it rounds to nothing; the minus sign is as wide as the plus."""
     text = f"{change:{spec}}"

@@ -72,9 +72,12 @@ def test_a_row_describes_a_run_by_its_metadata(client: Client, project: Project)
 
 
 @pytest.mark.usefixtures("alice")
-def test_exact_tokens_carry_no_sign_of_an_estimate(client: Client, project: Project) -> None:
-    create_run(project, token_count=77, token_certainty="exact")
-    assert load(client).select_one('[data-label="tokens"]').text == "77"
+def test_exact_tokens_and_none_carry_no_sign_of_an_estimate(client: Client, project: Project) -> None:
+    for count, certainty in ((77, "exact"), (0, "estimate")):
+        run = create_run(project, token_count=count, token_certainty=certainty)
+        assert load(client).select_one('[data-label="tokens"]').text == f"{count}"
+        assert load(client, run.get_absolute_url()).facts["Tool-result tokens"] == f"{count}"
+        run.delete()
 
 
 @pytest.mark.usefixtures("alice")
