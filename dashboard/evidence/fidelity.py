@@ -90,7 +90,7 @@ RESULT = {
         Fidelity(
             name="bounded",
             heading="Bounded result",
-            badge="shortened by the source",
+            badge="shortened",
             means="The tool or its agent shortened this result before it was recorded. The rest is in neither half.",
             tone="warn",
         ),
