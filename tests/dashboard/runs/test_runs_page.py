@@ -81,6 +81,16 @@ def test_exact_tokens_and_none_carry_no_sign_of_an_estimate(client: Client, proj
 
 
 @pytest.mark.usefixtures("alice")
+def test_where_words_match_nothing_the_way_to_the_payloads_stands_with_that(client: Client, project: Project) -> None:
+    create_run(project, title="Fix the login")
+    for address in ("/runs/?q=gofmt", "/calls/?q=gofmt"):
+        page = load(client, address)
+        assert len(page.all_by_role("link", "Search payloads for")) == 1
+        assert page.select_one(".empty").by_role("link", "Search payloads for any:gofmt")
+    assert load(client, "/runs/?q=login").select_one(".pager").by_role("link", "Search payloads for any:login")
+
+
+@pytest.mark.usefixtures("alice")
 def test_the_output_of_a_tool_is_shown_as_text(client: Client, project: Project) -> None:
     create_run(project, title=HOSTILE, agent=HOSTILE[:100], model=HOSTILE[:100], facets={"tool": [HOSTILE]})
     searched = load(client, f"/runs/?q={quote(HOSTILE)}&sort=<script>")
