@@ -28,7 +28,7 @@ from dashboard.faults import FULL, READ_ONLY, find_outage
 from dashboard.ingest import write
 from dashboard.ingest.derivation import Deriver, open_deriver, open_import_pool
 from dashboard.ingest.import_report import ImportCounts, ImportProgress, ImportReport, ProgressMeter
-from dashboard.ingest.reading import Opening, Piece, ReadAhead, choose_reader, read_pieces
+from dashboard.ingest.reading import Opening, Piece, ReadAhead, build_batch, choose_reader, read_pieces
 from dashboard.ingest.source_files import (
     BATCH_BYTES,
     BATCH_LINES,
@@ -55,7 +55,6 @@ from dashboard.project_rules import load_rules
 from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourcePath
-from envelopes.recordings.json_lines import is_blank
 from envelopes.storage.file_store import StoredContent
 
 MAX_STORE_FAILURES = 3  # recordings in a row
@@ -299,7 +298,14 @@ class FileImport:
             opening = None
         if source is None:
             name, state = choose_reader(file, head, path, format_name) if opening is None else (opening.format, b"{}")
-            source = new_source(self.project, path=self.name, format_name=name, inode=inode, head_sha256=head_hash)
+            source = new_source(
+                self.project,
+                path=self.name,
+                format_name=name,
+                inode=inode,
+                head_sha256=head_hash,
+                read_as=path.path,
+            )
             source.state = state
         elif self.retry is not Retry.NOTHING:
             self.writer.write(self)  # releases its locks
@@ -314,7 +320,7 @@ class FileImport:
         for number, piece in enumerate(self._pieces(file, source, path, offset, opening)):
             if number:
                 self.writer.write(self)
-            batch = self._source_batch(source, piece, counts)
+            batch = build_batch(source, piece, counts.add(piece.records), self._is_known)
             if opening is not None and number < len(opening.pieces):
                 frames = () if number else opening.frames
                 batch = replace(batch, frames=frames, digests=opening.digests(number))
@@ -332,28 +338,6 @@ class FileImport:
             last = opening.pieces[-1]
             state, offset, number = last.state, last.batch.end, last.batch.lines[-1].number + 1
         yield from read_pieces(file, source.format, path, state, offset=offset, number=number)
-
-    def _source_batch(self, source: Source, piece: Piece, counts: ImportCounts) -> SourceBatch:
-        lines, problems = piece.batch.lines, piece.problems
-        blank = sum(is_blank(line.raw) for line in lines)
-        rejected = sum({problem.line: problem.lines for problem in problems if not problem.part}.values())
-        return SourceBatch(
-            source=source,
-            is_known=self._is_known,
-            start=source.offset,
-            lines=lines,
-            records=piece.records,
-            problems=problems,
-            end=piece.batch.end,
-            accepted=len(lines) - blank - rejected,
-            rejected=rejected,
-            blank=blank,
-            ends_open=bool(lines) and not lines[-1].raw.endswith(b"\n"),
-            incomplete=piece.batch.incomplete,
-            state=piece.state,
-            prefix_sha256=piece.prefix_sha256,
-            counts=counts.add(piece.records),
-        )
 
     def _is_known(self) -> bool:
         with suppress(OSError), open_regular(self.path) as file:

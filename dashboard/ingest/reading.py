@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -34,8 +34,11 @@ from dashboard.ingest.source_files import (
     read_document_batch,
     read_line_batches,
 )
+from dashboard.ingest.sources import SourceBatch
+from dashboard.models import Source
 from envelopes.recordings import UnknownFormat, find_format
 from envelopes.recordings.base import LineProblem, Record, SourcePath
+from envelopes.recordings.json_lines import is_blank
 
 WORTH_CUTTING = 256  # bytes of a payload
 PIECES_AHEAD = 2  # of one file
@@ -120,6 +123,32 @@ def read_pieces(
             state=state,
             prefix_sha256=prefix_sha256(file, batch.end),
         )
+
+
+def build_batch(
+    source: Source, piece: Piece, counts: dict[str, int], is_known: Callable[[], bool] | None
+) -> SourceBatch:
+    """The piece as what is written next of its source; `counts` are the source's with this piece."""
+    lines, problems = piece.batch.lines, piece.problems
+    blank = sum(is_blank(line.raw) for line in lines)
+    rejected = sum({problem.line: problem.lines for problem in problems if not problem.part}.values())
+    return SourceBatch(
+        source=source,
+        is_known=is_known,
+        start=source.offset,
+        lines=lines,
+        records=piece.records,
+        problems=problems,
+        end=piece.batch.end,
+        accepted=len(lines) - blank - rejected,
+        rejected=rejected,
+        blank=blank,
+        ends_open=bool(lines) and not lines[-1].raw.endswith(b"\n"),
+        incomplete=piece.batch.incomplete,
+        state=piece.state,
+        prefix_sha256=piece.prefix_sha256,
+        counts=counts,
+    )
 
 
 def read_openings(paths: Sequence[Path], format_name: str | None) -> list[bytes]:

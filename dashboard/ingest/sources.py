@@ -31,6 +31,7 @@ from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, Sourc
 from envelopes.storage.file_store import StoredContent
 
 PATH_CHARACTERS = 1_024
+READ_AS_CHARACTERS = 5_000  # more than any system's path has
 RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's frames
 NOT_MAPPED = "stored and shown as recorded, but not understood: "
 
@@ -64,13 +65,19 @@ class SourceMoved(RuntimeError):
     """Another process read this source meanwhile; nothing of the batch was written."""
 
 
-def new_source(project: Project, *, path: str, format_name: str, inode: int, head_sha256: str) -> Source:
+def new_source(
+    project: Project, *, path: str, format_name: str, inode: int, head_sha256: str, read_as: str = ""
+) -> Source:
     """Not saved yet: its first batch saves it, so that a source and its rows are one commit."""
+    format_ = find_format(format_name)
+    path = column_text(path, PATH_CHARACTERS)
     return Source(
         project=project,
-        path=column_text(path, 1024),
+        path=path,
         format=format_name,
-        namespace=find_format(format_name).namespace,
+        reader=format_.version,
+        read_as="" if read_as == path else column_text(read_as, READ_AS_CHARACTERS),
+        namespace=format_.namespace,
         inode=inode,
         head_sha256=head_sha256,
     )
@@ -82,9 +89,10 @@ class SourceBatch:
 
     `incomplete` is a last line without its end; `counts` are the source's `seen` counts with this batch. `frames` are
     the lines of a source's first batch, where the pool has read and packed them, and `digests` the SHA-256 of slices of
-    the source by first byte and size. `files` are stored already, by the
-    path that the recording names. `is_known` checks again, now that writers are locked out, whether another process
-    began a source that is not saved yet; None for a source that is new whatever others did, and is no file.
+    the source by first byte and size. `files` are stored already, by the path that the recording names. `is_stored`:
+    so are the bytes, which are read once more. `is_known` checks again, now that writers are locked out, whether
+    another process began a source that is not saved yet; None for a source that is new whatever others did, and is no
+    file, and for one that is saved.
     """
 
     source: Source
@@ -105,6 +113,7 @@ class SourceBatch:
     frames: Sequence[PackedFrame] = ()
     digests: Mapping[tuple[int, int], str] = field(default_factory=dict)
     files: Mapping[str, StoredContent] = field(default_factory=dict)
+    is_stored: bool = False
 
 
 def save_sources(project: Project, batches: Sequence[SourceBatch]) -> None:
@@ -202,6 +211,7 @@ def store_lines(batches: Sequence[SourceBatch]) -> None:
             "is_joinable": batch.source.path.startswith(LIVE) and frame.size < FRAME_BYTES // 2,
         }
         for batch in batches
+        if not batch.is_stored
         for frame in batch.frames or cut_frames(batch.source, batch.lines)
     ]
     bulk_insert_values(SourceFrame, rows)

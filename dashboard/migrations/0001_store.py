@@ -534,6 +534,8 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('path', models.CharField(max_length=1024)),
                 ('format', models.CharField(max_length=64)),
+                ('reader', models.IntegerField(default=1)),
+                ('read_as', models.TextField(default='')),
                 ('namespace', models.CharField(max_length=64)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('inode', models.BigIntegerField(default=0)),

@@ -41,6 +41,8 @@ class Source(models.Model):
     project = models.ForeignKey(Project, models.CASCADE, related_name="sources")
     path = models.CharField(max_length=1024)
     format = models.CharField(max_length=64)
+    reader = models.IntegerField(default=1)  # the version of the format's reader that its first line was read with
+    read_as = models.TextField(default="")  # the path that the reader got; empty where it is `path`
     namespace = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -307,6 +307,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
     `unnamed` is how the ids begin that the reader gives to calls of which the recording has a result and no id.
 
+    `version` is raised when `read` yields other records for the same lines, or changes what it keeps in its state:
+    `rederive` then reads what is stored again.
+
     `name_mark(head, path)` is what a file must contain for its name to be that of its run, empty where its beginning
     shows that. A file without its mark has another run's name: `read` gets `is_renamed` in its state.
     """
@@ -319,6 +322,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     read: Callable[[Iterable[SourceLine], SourcePath, dict[str, object]], Iterator[Record | LineProblem]]
     is_global_call_id: Callable[[str], bool]
     mark: str = ""
+    version: int = 1
     is_document: bool = False
     is_archive: bool = False
     recorded_as: str = ""

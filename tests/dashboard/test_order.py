@@ -25,7 +25,6 @@ WITHOUT_NULL = {
     "dashboard/runs/replay.py:call": "a column of RunCall, never NULL there",
     "dashboard/runs/waterfall.py:call": "the same",
     "dashboard/models/projects.py:at": "every entry of the audit log has a time",
-    "dashboard/management/commands/rederive.py:project": "the same",
     "dashboard/management/console.py:project": "a column of runs, never NULL there",
     "dashboard/plans/confirmation_page.py:call": "a column of RunCall, never NULL there",
     "dashboard/experiments/quoted_tokens.py:finished_at": "of finished reports alone",

@@ -83,6 +83,7 @@ def export_format(recorded: Format) -> Format:
         name=f"{recorded.name}-export",
         title=f"{recorded.title}, exported",
         mark="a file of the audit layout whose objects name the format that was exported",
+        version=1,  # of `read` here
         is_document=False,
         is_archive=False,
         sniff=partial(sniff, source=recorded.name),

@@ -148,6 +148,7 @@ def log_format(recorded: Format) -> Format:
         name=f"{recorded.agent}{SUFFIX}",
         title=f"{recorded.title}, events of OpenTelemetry",
         mark="lines with an otel_event",
+        version=1,  # of `read` here
         sniff=sniff,
         read=read,
         recorded_as=recorded.name,  # the run is the same one

@@ -73,7 +73,9 @@ def set_back(derivation: str = "") -> None:
 def rederive(*arguments: str) -> dict[str, Any]:
     out = StringIO()
     call_command("rederive", "--json", *arguments, stdout=out)
-    return dict(json.loads(out.getvalue()))
+    document = dict(json.loads(out.getvalue()))
+    assert document.pop("read")["sources"] == 0  # no reader is older, see test_rereading
+    return document
 
 
 @pytest.mark.parametrize(
