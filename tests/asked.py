@@ -107,12 +107,20 @@ def pytest_testnodedown(node: WorkerController) -> None:
     Running.is_whole |= output.get("asked_is_whole", False)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Fails the run, and repeats that behind pytest's own last line, which counts tests alone."""
+    missing: list[str] = []
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["asked_by_any"], output["asked_by_marked"] = sorted(BY_ANY), sorted(BY_MARKED)
         output["asked_is_whole"] = Running.is_whole
-    elif Running.is_whole and unmarked(BY_ANY, BY_MARKED):
+    elif Running.is_whole and (missing := unmarked(BY_ANY, BY_MARKED)):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if missing and reporter is not None:
+        sentence = f"FAILED: {len(missing)} statements are asked by no test marked `postgresql`; they are listed above"
+        reporter.write_line(sentence, red=True, bold=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,6 +9,7 @@ and how much it keeps, which is decided before a row is written.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,18 @@ def test_what_no_marked_test_asks_is_named() -> None:
     assert asked.unmarked(by_any, {"dashboard.runs.queries.load: SELECT dashboard_run"}) == [
         "dashboard.runs.queries.load: SELECT dashboard_call"
     ]
+
+
+@pytest.mark.extended
+def test_a_run_that_fails_for_it_says_so_in_its_last_line() -> None:
+    """All of its tests pass, so pytest's own last line is green."""
+    of_the_database = "tests/dashboard/ingest/test_derivation.py::test_each_product_names_the_version_that_derived_it"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", asked.WHOLE, of_the_database]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+    *_, counts, last = done.stdout.splitlines()
+    assert counts.startswith("2 passed")
+    assert re.fullmatch(r"FAILED: \d+ statements are asked by no test marked `postgresql`; they are listed above", last)
+    assert done.returncode == 1
 
 
 @pytest.mark.extended
