@@ -9,6 +9,7 @@ complete. Only an upload is read by a thread, at a speed below which it is ended
 from __future__ import annotations
 
 import errno
+import os
 import re
 import resource
 import selectors
@@ -23,7 +24,7 @@ from django.conf import settings
 from django.db import connection
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
-from gunicorn.util import close_graceful
+from gunicorn.util import close_graceful, parse_address
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from dashboard.middleware import OneLineFormatter
@@ -40,6 +41,7 @@ FILES = 4_096  # that a worker may have open, where the system allows it
 NOT_ACCEPTED = (errno.EAGAIN, errno.ECONNABORTED, errno.EMFILE, errno.ENFILE)
 BASE_URL, ADDRESS_FILE, MOST_ADDRESSES = "http://127.0.0.1:8000", "address", 5
 ANSWERS_IN = 0.5  # seconds in which a server of this machine takes a connection
+INHERITED = {"GUNICORN_FD", "LISTEN_FDS"}
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
 
 
@@ -194,6 +196,30 @@ def _record_address(arbiter: Any) -> None:
         addresses = [local, *(other for other in _load_addresses() if other != local)]
         with suppress(OSError):
             (settings.DATA / ADDRESS_FILE).write_text("\n".join(addresses[:MOST_ADDRESSES]), "ascii")
+
+
+class AddressUnavailable(RuntimeError):
+    """Nobody can listen on the address now; the message gives the reason."""
+
+
+def check_address(addrport: str) -> None:
+    """Tries the address, because gunicorn would try again for seconds. Raises AddressUnavailable."""
+    if INHERITED.intersection(os.environ):  # the socket of the server that this one replaces
+        return
+    try:
+        address = parse_address(addrport)
+        if isinstance(address, tuple):
+            with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            reason = f"{addrport} is in use by another program: end it, or give another address with --addrport"
+        else:
+            reason = f"{addrport} cannot be served: {error.strerror or error}"
+        raise AddressUnavailable(reason) from None
+    except (RuntimeError, OverflowError) as error:  # no number, or none of a port
+        raise AddressUnavailable(f"{addrport} is no address to serve: {error}") from None
 
 
 class Server(BaseApplication):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError, CommandParser, OutputWrapp
 
 from dashboard.accounts import DEMO_PROJECT, create_link, get_or_create_project
 from dashboard.models import Project, Run
-from dashboard.server import Server, find_base_url
+from dashboard.server import AddressUnavailable, Server, check_address, find_base_url
 from dashboard.worker import WorkerSupervisor
 from envelopes.text.untrusted_json import visible
 
@@ -69,8 +69,17 @@ def print_new_link(
     out.write(f"One-time sign-in link, until {expires_at:%Y-%m-%d %H:%M} UTC:\n{link}\n")
 
 
+def check_server_address(addrport: str) -> None:
+    """Before anything is started. Raises CommandError."""
+    try:
+        check_address(addrport)
+    except AddressUnavailable as unavailable:
+        raise CommandError(terminal_text(f"{unavailable}.")) from None
+
+
 def serve_until_stopped(out: OutputWrapper | TextIO, addrport: str) -> None:
     """Serves one person's machine: one web process, one for the background work."""
+    check_server_address(addrport)
     out.write("Serving until Ctrl-C.\n")
     out.flush()
     WorkerSupervisor(1).start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from io import StringIO
 from pathlib import Path
 
@@ -116,3 +117,20 @@ def test_a_folder_with_the_name_of_a_command_needs_its_path(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     assert _name_the_command(["counterfoil", "demo"]) == ["counterfoil", "demo"]
     assert _name_the_command(["counterfoil", "./demo"]) == ["counterfoil", "import_and_serve", "./demo"]
+
+
+@each(
+    ("address", "reason"),
+    [
+        (
+            "127.0.0.1:{port}",
+            r"^127.0.0.1:\d+ is in use by another program: end it, or give another address with --add",
+        ),
+        ("192.0.2.1:8000", "^192.0.2.1:8000 cannot be served: "),  # of another machine
+        ("127.0.0.1:99999", "^127.0.0.1:99999 is no address to serve: "),
+        ("127.0.0.1:http", "^127.0.0.1:http is no address to serve: "),
+    ],
+)
+def test_serve_ends_at_once_where_nobody_can_listen(address: str, reason: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(CommandError, match=reason):
+        call_command("serve", addrport=address.format(port=other.getsockname()[1]))

@@ -12,6 +12,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from dashboard.artifacts.upload_folders import remove_abandoned_uploads
+from dashboard.management.console import check_server_address
 from dashboard.server import Server
 from dashboard.worker import WorkerSupervisor
 
@@ -30,6 +31,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        check_server_address(options["addrport"])
         executor = MigrationExecutor(connection)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):  # `migrate` may write even without one
             call_command("migrate", verbosity=0)
