@@ -101,8 +101,8 @@ class Run(models.Model):
 
     @property
     def recorded_duration_ms(self) -> int | None:
-        """None where the recording has no times: the column is 0 there."""
-        return None if self.started_at is None else self.duration_ms
+        """None where the recording has no times, for which the column is 0, and while nothing runs yet."""
+        return None if self.started_at is None or self.is_asking else self.duration_ms
 
     @property
     def is_asking(self) -> bool:

@@ -58,6 +58,9 @@ def test_the_page_shows_what_an_approval_allows_and_the_run_proves_each_write(
         row = parse_page(client.get("/runs/")).select_one(".run-table td.status")
         assert row.select_one("a")["href"] == f"/runs/{run.pk}/confirmation"
         assert row["title"] == "waits for confirmation"
+        assert parse_page(client.get("/runs/")).select("td[data-number]")[-2].text == "–"
+        facts = parse_page(client.get(f"/runs/{run.pk}/")).select_one(".run-counts").text
+        assert "Status waits for confirmation Duration– Calls" in facts
         response = answer(client, run, "approve", "as discussed")
         assert (response.status_code, response["Location"]) == (302, f"/runs/{run.pk}/plan")
         assert not parse_page(client.get(f"/runs/{run.pk}/")).has(".notice[role=status]")
