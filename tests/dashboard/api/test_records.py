@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from dashboard.ingest import derivation
 from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
@@ -52,6 +55,31 @@ def test_a_batch_is_stored_with_both_halves_and_known_when_it_comes_again(projec
         "timing": "structured",
         "receipt": "exact",
     }
+
+
+def test_the_calls_of_a_batch_are_looked_for_by_their_ids_and_not_among_all_of_the_project(
+    project: Project, sender: Sender
+) -> None:
+    sender.records(one_run())
+    with CaptureQueriesContext(connection) as queries:
+        assert sender.records(one_call(9))["accepted"] == 3
+    statements = [entry["sql"] for entry in queries.captured_queries]
+    lookups = [sql for sql in statements if sql.startswith("SELECT") and 'FROM "dashboard_call"' in sql]
+    assert lookups
+    assert not [sql for sql in lookups if '"project_id" =' in sql]
+
+
+def test_calls_that_wait_are_derived_batch_by_batch_so_that_each_frame_is_read_once(
+    project: Project, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 13, 2):
+        sender.records([*one_call(number), *one_call(number + 1)])
+    monkeypatch.setattr(derivation, "CALLS_AT_ONCE", 2)
+    with CaptureQueriesContext(connection) as queries:
+        assert derive_waiting(project) == 12
+    frames = [entry["sql"] for entry in queries if entry["sql"].startswith('SELECT "dashboard_sourceframe"')]
+    with connection.cursor() as cursor:
+        assert [len(cursor.execute(sql).fetchall()) for sql in frames] == [1] * 6
 
 
 @pytest.mark.extended
