@@ -1,6 +1,7 @@
 """Finds the value behind the name of a key: in JSON and YAML, in settings, options, headers, elements and sentences.
 
     find_values(text, start, end, rule)    the spans of the values whose key has its word at [start, end)
+    find_column(text, start, end, rule)    the spans of the cells below such a name, where it is the head of a column
     ends_name(last, tail)                  whether a name that goes on with `tail` is still one of a secret
 
 A value need not look like a secret where the name and its sign are certain; elsewhere it has to have digits.
@@ -43,7 +44,11 @@ _QUOTE = re.compile(r"(?P<escapes>\\*)[\"'`]")
 _BARE = re.compile(rf"[^ \t\n\r\f\v\"'`<>,;&|(){{}}\[\]\\]{{3,{LONGEST_VALUE}}}")
 _BARE_OF_TWO = re.compile(_BARE.pattern.replace("{3,", "{2,"))
 _LINE = re.compile(rf"[^\r\n\"'`\\<>]{{3,{LONGEST_VALUE}}}")
-_SCHEME = re.compile(r"(?:bearer|basic|token|digest|negotiate|apikey|oauth|hawk|aws4-hmac-sha256)[ \t]+", re.IGNORECASE)
+_SCHEME = re.compile(
+    r"(?:bearer|basic|token|digest|negotiate|ntlm|api-?key|oauth|hawk|bot|ssws|geniekey|splunk|sso-key|jwt|"
+    r"aws4-hmac-sha256)[ \t]+",
+    re.IGNORECASE,
+)
 # A value of several lines: between three quotes, a block of YAML, the text of a shell up to a word.
 _BLOCK = re.compile(
     r"(?P<quotes>\"{3}|'{3}|(?:\\{1,31}\"){3})"
@@ -57,13 +62,15 @@ _NEXT_ITEM = re.compile(rf"(?P<close>\\{{0,31}}[\"']),{_GAP}{{0,40}}(?P<open>\\{
 _NEW_VALUE = re.compile(r"(?P<close>\\{0,31}[\"'])[ \t]{0,20}->[ \t]{0,20}(?P<open>\\{0,31}[\"'])")
 _OPTION_BEFORE = re.compile(
     r"(?:(?<![\w-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
-    r"(?:-{1,2}|(?:setx|set[ \t]-\w{1,4}|login[ \t\n]{1,20}[^ \t\n]{1,60})[ \t\n]{1,20})[\w\x80-\xff-]{0,40}\Z"
+    r"(?:-{1,2}|(?:setx|config(?:ure)?[ \t]set|set[ \t]-\w{1,4}|login[ \t\n]{1,20}[^ \t\n]{1,60})[ \t\n]{1,20})"
+    r"[\w\x80-\xff-]{0,40}\Z"
 )
 # The name is the whole of a string: an option in a list, or the first of two.
 _PAIR_BEFORE = re.compile(
     rf"(?:[(\[]|(?P<comma>,)){_GAP}{{0,20}}(?P<quote>\\{{0,31}}[\"'])(?P<dash>-{{0,2}})[\w\x80-\xff-]{{0,40}}\Z"
 )
 _IS_NAME = re.compile(r"\\{0,31}[\"']\s{0,4}:")
+LONG_TOKEN = 50  # characters; names of a program with points are shorter
 _BEFORE = 170  # characters before a name that are looked at
 # Words that are secret only as a name of their own: "auth" and "pass", DB_PASS.
 _SHORT_WORDS = ("pass", "auth", "pw")
@@ -107,6 +114,63 @@ def find_values(text: str, position: int, end: int, rule: KeyRule) -> Iterator[M
         quoted = _QUOTED.match(text, start)
         is_alike = following and quoted and following["open"] == following["close"] == quoted["open"]
         start = following.start("open") if following and is_alike else -1
+
+
+LONGEST_HEAD = 400  # characters of the first line of a table, on each side of the name
+MOST_ROWS, MOST_EMPTY = 1_000, 5  # of a table; rows one after the other without a secret
+_LINE_END = re.compile(r"\r?\n|(?:\\{1,7}r)?\\{1,7}n")
+_BEGIN_IN_STRING = re.compile(rf'{_LINE_END.pattern}|(?<!\\)(?:\\\\)*"')
+_BETWEEN_CELLS = re.compile(r"[|;,\t]|\\{1,7}t")
+_BEHIND_HEAD = re.compile(r"[\w.-]{0,20}(?:\\{0,7}[\"'`])? *(?=[|;,\t\r\n]|\\{1,7}[nrt])")
+_HEAD_CELL = re.compile(r" *(?:\\{0,7}[\"'`])?(?:[A-Za-z_][\w .-]{0,40})?(?:\\{0,7}[\"'`])? *")
+_RULE_BELOW = re.compile(r"[\s|+:=-]+")
+_SECRET_CELL = re.compile(r"\s*(?:\\{0,7}[\"'`])?(?P<secret>[^\s\"'`\\]{6,200})(?:\\{0,7}[\"'`]|\s|\Z)")
+
+
+def find_column(text: str, position: int, end: int, rule: KeyRule) -> Iterator[MaskSpan]:
+    """In CSV, and in tables of tabs or bars. A cell needs digits and letters: other lists begin with names, too."""
+    if _BEHIND_HEAD.match(text, end) is None:
+        return
+    stop = _LINE_END.search(text, end, end + LONGEST_HEAD)
+    if stop is None:
+        return
+    is_string = stop[0][0] == "\\"  # of JSON, in which the first line begins behind its quote
+    line_begin = _BEGIN_IN_STRING if is_string else _LINE_END
+    begins = [match.end() for match in line_begin.finditer(text, max(0, position - LONGEST_HEAD), position)]
+    start = begins[-1] if begins else max(0, position - LONGEST_HEAD)
+    separator = _BETWEEN_CELLS.search(text, start, stop.start())
+    head = text[start : stop.start()].split(separator[0]) if separator else []
+    if separator is None or sum(map(bool, head)) < 2 or not all(map(_HEAD_CELL.fullmatch, head)):
+        return
+    column = text.count(separator[0], start, position)
+    limit = len(text)
+    if is_string and (quote := _STRING_END.search(text, stop.end())):
+        limit = quote.start()
+    yield from _find_cells(text, stop.end(), limit, _Column(column, len(head), separator[0], rule))
+
+
+class _Column(NamedTuple):
+    number: int  # from 0
+    width: int  # of the table, in columns
+    separator: str
+    rule: KeyRule
+
+
+def _find_cells(text: str, start: int, limit: int, column: _Column) -> Iterator[MaskSpan]:
+    empty = 0
+    for _ in range(MOST_ROWS):
+        stop = _LINE_END.search(text, start, min(limit, start + LONGEST_VALUE))
+        line = text[start : stop.start() if stop else min(limit, start + LONGEST_VALUE)]
+        cells = line.split(column.separator)
+        cell = _SECRET_CELL.match(cells[column.number]) if len(cells) == column.width else None
+        if cell and _DIGIT.search(cell["secret"]) and (column.rule.masks_numbers or not cell["secret"].isdigit()):
+            before = start + sum(len(cell) + len(column.separator) for cell in cells[: column.number])
+            empty = -1
+            yield MaskSpan(before + cell.start("secret"), before + cell.end("secret"), column.rule.name)
+        empty += 1
+        if stop is None or empty > MOST_EMPTY or not (len(cells) == column.width or _RULE_BELOW.fullmatch(line)):
+            return
+        start = stop.end()
 
 
 def _find_key(text: str, position: int, end: int, rule: KeyRule) -> _Key | None:
@@ -221,7 +285,9 @@ def _is_bare_secret(text: str, bare: re.Match[str], key: _Key) -> bool:
     value, following, match = bare[0], text[bare.end() : bare.end() + 1], key.match
     if key.rule.masks_any:
         return not _WORDS.match(value.lower())
-    if any(pattern.match(value) for pattern in (_REFERENCE, _DOTTED, _PATH)) or _WORDS.match(value.lower()):
+    if any(pattern.match(value) for pattern in (_REFERENCE, _PATH)) or _WORDS.match(value.lower()):
+        return False
+    if _DOTTED.match(value) and not (len(value) >= LONG_TOKEN and _DIGIT.search(value)):
         return False
     if value.replace(".", "").isdigit():
         return key.rule.masks_numbers and not key.needs_digit and len(value) > 3

@@ -29,9 +29,9 @@ from dashboard.text.clean_text import (
     compile_bytes,
     has_noise,
 )
-from dashboard.text.key_values import ends_name, find_values
+from dashboard.text.key_values import ends_name, find_column, find_values
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
-from envelopes.text.credentials import SecretShape
+from envelopes.text.credential_shapes import SecretShape
 from envelopes.text.patterns import Pattern, compile_pattern
 
 CONTEXT = 8_500  # characters on each side of a window: the longest private key
@@ -48,10 +48,14 @@ _VALUE_SIGNS = (
     r"""WORDS[TAIL]*\\*["'`]?,?(?:[ \t\r\n]|\\+[nrt])*\\*["']?[Vv]alue""",
     r"""WORDS[TAIL]*\\*["'](?:[ \t\r\n\\nt]+[\w:-]+=\\*["'][^"'<>]*["'])*[ \t\r\n\\nt]+[Vv]alue=""",
     r"""-[TAIL]*WORDS[TAIL]*(?:\\*["'],|[ \t\n]|\\+[nt])""",
-    r"""(?:setx|set[ \t]-\w+|login[ \t\n]+[^ \t\n]+)[ \t\n]+[TAIL]*WORDS[TAIL]*[ \t\n]""",
+    r"""(?:setx|config(?:ure)?[ \t]set|set[ \t]-\w+|login[ \t\n]+[^ \t\n]+)[ \t\n]+[TAIL]*WORDS[TAIL]*[ \t\n]""",
     r"""WORDS[TAIL]*\\*["'],""",
     r"""WORDS[TAIL]*(?:[ \t\n][^<>\n]*)?>""",
     r"""WORDS[TAIL]*</""",
+    # The head of a column.
+    r"""(?:\A|[|;,\t\n"]|\\+[nt])[ ]*(?:\\*["'`])?[TAIL]*WORDS(?:\\*["'`])?[ ]*(?:[|;,\t]|\\+t)"""
+    r"""[ \w.\\"'`|;,\t-]*(?:\n|\\+[nr])""",
+    r"""(?:[|;,\t]|\\+t)[ ]*(?:\\*["'`])?[TAIL]*WORDS(?:\\*["'`])?[ ]*(?:\r?\n|\\+[nr])""",
 )
 _BYTES_OF_NAME, _LETTERS_OF_NAME = r"\w\x80-\xff-", r"\w\x{80}-\x{10ffff}-"
 
@@ -66,7 +70,7 @@ class _Gate:
         """`signs` are expressions of what has to be looked at besides."""
         self.keys = [(rule, re.compile(rule.words, re.IGNORECASE)) for rule in rules if isinstance(rule, KeyRule)]
         shapes = [rule for rule in rules if isinstance(rule, SecretShape)]
-        self._shapes = [(rule, re.compile(rule.begins), re.compile(rule.pattern)) for rule in shapes]
+        self._shapes = [(rule, re.compile(rule.begins)) for rule in shapes]
         words = [f"(?i:{'|'.join(rule.words for rule, _ in self.keys)})"] if self.keys else []
         places = [*words, *(rule.begins for rule in shapes)]
         self._places = compile_bytes("|".join(places), is_utf8=is_utf8) if places else None
@@ -91,11 +95,14 @@ class _Gate:
                 if not _MASK.match(text, span.start, span.end):
                     yield span
                     reached = span.end
+            for span in find_column(text, position, encoded.position(place.end()), key) if key else ():
+                if not _MASK.match(text, span.start, span.end):
+                    yield span  # what is beside the column is searched too
 
     def _rules_for(self, piece: bytes) -> tuple[KeyRule | None, tuple[SecretShape, re.Pattern[str]] | None]:
         text = piece.decode()
         key = next((rule for rule, words in self.keys if words.fullmatch(text)), None)
-        shapes = ((rule, pattern) for rule, pieces, pattern in self._shapes if pieces.fullmatch(text))
+        shapes = ((rule, re.compile(rule.pattern)) for rule, pieces in self._shapes if pieces.fullmatch(text))
         return key, next(shapes, None)
 
 
@@ -231,12 +238,15 @@ _INSIDE_WORD = re.compile(r"(?:\A|[^\\])\w\Z|\\[^nrtbf\W]\Z")
 _ESCAPED_LETTER = re.compile(r"\\u[0-9a-fA-F]{4}\Z")  # of a sign beyond ASCII: an arrow, a quote
 
 
+def _is_inside_word(text: str, position: int) -> bool:
+    if _INSIDE_WORD.search(text, max(0, position - 2), position) is None:
+        return False
+    return _ESCAPED_LETTER.search(text, max(0, position - 6), position) is None
+
+
 def _find_shape(text: str, position: int, rule: SecretShape, pattern: re.Pattern[str]) -> tuple[MaskSpan, ...]:
-    is_inside = text[position].isalnum() and _INSIDE_WORD.search(text, max(0, position - 2), position)
-    if is_inside and not _ESCAPED_LETTER.search(text, max(0, position - 6), position):
+    if not rule.inside and text[position].isalnum() and _is_inside_word(text, position):
         return ()
     match = pattern.match(text, position)
-    group = "secret" if "secret" in pattern.groupindex else 0
-    if match is None or (rule.is_valid and not rule.is_valid(match[group])):
-        return ()
-    return (MaskSpan(match.start(group), match.end(group), rule.name),)
+    start, end = rule.span(match) if match else (0, 0)
+    return (MaskSpan(start, end, rule.name),) if start < end else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.text.credentials import SHAPES, SecretShape
+from envelopes.text.credential_shapes import SHAPES, SecretShape
 
 
 class KeyRule(msgspec.Struct, frozen=True):
@@ -42,8 +42,8 @@ PASSWORDS = (
 RULES: tuple[MaskingRule, ...] = (
     KeyRule(
         "api-key",
-        "the value of an API, access, private, signing or account key",
-        "(?:api|access|secret|private|encryption|signing|account|subscription)[_-]?keys?",
+        "the value of an API, access, private, signing, master or account key",
+        "(?:api|app|access|secret|private|encryption|signing|account|subscription|master|auth|licen[cs]e)[_-]?keys?",
     ),
     KeyRule("password", "the value of a password", PASSWORDS, masks_numbers=True),
     KeyRule("secret", "the value of a secret", "secret|credentials|credential"),
