@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from envelopes.recordings import detect_format
-from envelopes.recordings.base import CallRecord, LineProblem, Record, RemarkRecord, SourcePath
+from envelopes.recordings.base import CallRecord, LineProblem, Record, RemarkRecord, ResultRecord, SourcePath
 from tests.envelopes.recordings.samples import FOLDER, HEAD_BYTES, lines_of
 
 CODEX = "codex/rollout-2026-05-11T11-26-55-019e1625-789d-76c0-80ab-3724b5ddb799.jsonl"
@@ -129,6 +129,27 @@ def test_a_recording_as_agents_write_it_has_no_remark(sample: str) -> None:
     assert [record for record in read(file.read_bytes(), file) if isinstance(record, RemarkRecord)] == []
 
 
+@pytest.mark.parametrize(
+    ("sample", "path"),
+    [
+        (CODEX, "session_meta $.timestamp"),
+        (CODEX, "session_meta $.payload.timestamp"),
+        (GEMINI, "$.startTime"),
+        (GEMINI, "$.messages[0].timestamp"),
+        (INSPECT, "$.eval.created"),
+        (PYDANTIC, "$[0].timestamp"),
+        (PYDANTIC, "$[0].parts[0].timestamp"),
+        (MCP, "$.ts"),
+    ],
+)
+def test_digits_behind_the_microsecond_are_a_remark_where_they_are_not_noughts(sample: str, path: str) -> None:
+    file = FOLDER / sample
+    whole = [read(changed(file, path, f"2026-03-01T09:00:00.{digits}Z"), file) for digits in ("123456000", "12345678")]
+    remarks = [[record for record in records if isinstance(record, RemarkRecord)] for records in whole]
+    assert remarks[0] == []
+    assert {(remark.path, remark.became) for remark in remarks[1]} == {(path.split()[-1], "cut to microseconds")}
+
+
 TRACES = {
     "resourceSpans": [
         {
@@ -187,3 +208,14 @@ def test_a_trace_whose_only_span_is_none_is_a_problem() -> None:
         for record in read(json.dumps(document).encode(), Path("trace.json"))
         if isinstance(record, LineProblem)
     ] == [(SPAN, TYPE)]
+
+
+def test_nanoseconds_of_a_trace_are_cut_without_a_remark() -> None:
+    """Nearly every span has them, so remarks on them would hide the others; `dashboard/docs/intake.md` states it."""
+    file = Path("trace.json")
+    document = replaced(json.loads(json.dumps(TRACES)), f"{SPAN}.endTimeUnixNano", "1792489225005778999")
+    records = read(json.dumps(document).encode(), file)
+    assert [record for record in records if isinstance(record, RemarkRecord | LineProblem)] == []
+    (result,) = [record for record in records if isinstance(record, ResultRecord)]
+    assert result.ended_at is not None
+    assert result.ended_at.endswith(".005778Z")
