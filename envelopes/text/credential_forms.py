@@ -79,6 +79,11 @@ def letters(letter: str, count: int) -> str:
     return rf"(?:{letter}(?:{CUT}(?={letter}))?){{{count}}}(?![\w=:./@-])"
 
 
+# What is left of a token before the mark of a cut, of a program or of a page: `…`, `...`, or one of these in brackets.
+CUT_OFF = (
+    rf"(?=[A-Za-z_-]{{0,60}}\d)[\w-]{{4,100}}"
+    rf"(?=(?:{CUT}){{0,3}} ?[\[(<]?(?:\.\.\.|\u2026|\xe2\x80\xa6|\\{{1,7}}u2026))"
+)
 WORD, ALNUM, HEX = r"[\w-]", "[A-Za-z0-9]", "[0-9a-f]"
 _UUID = f"{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}"
 _PART = rf"(?:{WORD}++(?:{CUT}(?={WORD}))?+){{1,100}}+(?:{CUT})?\.(?:{CUT})?"

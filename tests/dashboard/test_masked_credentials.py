@@ -175,6 +175,37 @@ def test_a_token_of_a_known_length_is_masked_where_a_line_end_cuts_it(form: str)
                 assert "and what follows" in found
 
 
+MARKS = (
+    "…",
+    "...",
+    " ... [12 characters truncated] ...",
+    "\n\n... [12 lines cut]",
+    "…12 tokens truncated…",
+    "\n[… cut …]",
+)
+LEFT = (
+    "ghp_a1B2c3",
+    "github_pat_11ABC",
+    "glpat-a1B2",
+    "npm_a1B2c3",
+    "hf_a1B2c3",
+    "AIzaSy1x",
+    "AKIA2E3R",
+    "sk-ant-api03",
+    "xoxb-1234",
+)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_what_is_left_of_a_token_before_the_mark_of_a_cut_is_masked(mark: str) -> None:
+    for left in LEFT:
+        output = f"the key {left}{mark} and more"
+        for shown in (output, json.dumps({"stdout": output}), json.dumps({"stdout": output}, ensure_ascii=False)):
+            assert left not in masked(shown)
+            assert "and more" in masked(shown)
+    assert masked(f"npm_config{mark} hf_hub{mark} ghp_xxxx{mark}") == f"npm_config{mark} hf_hub{mark} ghp_xxxx{mark}"
+
+
 def test_a_token_of_another_length_takes_nothing_of_the_next_line() -> None:
     token, _ = fill("npm_{a33}")
     for following in ("pwd=hunter22-x", "hf_" + token[4:], "abc: c", "abc.b"):
