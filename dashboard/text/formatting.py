@@ -15,7 +15,7 @@ from envelopes.text.untrusted_json import visible
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000  # milliseconds
 SIZE_UNITS = ("B", "KB", "MB", "GB")
-TOKENS_COUNTED_BY = "counted in o200k_base at import (four characters a token where the extra 'tokens' is missing)"
+TOKENS_COUNTED_BY = "counted in o200k_base at import (four characters a token without the extra 'tokens')"
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 MAX_INTEGER = 2**62

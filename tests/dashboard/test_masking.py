@@ -24,8 +24,9 @@ from dashboard.text.masking import RuleSet
 from dashboard.text.masking_rules import RULES, KeyRule
 from dashboard.text.masks import apply_masks
 from envelopes.text.credentials import SHAPES, redact
-from tests.dashboard.factories import create_project
+from tests.dashboard.factories import create_project, create_run
 from tests.dashboard.page_text import parse_page
+from tests.dashboard.recorded_calls import bash
 from tests.dashboard.sessions import answers, asks, user, write
 from tests.dashboard.stored_artifacts import stored
 from tests.dashboard.test_middleware import OPEN, SAMPLES, patterns
@@ -325,6 +326,19 @@ def test_the_switch_shows_everything(store: Run, client: Client, settings: Any) 
     call = Call.objects.get(external_id="toolu_01")
     assert set(readable(client.get(f"/calls/{call.pk}/raw/receipt").content.decode())) > {"hunter2-a", "k-1234-abcd"}
     assert not parse_page(client.get(f"/calls/{call.pk}/")).has(".masked")
+
+
+@pytest.mark.parametrize("address", ["/runs/", "/calls/", "/calls/{}/?left=recorded"])
+def test_nothing_that_a_page_says_itself_looks_like_a_secret(
+    client: Client, project: Project, alice: object, address: str
+) -> None:
+    """Else each page would be searched twice: for what may be a secret, and then for what is one."""
+    call = bash(create_run(project, title="Fix the login"), "hello\n")
+    page = parse_page(client.get(address.format(call.pk), follow=True))
+    assert page.has("tbody tr, .half")
+    named = ("title", "aria-label", "placeholder", "value", "alt")
+    texts = [page.exact, *(element[name] for name in named for element in page.select(f"[{name}]"))]
+    assert [text for text in texts if RuleSet().may_mask(text)] == []
 
 
 def test_no_log_line_and_no_traceback_has_a_secret() -> None:
