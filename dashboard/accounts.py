@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -88,7 +89,8 @@ class ProjectMiddleware:
         if not getattr(view, "login_required", True) or not request.user.is_authenticated:
             return
         READER.set(request.user.get_username())
-        memberships = list(Membership.objects.filter(user=request.user).select_related("project").order_by("id"))
+        rows = Membership.objects.filter(user=request.user.pk).select_related("project")
+        memberships = sorted(rows, key=attrgetter("pk"))
         membership = _pick_membership(request, memberships)
         if membership is None:
             raise PermissionDenied("You are not a member of any project. Ask an operator to add you to one.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from dashboard.artifacts.content import Absence, AbsenceCause, NoContent, find_absence, open_stream
 from dashboard.artifacts.window import TEXT, ViewMode, view_modes
@@ -39,7 +40,7 @@ class ArtifactSummary:
 
 def artifact_summaries(call: Call) -> tuple[ArtifactSummary, ...]:
     """All artifacts of a call, in their order."""
-    artifacts = call.artifacts.order_by("ordinal")
+    artifacts = sorted(call.artifacts.all(), key=attrgetter("ordinal", "pk"))  # quicker than ORDER BY: they are few
     return tuple(ArtifactSummary(artifact=artifact, absence=find_absence(artifact)) for artifact in artifacts)
 
 

@@ -338,9 +338,9 @@ def _load_attempts(call: Call) -> tuple[CallAttempt, ...]:
     if not call.step:
         return ()
     same_step = call.run.own_calls.filter(step=call.step, tool=call.tool, iteration=call.iteration)
-    same_step = same_step.order_by("attempt", "line")
+    rows = sorted(same_step.values_list("attempt", "line", "pk", "outcome", "exit_status"))
     attempts = tuple(
         CallAttempt(key=pk, number=number, outcome=describe_outcome(outcome, exit_status), is_current=pk == call.pk)
-        for pk, number, outcome, exit_status in same_step.values_list("pk", "attempt", "outcome", "exit_status")
+        for number, _, pk, outcome, exit_status in rows
     )
     return attempts if any(attempt.number > 1 for attempt in attempts) else ()

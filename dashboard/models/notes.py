@@ -146,9 +146,16 @@ def about(subject: Run | Call) -> dict[str, Any]:
     return {"run" if isinstance(subject, Run) else "call": subject, "project_id": subject.project_id}
 
 
-def find_annotations(subject: Run | Call) -> set[type[Annotation]]:
-    """The kinds of annotations that a run or a call has, in one query: most have none, which saves one for each."""
+def find_annotations(subject: Run | Call, marks: RowMarks | None = None) -> set[type[Annotation]]:
+    """The kinds of annotations that a run or a call has, in one query: most have none, which saves one for each.
+
+    `marks` are those of a call's row, where they are loaded: then one table is left, whose query takes a fifth.
+    """
     key = {"run_id" if isinstance(subject, Run) else "call_id": subject.pk}
+    if marks is not None:
+        known = {Note: marks.notes > 0, Tag: bool(marks.tags), ReviewMark: marks.is_reviewed}
+        known[Assignment] = Assignment.objects.filter(**key).exists()
+        return {kind for kind, has_any in known.items() if has_any}
     rows = (model._default_manager.filter(**key) for model in ANNOTATIONS)
     first, *others = (kind.values_list(Value(number)) for number, kind in enumerate(rows))
     return {ANNOTATIONS[number] for (number,) in first.union(*others, all=True)}

@@ -22,6 +22,7 @@ from dashboard.filters.names import Names
 from dashboard.models import Assignment, Call, Note, Project, ReviewMark, Run, SavedView, Tag
 from dashboard.models.notes import (
     Annotation,
+    RowMarks,
     about,
     find_annotations,
     list_runs_of,
@@ -81,12 +82,14 @@ def load_panel(
     query: QueryDict | None = None,
     draft: NoteDraft | None = None,
     refusal: str = "",
+    marks: RowMarks | None = None,
 ) -> AnnotationPanel:
     """At most seven queries, three where nothing was added. `query` is that of the page of the run or call.
 
-    By default that is the request's own. A form that was refused comes with its `draft` and the reason.
+    By default that is the request's own. A form that was refused comes with its `draft` and the reason. `marks` are
+    those of the call's row, where a list beside it has loaded them.
     """
-    known = find_annotations(subject)
+    known = find_annotations(subject, marks)
     tags, assignment, review = _load_annotations(subject, known)
     noun = "call" if isinstance(subject, Call) else "run"
     query = request.GET if query is None else query

@@ -104,6 +104,7 @@ class RunRow(TypedDict):
     model: str
     source: str
     status: str
+    status_word: str  # what fits into the column
     confirmation_url: str  # of a run that waits for it
     is_child: bool
     marks: RowMarks | None
@@ -347,6 +348,7 @@ def _digest(runs: Sequence[Run], rows: Sequence[RunRow]) -> str:
 
 def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None, asking: UUID | None = None) -> RunRow:
     """`peek_url` is the address of the list up to the id of the run to peek at, `asking` the run to confirm, if any."""
+    status = "a child run waits for confirmation" if asking not in (None, run.pk) else run.status
     return RunRow(
         id=run.pk.hex,
         url=f"/runs/{run.pk}/",  # to reverse 50 addresses takes as long as the query
@@ -355,7 +357,8 @@ def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None, as
         agent=printable(run.agent) or "–",
         model=printable(run.model),
         source=printable(run.source_format),
-        status="a child run waits for confirmation" if asking not in (None, run.pk) else run.status,
+        status=status,
+        status_word=status.removesuffix(" (no closing line)"),
         confirmation_url=f"/runs/{asking}/confirmation" if asking else "",
         is_child=run.parent_id is not None,
         marks=marks,

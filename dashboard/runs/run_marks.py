@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
@@ -119,7 +120,7 @@ def load_gaps(run: Run, lines: Q | None = None) -> list[Gap]:
     """
     problems = Problem.objects.filter(lines or Q(), source__runs=run).exclude(loss=Problem.Loss.NOTHING)
     columns = ("line", "line", "pk", "loss", "is_incomplete", "file", "source_id")
-    gaps = [Gap(*row) for row in problems.order_by("line", "pk").values_list(*columns)]
+    gaps = sorted(Gap(*row) for row in problems.values_list(*columns))
     if not gaps:
         return []
     # A file with other content is another source, and the problems of the one before it are resolved.
@@ -190,7 +191,7 @@ def load_branches_and_removals(run: Run) -> tuple[list[Branch], list[Removal]]:
 
 def _load_events(run: Run, *lines: Q, **kinds: Any) -> list[Event]:
     """In order, with their payloads."""
-    events = list(Event.objects.filter(*lines, run=run, **kinds).order_by("line", "id"))
+    events = sorted(Event.objects.filter(*lines, run=run, **kinds), key=attrgetter("line", "pk"))
     load_slices(events)
     return events
 

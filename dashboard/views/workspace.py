@@ -133,10 +133,8 @@ def _render_rows(request: OperatorRequest, place: RunPosition, tab: str) -> Http
 def call(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """Redirects to the step of the call; `?as=` is the call or its receipt as text, JSON or Markdown."""
     form, calls = request.GET.get("as"), request.project.calls
-    if form is None:
-        url = locate_call(request.project, get_object_or_404(calls.only("run_id"), pk=pk), request.GET)
-        if url:
-            return redirect(url)
+    if form is None and (url := locate_call(request.project, pk, request.GET)):
+        return redirect(url)
     call = get_object_or_404(calls.with_run_and_source(), pk=pk)
     if form is None:
         return _render_step(request, call, place_outside(call), "halves")
@@ -168,7 +166,12 @@ def _render_step(
         "presence": workspace.presence,
         "call": call,
         "place": place,
-        "panel": load_panel(request, call, query=_name_run(request.GET, place.run.pk)),
+        "panel": load_panel(
+            request,
+            call,
+            query=_name_run(request.GET, place.run.pk),
+            marks=workspace.steps.current_marks if workspace.steps else None,
+        ),
         "missed": missed,
         "run_key": place.run.pk,
     }

@@ -20,6 +20,7 @@ from django.urls import reverse
 from dashboard.evidence.context_changes import load_drops
 from dashboard.filters.language import Query, parse
 from dashboard.models import Call, Project, Run, RunCall
+from dashboard.models.notes import RowMarks
 from dashboard.models.runs import FAILED, step_url
 from dashboard.runs.overview import load_squeezed_axis
 from dashboard.runs.timeline import load_compactions
@@ -108,6 +109,12 @@ class StepList:
     def is_live(self) -> bool:
         return self.run.is_live
 
+    @property
+    def current_marks(self) -> RowMarks | None:
+        """The annotations of the open step; None where it has no row here."""
+        row = next((row for row in self.rows.rows if row["key"] == self.current), None)
+        return row and (row["annotations"] or RowMarks())
+
 
 def shown_tab(tab: str, query: Mapping[str, str]) -> Tab:
     """The tab of an address; one that asks for a form of another tab in the right half (`right`) means that tab."""
@@ -119,20 +126,22 @@ def shown_tab(tab: str, query: Mapping[str, str]) -> Tab:
     return cast(Tab, tab)
 
 
-def locate_call(project: Project, call: Call, query: Mapping[str, str]) -> str:
+def locate_call(project: Project, call: UUID, query: Mapping[str, str]) -> str:
     """The address of a call's step in its own run, or in the run that `?run=` names, in the tab that `?tab=` names.
 
-    Empty for a call in no run.
+    Empty for a call in no run, and for one that the project does not have.
     """
     named = Params(query).uuid("run")
-    members = call.memberships.filter(run__project=project)
-    member = (named and members.filter(run=named).first()) or members.filter(run=call.run_id).first() or members.first()
+    members = RunCall.objects.filter(call=call, call__project=project, run__project=project)
+    rows = members.values_list("run_id", "ordinal", "pk", "call__run_id")
+    member = min(rows, key=lambda row: (row[0] != named, row[0] != row[3], row[2]), default=None)
     if member is None:
         return ""
+    run, ordinal, *_ = member
     params = {name: value for name, value in query.items() if name not in ("from", "run", "project", "tab")}
-    position = _count_before(member.run_id, member.ordinal, call.pk) + 1
+    position = _count_before(run, ordinal, call) + 1
     tab = query.get("tab", "")
-    return step_url(member.run_id, position, tab if tab in TABS else shown_tab("halves", query), params)
+    return step_url(run, position, tab if tab in TABS else shown_tab("halves", query), params)
 
 
 def _count_before(run: UUID, ordinal: int, call: UUID) -> int:

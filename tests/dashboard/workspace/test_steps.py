@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from dashboard.models import Project, Run
 from tests.dashboard.factories import create_call, create_run
@@ -54,10 +55,13 @@ def test_each_tab_has_an_address_marks_itself_and_stays_while_stepping(client: C
     ],
 )
 def test_the_permanent_address_of_a_call_leads_to_its_step_in_the_tab_that_it_asks_for(
-    client: Client, run: Run, query: str, address: str
+    client: Client, run: Run, query: str, address: str, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     call = run.own_calls.get(line=3)
-    assert client.get(f"/calls/{call.pk}/{query}", follow=False).url == f"/runs/{run.pk}/{address}"
+    client.get("/docs/")  # the first visit writes the session
+    with django_assert_num_queries(5):  # session, user, memberships, the places of the call, those before it
+        response = client.get(f"/calls/{call.pk}/{query}", follow=False)
+    assert response.url == f"/runs/{run.pk}/{address}"
 
 
 def test_a_copied_call_leads_to_its_own_run_or_to_the_one_that_is_named(
