@@ -33,7 +33,7 @@ from dashboard.models import (
 )
 from dashboard.runs.export_calls import CallExport, Members, join_members, json_text, json_time, order_of
 from dashboard.text.masks import MaskedStream, Masks
-from envelopes.text.untrusted_json import dump_json
+from envelopes.text.untrusted_json import dump_json, object_slices
 
 ROWS_AT_ONCE = 500
 TOKEN_COUNTS = ("input_tokens", "cache_read_tokens", "cache_creation_tokens", "output_tokens")
@@ -114,10 +114,10 @@ class _RunExport:
         if self.is_native and run.document:
             return bytes(run.document)
         parent_call = Call.objects.filter(pk=run.parent_call).first() if run.parent_call else None
+        document = object_slices(bytes(run.document)) if run.document else {}
         return join_members(
-            run.document,
+            join_members(None, {**self._source, **document}),  # `source` first: a reader knows the format by it
             {
-                **self._source,
                 "runId": json_text(run.external_id),
                 "parentRunId": json_text(run.parent.external_id) if run.parent else None,
                 "parentCallId": json_text(parent_call.external_id) if parent_call else None,

@@ -21,9 +21,10 @@ from envelopes.storage.file_store import MissingArtifact
 
 class Command(BaseCommand):
     help = (
-        "Writes a run as a folder: run.json, calls.jsonl, results.jsonl, receipts.jsonl, events.jsonl, messages.jsonl "
-        "and artifacts/. `import_runs DIR` reads it again and gives an equal run. The bytes are those that were "
-        "recorded, with any secrets that they contain; --masked masks these."
+        "Writes a run as a folder: run.json, calls.jsonl, results.jsonl, receipts.jsonl, events.jsonl, "
+        "messages.jsonl, remarks.jsonl and artifacts/, those of which the run has something. `import_runs DIR` reads "
+        "it again and gives an equal run. The bytes are those that were recorded, with any secrets that they contain; "
+        "--masked masks these."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -32,6 +32,7 @@ from dashboard.models import (
     load_slices,
 )
 from dashboard.runs.export_run import export_run
+from envelopes.recorder import LiveRecorder
 from envelopes.text.tokens import count_tokens
 from tests.cases import extended_except
 from tests.dashboard.conftest import BUNDLED
@@ -304,3 +305,16 @@ def test_the_command_refuses_what_it_cannot_do(project: Project, tmp_path: Path)
         with pytest.raises(CommandError, match=reason):
             call_command("export_run", *arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_the_export_of_a_run_of_the_recorder_is_one_run_again(project: Project, tmp_path: Path) -> None:
+    recorder = LiveRecorder(tmp_path / "spool", is_synced=False)
+    with recorder.run(title="Ten", agent="walker", model="m-1", build="7") as run:
+        run.message("user", "Count.")
+        call = run.call("count", {"to": 3}, iteration=2)
+        run.result(call, {"numbers": [1, 2, 3]})
+        run.receipt(call, "1 2 3")
+    recorder.close()
+    import_paths(project, list((tmp_path / "spool").glob("*.jsonl")))
+    assert project.runs.get().call_count == 1
+    assert_imports_equal(project, tmp_path)
