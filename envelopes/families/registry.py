@@ -34,7 +34,7 @@ WITHHELD: dict[Profile, frozenset[Capability]] = {
 }
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
-EXECUTOR, EXECUTOR_VERSION = "audit", 2  # the agent of recordings of the audit layout, and how its results are read
+EXECUTOR, EXECUTOR_VERSION = "audit", 3  # the agent of recordings of the audit layout, and how its results are read
 NATIVE = "native"  # the agent of native records, which any runtime may write
 INVENTORY_PATH = Path(__file__).with_name("inventory.json")
 FIRST_VERSION = "1.0"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
+
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
@@ -10,7 +13,10 @@ from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
+from envelopes.text.pointer import join
 
+LEAVES, SEARCHED_CHARACTERS = 200, 1_000_000  # strings of a result, in which the lines of a receipt are looked for
+LEAST_CHARACTERS = 8  # fewer are in two texts by chance
 MCP_AGENTS = ("claude-code", "codex")
 
 
@@ -110,7 +116,7 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
         return align_failure(evidence, text)
     pointer = _find_blocks(evidence.result)
     if pointer is None:
-        return align_untyped(evidence, text)
+        return align_untyped(evidence, text) or _match_lines(evidence.result, text)
     matches = [
         spans
         for index, block in enumerate(_recorded_blocks(evidence.result))
@@ -122,4 +128,59 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     return match_json(text, structured, structured_pointer) if structured_pointer else []
 
 
-FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=3, read=_read, align=_align)
+def _match_lines(result: JsonValue, text: str) -> list[Span]:
+    """Links whole lines that a runtime picked out of the strings of a result; where two strings have them, none."""
+    leaves = list(islice(_iterate_leaves(result, ""), LEAVES))
+    if sum(len(value) for _, value in leaves) > SEARCHED_CHARACTERS:
+        return []
+    spans = sorted(span for pointer, value in leaves for span in _match_leaf(text, value, pointer))
+    is_ambiguous = any(before.end > after.start for before, after in pairwise(spans))
+    return [] if is_ambiguous else spans
+
+
+def _iterate_leaves(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
+    match value:
+        case str():
+            yield pointer, value
+        case dict():
+            for name, child in value.items():
+                yield from _iterate_leaves(child, join(pointer, name))
+        case list():
+            for index, child in enumerate(value):
+                yield from _iterate_leaves(child, join(pointer, index))
+
+
+def _match_leaf(text: str, value: str, pointer: str) -> list[Span]:
+    """Links all of the text, or all of the string, where the other has it once; else its first and its last lines."""
+    shown, whole = text.strip("\n"), value.strip("\n")
+    if (at := _find_lines(value, shown)) is not None:
+        start = text.index(shown)
+        return [Span(start, start + len(shown), pointer, at, at + len(shown))]
+    if (at := _find_lines(text, whole)) is not None:
+        start = value.index(whole)
+        return [Span(at, at + len(whole), pointer, start, start + len(whole))]
+    lines, others = text.split("\n"), value.split("\n")
+    head = _count_equal(lines, others)
+    tail = _count_equal(lines[head:][::-1], others[head:][::-1])
+    first, last = len("\n".join(lines[:head])), len("\n".join(lines[len(lines) - tail :]))
+    spans = [Span(0, first, pointer, 0, first)] if first >= LEAST_CHARACTERS else []
+    if last >= LEAST_CHARACTERS:
+        spans.append(Span(len(text) - last, len(text), pointer, len(value) - last, len(value)))
+    return spans
+
+
+def _find_lines(text: str, lines: str) -> int | None:
+    """Where the text has these whole lines, if it has them once."""
+    at = text.find(lines) if len(lines) >= LEAST_CHARACTERS else -1
+    if at < 0 or text.find(lines, at + 1) >= 0:
+        return None
+    end = at + len(lines)
+    return at if text[max(0, at - 1) : at] in ("", "\n") and text[end : end + 1] in ("", "\n") else None
+
+
+def _count_equal(lines: Sequence[str], others: Sequence[str]) -> int:
+    pairs = enumerate(zip(lines, others, strict=False))
+    return next((index for index, (line, other) in pairs if line != other), min(len(lines), len(others)))
+
+
+FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=4, read=_read, align=_align)

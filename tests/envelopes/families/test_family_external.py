@@ -35,6 +35,8 @@ def receipt_text(result: JsonValue) -> str:
     return render(project(complete, FAMILY, FAMILY.projection, MemorySink()).canonical, FAMILY, FAMILY.rendering).text
 
 
+ROWS = "\n".join(f"the row {number}" for number in range(1, 101))
+FIRST, LAST = "the row 1\nthe row 2\nthe row 3", "the row 98\nthe row 99\nthe row 100"
 LIMIT = "[OUTPUT TRUNCATED - exceeded 25000 token limit]\n\nThe tool output was truncated. Use pagination."
 SAVED = "Error: result (71,204 characters) exceeds maximum allowed tokens. Output has been saved to /t/m.txt."
 
@@ -84,6 +86,19 @@ def test_only_namespaced_tools_of_two_agents_have_a_typed_mapping(agent: str, to
         ({"b": [1, True, None]}, '{\n  "b": [1, true, null]\n}', [("/b/0", "1"), ("/b/1", "true"), ("/b/2", "null")]),
         ({"b": 1}, '{"b": 2}', []),
         ("plain text", "plain text", [("", "plain text")]),
+        (ROWS, f"{FIRST}\n[97 more rows]", [("", FIRST)]),
+        (ROWS, f"97 rows before:\n{LAST}", [("", LAST)]),
+        (ROWS, f"{FIRST}\n…\n{LAST}", [("", FIRST), ("", LAST)]),
+        ({"log": ROWS, "lines": 100}, "the row 50", [("/log", "the row 50")]),
+        ({"log": ROWS, "copy": ROWS}, "the row 50", []),
+        ({"log": f"{ROWS}\n{ROWS}"}, "the row 50", []),
+        ({"log": ROWS}, "row 50", []),  # a part of a line
+        (
+            {"stdout": "1\n2\n3\n4\n5\n", "code": 3},
+            "exit 3\n\nstdout:\n1\n2\n3\n4\n5\n",
+            [("/stdout", "1\n2\n3\n4\n5")],
+        ),
+        ({"a": "ok"}, "ok\nand more", []),  # by chance
     ],
 )
 def test_a_text_part_is_linked_to_the_one_value_it_was_written_from(
