@@ -228,7 +228,8 @@ def start_comparison(
         raise CannotCompare("Nothing answered the calls that match: there is nothing to render.")
     families = calls.order_by().values_list("family", flat=True).distinct()
     columns = bind_columns(project, variants, families)
-    default_name = f"{selection.family or 'all families'}: {' · '.join(variants)}"
+    selected = " ".join(filter(None, (selection.family, selection.query))) or "all calls"
+    default_name = f"{'chosen calls' if selection.chosen else selected}: {' · '.join(variants)}"
     if budget is not None:
         default_name += f" at {budget:,} tokens"
     with spool_ids(selection.stream_ids(project)) as spool, transaction.atomic():

@@ -149,6 +149,9 @@ def find_drift(fingerprint: ReceiptFingerprint) -> Drift | None:
 
 def _find_change(fingerprint: ReceiptFingerprint, evidence: CallEvidence) -> ReasonDetail | None:
     owner = family_name(evidence)
+    written_by, separator, _ = fingerprint.variant.partition("/")
+    if separator and written_by != owner:
+        return "variant", f"it is of the family {written_by}, and the call is read by {owner}"
     today = load_current_variant(evidence.call.project_id, owner, fingerprint.variant)
     changed = changed_version(fingerprint.version, fingerprint.policy, today)
     if changed is not None or today is None:

@@ -412,3 +412,13 @@ def test_the_grid_holds_like_to_like_and_knows_where_rare_calls_lie() -> None:
 def test_each_number_lies_in_its_bucket(value: int) -> None:
     low, _, high = format_bucket(bucket(value)).replace(",", "").partition(" to ")
     assert int(low) <= value <= int(high or low)
+
+
+def test_a_comparison_without_a_name_is_named_after_what_was_selected(project: Project, calls: list[Call]) -> None:
+    for selection, name in (
+        (Selection(), "all calls"),
+        (Selection(query="tool:Bash"), "tool:Bash"),
+        (Selection(query="tool:Bash", family="command"), "command tool:Bash"),
+        (Selection(chosen=(calls[0].pk,)), "chosen calls"),
+    ):
+        assert start_comparison(project, selection, ["recorded", "receipt"]).name == f"{name}: recorded · receipt"

@@ -114,6 +114,13 @@ def test_a_variant_that_is_gone_is_drift(sent: ReceiptFingerprint, monkeypatch: 
     assert reasons() == [("markdown", "variant")]
 
 
+def test_a_call_that_another_family_reads_names_both_families(sent: ReceiptFingerprint) -> None:
+    ReceiptFingerprint.objects.update(variant="file/receipt")
+    assert [drift.detail for drift in check_all().drifted] == [
+        "it is of the family file, and the call is read by command"
+    ]
+
+
 def test_another_policy_is_drift_of_the_policy(sent: ReceiptFingerprint) -> None:
     ReceiptFingerprint.objects.update(policy=RenderPolicy(characters=100).fingerprint)
     assert reasons() == [("markdown", "policy")]
@@ -268,5 +275,5 @@ def test_a_pinned_version_of_a_template_is_not_compared_with_a_later_one(project
     assert reasons() == []
     save_version(project, family("command"), author, source="{{ status }}", **fields)
     assert [(drift.baseline.name, drift.detail) for drift in check_all().drifted if drift.baseline] == [
-        ("all families: receipt · brief", "version 1 is version 2 now")
+        ("all calls: receipt · brief", "version 1 is version 2 now")
     ] * len(calls)

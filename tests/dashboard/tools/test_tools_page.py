@@ -104,14 +104,16 @@ def test_the_tools_that_agents_called_are_listed_with_what_came_of_their_calls(
     for outcome, is_cut in (("succeeded", False), ("succeeded", True), ("failed", False), ("timed_out", True)):
         create_call(run, tool="Bash", family="command", outcome=outcome, is_cut=is_cut, tokens=1_000)
     create_call(run, tool='mcp__x "y"', family="external", outcome="refused", tokens=7)
+    create_call(run, tool="bash", family="command", tokens=500)  # the same tool for a filter
     create_call(other, tool="Bash", family="command", outcome="failed")
+    refresh_stats([run])  # the filter knows spellings by them
     page = load(reader, "/tools/")
     rows = [[cell.text for cell in row.select("th, td")] for row in page.select(".called-table tbody tr")]
     assert rows == [
-        ["Bash", "command", "4", "2", "", "2", "≈4,000"],
+        ["Bash", "command", "5", "2", "", "2", "≈4,500"],
         ['mcp__x "y"', "external", "1", "", "1", "", "≈7"],
     ]
-    for row, numbers in zip(page.select(".called-table tbody tr"), ([4, 2, 2], [1, 1]), strict=True):
+    for row, numbers in zip(page.select(".called-table tbody tr"), ([5, 2, 2], [1, 1]), strict=True):
         links = [str(link["href"]) for link in row.select("a")]
         assert [len(load(reader, link).select("table tbody tr")) for link in links] == numbers
     assert not page.by_role("group", "24 built-in tools").has("[open]")
