@@ -61,6 +61,7 @@ from envelopes.runtime.web import SearchProvider, WebPolicy, WebTools
 from envelopes.runtime.work_items import WorkItemTools
 from envelopes.runtime.workspaces import Workspaces
 from envelopes.schema.call import Limits, NetworkRules, RunPolicy, Sandbox
+from envelopes.text.untrusted_json import visible
 
 logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.25
@@ -245,6 +246,7 @@ def _open_executor(
             confirm_timeout_ms=int(order.expiry_s * 1_000),
             scan=lambda before: scan_folders(root, tools.worktrees(), before),
             has_background=tools.has_background,
+            folder=visible(str(root)),
         )
         yield executor, tools
     finally:

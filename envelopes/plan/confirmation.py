@@ -59,13 +59,13 @@ def build_request(header: RunHeader, plan: ActionPlan, risk: RiskLevel) -> Confi
         risk=risk,
         plan_hash=header.plan_hash or "",
         policy_hash=header.policy_hash or "",
-        preview=describe_plan(header.plan or {}, risk),
+        preview=describe_plan(header.plan or {}, risk, header.cwd),
     )
 
 
-def describe_plan(plan: dict[str, Any], risk: RiskLevel) -> str:
-    """The goal, the risk, and each step with its tool and arguments as they are written, secrets masked."""
-    lines = [f"{plan['goal']}", f"This plan {CHANGES[risk]}."]
+def describe_plan(plan: dict[str, Any], risk: RiskLevel, folder: str | None = None) -> str:
+    """The goal, the risk, the folder, and each step with its tool and arguments as they are written, secrets masked."""
+    lines = [f"{plan['goal']}", f"This plan {CHANGES[risk]}{f' in {folder}' if folder else ''}."]
     for number, step in enumerate(plan["steps"], start=1):
         args = json.dumps(step["args"], ensure_ascii=False)
         if len(args) > PREVIEW_CHARACTERS:

@@ -78,7 +78,8 @@ class Executor:
     `confirm` is asked once a run that writes, on a worker, for at most `confirm_timeout_ms`. `scan` gives the snapshots
     that effects are observed by, and `has_background` tells whether tasks go on (`envelopes.plan.effects`). `context`
     meets the plan's context requests, whose values become the variables of their kinds. `jitter` shortens each wait by
-    up to this share of it. One executor runs one plan at a time.
+    up to this share of it. `folder` is where the tools work, which is recorded and shown before a confirmation. One
+    executor runs one plan at a time.
 
     >>> from envelopes import Limits, RunPolicy, Sandbox, builtin
     >>> from envelopes.plan.schema import read_plan
@@ -107,6 +108,7 @@ class Executor:
     environment: Environment = field(default_factory=Environment)
     jitter: float = 0.0
     grace_ms: int = GRACE_MS
+    folder: str | None = None
     planner_version: str | None = None
     tool_registry_version: str = "1.0"
 
@@ -195,6 +197,7 @@ class _PlanRun:
             executor_version=EXECUTOR_VERSION,
             tool_registry_version=executor.tool_registry_version,
             redactions=redactions,
+            cwd=executor.folder,
             started_at=self.clock.stamp(),
             **origin,
         )

@@ -76,6 +76,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
     plan: dict[str, Any] | None = None
     title: str | None = None
+    cwd: str | None = None
     plan_hash: str | None = None
     policy_hash: str | None = None
     planner_version: str | None = None
@@ -93,6 +94,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
         members: dict[str, Any] = {
             "runId": self.run_id,
             "title": self.title,
+            "cwd": self.cwd,
             "plan": self.plan,
             "planHash": self.plan_hash,
             "policy": codec.encode_policy(self.policy),

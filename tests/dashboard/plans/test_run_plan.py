@@ -93,7 +93,10 @@ def test_a_file_that_is_no_json_is_refused_with_the_place_of_its_fault(
         assert (status, f"broken.json is no JSON: {reason}" in error) == (2, True)
 
 
-def test_a_failed_step_and_an_unapproved_plan_have_their_exit_status(project: Project, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("operator_client")
+def test_a_failed_step_and_an_unapproved_plan_have_their_exit_status(
+    project: Project, tmp_path: Path, client: Client
+) -> None:
     failing = plan(command("outside", "true", args={"cmd": "true", "workdir": "nowhere", "login": False}))
     printed, error, status = run_command(project, tmp_path, failing, "--confirm", "yes")
     assert (printed["status"], printed["steps"], status) == ("failed", {"outside": "error"}, 1)
@@ -106,6 +109,10 @@ def test_a_failed_step_and_an_unapproved_plan_have_their_exit_status(project: Pr
     recorded = load_recorded_confirmation(run)
     assert recorded is not None
     assert (recorded.decision, recorded.actor) == ("expired", "")
+    assert f"This plan runs commands in {tmp_path / 'workspace'}." in recorded.preview
+    assert run.cwd == str(tmp_path / "workspace")
+    page = parse_page(client.get(f"/runs/{run.pk}/confirmation"))
+    assert page.select_one(".page-head code").text == run.cwd
 
 
 def test_the_reason_of_a_timeout_is_not_that_its_answer_came_late(project: Project, tmp_path: Path) -> None:
