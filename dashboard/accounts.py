@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -90,7 +89,7 @@ class ProjectMiddleware:
             return
         READER.set(request.user.get_username())
         rows = Membership.objects.filter(user=request.user.pk).select_related("project")
-        memberships = sorted(rows, key=attrgetter("pk"))
+        memberships = sorted(rows, key=lambda membership: membership.pk)
         membership = _pick_membership(request, memberships)
         if membership is None:
             raise PermissionDenied("You are not a member of any project. Ask an operator to add you to one.")

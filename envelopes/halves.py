@@ -60,7 +60,8 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
 
     `receipt` is aligned: its sources point into the recorded result (`complete`) or the arguments. `aligned` counts
     the characters at its beginning that were aligned, None for all of them; `has_more_links` is true when each part
-    was seen to have links behind those characters. `preview` is set where the receipt is that of a saved output.
+    was seen to have links behind those characters. `is_beginning`: `evidence` may have of the result's long lists
+    their beginning alone. `preview` is set where the receipt is that of a saved output.
 
     >>> halves = read_halves(agent="a", tool="T", args=b"{}", result=None, content=b'"done"', is_error=None)
     >>> halves.family, halves.receipt.text
@@ -78,6 +79,7 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     aligned: int | None = None
     has_more_links: bool = False
+    is_beginning: bool = False
 
     @property
     def is_cut(self) -> bool:
@@ -157,7 +159,7 @@ def read_halves(
     if beginning is not None:
         halves = _read(call, beginning, list(notes))
         if halves.has_more_links:
-            return halves
+            return msgspec.structs.replace(halves, is_beginning=True)
     return _read(call, _parse(result, "result", notes) if result is not None else None, notes)
 
 
@@ -173,7 +175,7 @@ def project_complete(halves: Halves, result: bytes | None) -> Projection:
     (35000, 8051)
     """
     reading = halves.reading
-    if halves.aligned is not None and result is not None:
+    if halves.is_beginning and result is not None:
         evidence = msgspec.structs.replace(halves.evidence, result=_parse(result, "result", []))
         mappings = (find_mapping(evidence.agent, evidence.tool), FALLBACK)
         mapping = next(mapping for owner, mapping in mappings if owner.name == halves.family)

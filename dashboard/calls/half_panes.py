@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Literal, TypedDict
 
 from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidelity
@@ -111,17 +111,16 @@ class LinkedShare:
         return self.total - self.result - self.args
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinkedField:
-    """A field of which characters are in the receipt; `pointer` is the canonical one where there is one."""
+class LinkedField(TypedDict):
+    """A field of which characters are in the receipt; `pointer` is the canonical one where there is one.
+
+    A dict, because templates look up keys first: a page has 60 of them.
+    """
 
     document: str
+    attribute: str
     pointer: str
     characters: int
-
-    @property
-    def attribute(self) -> str:
-        return POINTER_ATTRIBUTES[self.document]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,7 +326,6 @@ def _occurs_in_result(receipt: Receipt, examined: int, evidence: CallEvidence) -
 def _build_field(document: str, pointer: str, characters: int, links: FieldLinks) -> LinkedField:
     if document == "complete":
         canonical = links.canonical(pointer)
-        if canonical is None:
-            return LinkedField(document="recorded", pointer=pointer, characters=characters)
-        document, pointer = "canonical", canonical
-    return LinkedField(document=document, pointer=pointer, characters=characters)
+        document, pointer = ("recorded", pointer) if canonical is None else ("canonical", canonical)
+    attribute = POINTER_ATTRIBUTES[document]
+    return LinkedField(document=document, attribute=attribute, pointer=pointer, characters=characters)

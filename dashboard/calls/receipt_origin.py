@@ -162,7 +162,9 @@ class McpAudiences:
 def build_audiences(evidence: CallEvidence, got: str) -> McpAudiences | None:
     """None for a call of no MCP tool. `got` begins the sentence about what the model got."""
     is_mcp = evidence.call.tool.startswith(MCP_PREFIX)
-    result = parse_json(evidence.result) if evidence.result is not None and is_mcp else None
+    result = evidence.halves.evidence.result if is_mcp else None
+    if is_mcp and evidence.result is not None and evidence.halves.is_beginning:
+        result = parse_json(evidence.result)
     members = {"content": result} if isinstance(result, list | str) else result if isinstance(result, dict) else {}
     members = {name: members[name] for name in MCP_AUDIENCES if members.get(name) is not None}
     if is_mcp:

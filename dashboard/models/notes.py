@@ -153,9 +153,8 @@ def find_annotations(subject: Run | Call, marks: RowMarks | None = None) -> set[
     """
     key = {"run_id" if isinstance(subject, Run) else "call_id": subject.pk}
     if marks is not None:
-        known = {Note: marks.notes > 0, Tag: bool(marks.tags), ReviewMark: marks.is_reviewed}
-        known[Assignment] = Assignment.objects.filter(**key).exists()
-        return {kind for kind, has_any in known.items() if has_any}
+        known = (marks.notes, marks.tags, Assignment.objects.filter(**key).exists(), marks.is_reviewed)
+        return {kind for kind, has_any in zip(ANNOTATIONS, known, strict=True) if has_any}
     rows = (model._default_manager.filter(**key) for model in ANNOTATIONS)
     first, *others = (kind.values_list(Value(number)) for number, kind in enumerate(rows))
     return {ANNOTATIONS[number] for (number,) in first.union(*others, all=True)}

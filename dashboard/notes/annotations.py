@@ -129,7 +129,7 @@ def _load_annotations(
 
 def list_members(project: Project) -> list[str]:
     """The names of their accounts, in order."""
-    return list(project.memberships.order_by("user__username").values_list("user__username", flat=True))
+    return sorted(project.memberships.values_list("user__username", flat=True))
 
 
 def change_annotation(subject: Run | Call, user: User, form: QueryDict) -> str:

@@ -160,18 +160,14 @@ def _render_step(
     """The page, or the open step alone where htmx asks for that."""
     is_panel = bool(request.htmx) and request.htmx.target == PANEL
     workspace = load_workspace(request.project, call, place, tab, request.GET, with_steps=not is_panel)
+    marks = workspace.steps.current_marks if workspace.steps else None
     context = {
         "workspace": workspace,
         "page": workspace.call,
         "presence": workspace.presence,
         "call": call,
         "place": place,
-        "panel": load_panel(
-            request,
-            call,
-            query=_name_run(request.GET, place.run.pk),
-            marks=workspace.steps.current_marks if workspace.steps else None,
-        ),
+        "panel": load_panel(request, call, query=_name_run(request.GET, place.run.pk), marks=marks),
         "missed": missed,
         "run_key": place.run.pk,
     }

@@ -133,11 +133,10 @@ def locate_call(project: Project, call: UUID, query: Mapping[str, str]) -> str:
     """
     named = Params(query).uuid("run")
     members = RunCall.objects.filter(call=call, call__project=project, run__project=project)
-    rows = members.values_list("run_id", "ordinal", "pk", "call__run_id")
-    member = min(rows, key=lambda row: (row[0] != named, row[0] != row[3], row[2]), default=None)
-    if member is None:
+    rows = members.values_list("run_id", "call__run_id", "pk", "ordinal")
+    if not rows:
         return ""
-    run, ordinal, *_ = member
+    run, _, _, ordinal = min(rows, key=lambda row: (row[0] != named, row[0] != row[1], row[2]))
     params = {name: value for name, value in query.items() if name not in ("from", "run", "project", "tab")}
     position = _count_before(run, ordinal, call) + 1
     tab = query.get("tab", "")
