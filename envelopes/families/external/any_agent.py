@@ -170,7 +170,7 @@ def _match_leaf(text: str, value: str, pointer: str) -> list[Span]:
 
 
 def _find_lines(text: str, lines: str) -> int | None:
-    """Where the text has these whole lines, if it has them once."""
+    """The offset of these whole lines in the text; None where it does not have them, or has them twice."""
     at = text.find(lines) if len(lines) >= LEAST_CHARACTERS else -1
     if at < 0 or text.find(lines, at + 1) >= 0:
         return None
