@@ -10,7 +10,7 @@ place is the earliest span that has it. Protobuf and JSON give the same lines.
 2. A run is a conversation, else a trace. A tool span without a call id is read as a call of its own, named by the
    span. The store gives its result to the one call of the run that fits (`dashboard.ingest.span_pairs`).
    An agent that a tool calls may have a conversation of its own. Its run is a child of the call in whose span it ran,
-   where both spans are in one request.
+   where both spans are in one request. A handoff is an event: its call is the model's, to `transfer_to_…`.
 3. The arguments, results and parts are JSON as the attributes have them, without line ends between tokens.
 4. Spans of other things (HTTP, databases) are left out.
 5. Counts of input tokens contain the cached ones (GenAI conventions), which are counted apart here.
@@ -60,6 +60,7 @@ from envelopes.recordings.otlp.spans import (
     TraceSpan,
     Unavailable,
     decode_protobuf,
+    earliest_lines,
     iso_time,
     json_spans,
     sniff_protobuf,
@@ -91,15 +92,6 @@ def decode_traces(body: bytes, *, is_json: bool) -> list[TraceLine]:
     lines = earliest_lines(span_lines(json_spans(document)))
     run = _word(object_slices(lines[0].raw), "run") if lines else ""
     return [*lines, *odd_lines(document, run)]
-
-
-def earliest_lines(lines: Iterable[TraceLine]) -> list[TraceLine]:
-    """Each of the lines once, at its earliest time: a request repeats the messages of the one before it."""
-    earliest: dict[bytes, TraceLine] = {}
-    for line in lines:
-        known = earliest.get(line.key)
-        earliest[line.key] = line if known is None or line.at < known.at else known
-    return list(earliest.values())
 
 
 def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
@@ -282,20 +274,24 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
     call = first_value(attributes, conventions.TOOL_CALL)
     call = storable(call) if isinstance(call, str) else f"{UNNAMED}{_word(members, 'span')}"
     tool = first_value(attributes, conventions.TOOL_NAME)
+    name = _word(members, "name")
+    if not {"args", "result"} & members.keys() and conventions.is_handoff(name, attributes):
+        yield EventRecord(line=line, run=run, position=start, kind="agent.handoff", message=name, at=iso_time(start))
+        return
     retry = attributes.get("pydantic_ai.tool.retry.attempt")
     yield CallRecord(
         line=line,
         run=run,
         position=start,
         call=call,
-        tool=storable(str(tool or _word(members, "name") or "unknown")),
+        tool=storable(str(tool or name or "unknown")),
         args=members.get("args", b"null"),
         step=_word(members, "parent") or None,
         attempt=retry + 1 if isinstance(retry, int) and 0 <= retry < 1_000 else 1,
         at=iso_time(start),
     )
     result, is_error = members.get("result"), _number(members, "status") == ERROR_STATUS
-    rest = {name: value for name, value in attributes.items() if name not in KNOWN}
+    rest = {key: value for key, value in attributes.items() if key not in KNOWN}
     fidelity: ResultFidelity = (
         "absent" if result is None else "structured" if result[:1] in (b"{", b"[") else "stringified"
     )
@@ -398,7 +394,13 @@ def _count(attributes: dict[str, Any], names: tuple[str, ...]) -> int:
 
 
 _format = partial(
-    Format, agent="otlp", namespace="otlp", read=read, is_global_call_id=lambda _call: False, unnamed=UNNAMED
+    Format,
+    agent="otlp",
+    namespace="otlp",
+    version=2,
+    read=read,
+    is_global_call_id=lambda _call: False,
+    unnamed=UNNAMED,
 )
 FORMATS: tuple[Format, ...] = (
     _format(

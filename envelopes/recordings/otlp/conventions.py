@@ -119,6 +119,15 @@ def span_kind(span: TraceSpan) -> SpanKind:
     return "model" if is_model or has_messages else "other"
 
 
+def is_handoff(name: str, attributes: Attributes) -> bool:
+    """True for what OpenInference writes as a tool of the OpenAI Agents SDK: one agent followed another in the run.
+
+    The span has neither a call id nor a tool, arguments or a result. The model's call of `transfer_to_…` has them.
+    """
+    is_named = any(key in attributes for key in (*TOOL_CALL, *TOOL_NAME))
+    return not is_named and (name == "handoff" or name.startswith("handoff to "))
+
+
 def run_name(span: TraceSpan) -> str:
     conversation = first_value(span.attributes, CONVERSATION)
     return conversation if isinstance(conversation, str) else span.trace

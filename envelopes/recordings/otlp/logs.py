@@ -29,13 +29,14 @@ from envelopes.recordings.base import (
     SourcePath,
 )
 from envelopes.recordings.json_lines import read_json_lines, storable
-from envelopes.recordings.otlp import earliest_lines, part_lines
+from envelopes.recordings.otlp import part_lines
 from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS
 from envelopes.recordings.otlp.spans import (
     Attributes,
     SpanEvent,
     TraceLine,
     TraceSpan,
+    earliest_lines,
     iso_time,
     json_attributes,
     json_value,

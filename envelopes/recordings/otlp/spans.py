@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
@@ -60,6 +61,15 @@ def trace_line(members: dict[str, bytes], at: int = 0) -> TraceLine:
     """A line whose key is of all its members."""
     raw = join_object(members)
     return TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), at)
+
+
+def earliest_lines(lines: Iterable[TraceLine]) -> list[TraceLine]:
+    """Each of the lines once, at its earliest time: a request repeats the messages of the one before it."""
+    earliest: dict[bytes, TraceLine] = {}
+    for line in lines:
+        known = earliest.get(line.key)
+        earliest[line.key] = line if known is None or line.at < known.at else known
+    return list(earliest.values())
 
 
 def json_spans(document: Any) -> list[TraceSpan]:

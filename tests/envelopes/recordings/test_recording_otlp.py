@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envelopes.halves import parse_parts
-from envelopes.recordings.base import MessageRecord, ReceiptRecord, RunRecord
+from envelopes.recordings.base import EventRecord, MessageRecord, ReceiptRecord, RunRecord
 from tests.envelopes.recordings.samples import Sample, read_bytes
 from tests.envelopes.session_lines import only
 
@@ -129,3 +129,22 @@ def test_an_agent_within_the_call_of_another_run_is_its_child(spans: list[Any], 
     runs = only(RunRecord, sample.records)
     assert [(run.run, run.parent_run, run.parent_call) for run in runs if run.parent_run] == links
     assert not sample.problems
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "is_event"),
+    [
+        ("handoff to Refunds", {}, True),
+        ("handoff", {}, True),
+        ("handoff to Refunds", {"tool.name": "handoff to Refunds"}, False),
+        ("handoff to Refunds", {"output.value": "done"}, False),
+        ("handoffs", {}, False),
+    ],
+)
+def test_a_handoff_is_an_event_and_no_call(name: str, attributes: dict[str, str], *, is_event: bool) -> None:
+    """OpenInference writes that of the OpenAI Agents SDK as a tool; the model's call of `transfer_to_…` is the call."""
+    sample = trace({"openinference.span.kind": "TOOL", **attributes}, name=name)
+    assert [(event.kind, event.message) for event in only(EventRecord, sample.records)] == (
+        [("agent.handoff", name)] if is_event else []
+    )
+    assert [call.tool for call in sample.calls] == ([] if is_event else [name])
