@@ -20,7 +20,7 @@ from envelopes.recordings import (
 )
 from envelopes.recordings.base import Format, SourcePath
 from envelopes.recordings.otlp import decode_traces
-from envelopes.recordings.otlp.logs import decode_logs, log_format
+from envelopes.recordings.otlp.logs import MESSAGE_FORMAT, decode_logs, log_format
 from envelopes.recordings.otlp.spans import Unavailable, encode_protobuf_answer
 
 __all__ = [
@@ -45,6 +45,7 @@ RECORDINGS: tuple[Format, ...] = (
     *otlp.FORMATS,
     log_format(claude_code.SESSION),
     log_format(codex.FORMATS[0]),
+    MESSAGE_FORMAT,
     *gemini_cli.FORMATS,
     *swe_agent.FORMATS,
     *inspect_ai.FORMATS,

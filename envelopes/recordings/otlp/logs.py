@@ -8,12 +8,14 @@
    ones all messages of a request in one (`gen_ai.client.inference.operation.details`). Both have the parts that the
    span of a model has, and become the same lines. Their run is the conversation, else the trace that they belong to.
 5. Other events are left out.
+6. A file of log requests has one format, by the first of its events that are known: that of an agent, or of messages.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,8 +30,9 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
 )
-from envelopes.recordings.json_lines import read_json_lines, storable
-from envelopes.recordings.otlp import part_lines
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines, storable
+from envelopes.recordings.otlp import FORMATS, part_lines
+from envelopes.recordings.otlp import read as read_spans
 from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS
 from envelopes.recordings.otlp.spans import (
     Attributes,
@@ -52,6 +55,7 @@ EVENTS = {"claude_code.tool_result": "claude-code", "codex.tool_result": "codex"
 RUN = {"claude-code": "session.id", "codex": "conversation.id"}
 CALL = {"claude-code": ("tool_use_id", "gen_ai.tool.call.id"), "codex": ("call_id",)}
 SUFFIX = "-otel"
+MESSAGES = "otlp"  # the format of lines of messages
 OPERATION = "gen_ai.client.inference.operation.details"
 
 
@@ -79,7 +83,7 @@ def decode_logs(body: bytes, *, is_json: bool) -> list[LogLine]:
     records = list(_json_logs(body) if is_json else _protobuf_logs(body))
     lines = [line for record in records for line in _result_lines(record)]
     parts = earliest_lines(line for record in records for line in _message_lines(record))
-    return [*lines, *(LogLine("otlp", line.raw, line.key, line.at) for line in parts)]
+    return [*lines, *(LogLine(MESSAGES, line.raw, line.key, line.at) for line in parts)]
 
 
 def _result_lines(record: LogRecord) -> Iterator[LogLine]:
@@ -144,32 +148,63 @@ def _protobuf_logs(body: bytes) -> Iterator[LogRecord]:
 
 def log_format(recorded: Format) -> Format:
     """The format of such events of an agent: its ids and names are those of its own recordings."""
+    name = f"{recorded.agent}{SUFFIX}"
     return msgspec.structs.replace(
         recorded,
-        name=f"{recorded.agent}{SUFFIX}",
+        name=name,
         title=f"{recorded.title}, events of OpenTelemetry",
-        mark="lines with an otel_event",
+        mark="lines with an otel_event, or log requests in JSON with such events",
         version=1,  # of `read` here
-        sniff=sniff,
-        read=read,
+        sniff=partial(sniff, agent=recorded.agent),
+        read=partial(read, name=name),
         recorded_as=recorded.name,  # the run is the same one
         name_mark=lambda _head, _path: b"",
     )
 
 
-def sniff(head: bytes, _path: SourcePath) -> bool:
-    return head.startswith(b'{"otel_event":"')
+def sniff(head: bytes, _path: SourcePath, agent: str) -> bool:
+    event = next(event for event, of_agent in EVENTS.items() if of_agent == agent)
+    prefix = event.partition(".")[0].encode()
+    return head.startswith(b'{"otel_event":"%b.' % prefix) or (_is_request(head) and b'"%b.' % prefix in head)
 
 
-def read(lines: Iterable[SourceLine], _path: SourcePath, state: dict[str, object]) -> Iterator[Record | LineProblem]:
+def sniff_messages(head: bytes, _path: SourcePath) -> bool:
+    return _is_request(head) and b'"gen_ai.' in head
+
+
+def _is_request(head: bytes) -> bool:
+    """True for requests of one line each, as the collector's file exporter writes them."""
+    beginning = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    return beginning.startswith(b'{"') and b'"resourceLogs"' in beginning[:200]
+
+
+def read(
+    lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object], name: str
+) -> Iterator[Record | LineProblem]:
+    """Reads lines of ours, and log requests, of which a file belongs to one format: the one with this name."""
     for line in read_json_lines(lines, state):
         if isinstance(line, LineProblem):
             yield line
             continue
         try:
-            yield from list(_records(line.raw, line.number))
+            if "resourceLogs" in object_slices(line.raw):
+                yield from list(_request_records(line.raw, line.number, path, name))
+            else:
+                yield from list(_records(line.raw, line.number))
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
+
+
+def _request_records(raw: bytes, number: int, path: SourcePath, name: str) -> Iterator[Record | LineProblem]:
+    """Raises Untrusted."""
+    lines = decode_logs(raw, is_json=True)
+    for line in lines:
+        if line.format == name:
+            of_line = [SourceLine(number, 0, line.raw)]
+            yield from read_spans(of_line, path, {}) if name == MESSAGES else _records(line.raw, number)
+    if others := {line.format for line in lines} - {name}:
+        reason = f"events of {', '.join(sorted(others))} are left out: this file is read as {name}"
+        yield LineProblem(line=number, path="$.resourceLogs", reason=reason, raw=raw, part=True)
 
 
 def _records(raw: bytes, line: int) -> Iterator[Record]:
@@ -212,3 +247,15 @@ def _json(text: str) -> bytes:
 def _duration(value: object) -> int | None:
     digits = str(value)
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+
+
+MESSAGE_FORMAT = msgspec.structs.replace(
+    FORMATS[0],
+    name="otlp-logs",
+    title="OpenTelemetry log events (OTLP)",
+    mark="log requests in JSON, with resourceLogs and events of gen_ai",
+    version=1,  # of `read` here
+    sniff=sniff_messages,
+    read=partial(read, name=MESSAGES),
+    recorded_as=MESSAGES,
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from dashboard.ingest.derivation import derive_waiting
-from dashboard.models import Call, Message, Project
-from tests.dashboard.api.sending import Sender
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Call, Message, Project, Source
+from tests.dashboard.api.sending import Sender, export_all
 from tests.dashboard.api.test_hooks import SESSION
 from tests.dashboard.api.test_traces import PROTOBUF, START, Attributes, any_value, request, set_attributes, span
+from tests.dashboard.factories import create_project
+from tests.dashboard.sessions import write
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 
@@ -134,3 +138,43 @@ def test_an_answer_without_captured_content_and_one_without_a_trace(project: Pro
     (lost,) = message_records(("gen_ai.tool.message", {"id": "c1", "content": "x"}))
     answer = sender.post("/v1/logs", logs([lost | {"traceId": ""}]), "application/json")
     assert json.loads(answer.content)["partialSuccess"]["rejectedLogRecords"] == "1"
+
+
+CLAUDE = {"session.id": SESSION, "tool_use_id": "toolu_1", "tool_name": "Bash", "success": "true", "duration_ms": "9"}
+CODEX = {"conversation.id": "t1", "call_id": "call_1", "tool_name": "shell", "arguments": "{}", "success": "false"}
+
+
+@pytest.mark.parametrize(
+    ("requests", "format_name"),
+    [
+        ([logs(message_records(*HISTORY[:2])), logs(message_records(*HISTORY))], "otlp-logs"),
+        ([log_request("other", {}), log_request("claude_code.tool_result", CLAUDE)], "claude-code-otel"),
+        ([log_request("codex.tool_result", CODEX)], "codex-otel"),
+    ],
+    ids=["messages", "Claude Code", "Codex"],
+)
+def test_a_file_of_log_requests_gives_what_sending_them_gives(
+    requests: list[bytes], format_name: str, project: Project, sender: Sender, tmp_path: Path
+) -> None:
+    for body in requests:
+        assert sender.post("/v1/logs", body, "application/json").content == b"{}"
+    other = create_project("other")
+    report = import_paths(other, [write(tmp_path / "logs.jsonl", list(requests))])
+    assert report.lines == {"accepted": len(requests), "rejected": 0, "blank": 0}
+    assert Source.objects.get(project=other).format == format_name
+    sent, read = (export_all(of, tmp_path / of.slug) for of in (project, other))
+    assert len(read) >= 3
+    assert sent == read
+
+
+def test_a_file_of_log_requests_is_of_one_agent_and_says_what_it_leaves_out(project: Project, tmp_path: Path) -> None:
+    lines = [log_request("claude_code.tool_result", CLAUDE), log_request("codex.tool_result", CODEX)]
+    report = import_paths(project, [write(tmp_path / "logs.jsonl", list(lines))])
+    (problem,) = report.problems
+    assert (problem["line"], problem["reason"]) == (
+        2,
+        "events of codex-otel are left out: this file is read as claude-code-otel",
+    )
+    assert Call.objects.get().external_id == "toolu_1"
+    unknown = import_paths(project, [write(tmp_path / "other.jsonl", [log_request("other", {})])])
+    assert unknown.lines["accepted"] == 0

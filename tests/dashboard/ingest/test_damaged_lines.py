@@ -177,6 +177,25 @@ class Lines(NamedTuple):
     file: str = "session.jsonl"
 
 
+def otlp_logs(name: str) -> bytes:
+    requests = []
+    for number in range(3):
+        call = {"id": f"call_{name}{number}", "name": "search", "arguments": {"q": number}}
+        answer = {"type": "tool_call_response", "id": f"call_{name}{number}", "response": f"{name} {number}"}
+        messages = [
+            {"role": "assistant", "parts": [{"type": "tool_call", **call}]},
+            {"role": "tool", "parts": [answer]},
+        ]
+        attributes = {"gen_ai.conversation.id": f"talk-{name}", "gen_ai.input.messages": json.dumps(messages)}
+        record = {
+            "timeUnixNano": str(1_767_261_600_000_000_000 + number * 1_000_000_000),
+            "eventName": "gen_ai.client.inference.operation.details",
+            "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()],
+        }
+        requests.append({"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]})
+    return json_lines(*requests)
+
+
 FORMATS = {
     "claude-code": Lines(claude_code, "aaaaaaaa-bbbb-4bbb-8bbb-aaaaaaaaaaaa.jsonl"),
     "claude-code-stream": Lines(stream_json),
@@ -186,6 +205,7 @@ FORMATS = {
     "gemini-cli-jsonl": Lines(gemini),
     "mcp": Lines(mcp),
     "otlp": Lines(otlp),
+    "otlp-logs": Lines(otlp_logs),
     "openai-chat": Lines(chat),
     "native": Lines(native),
 }
