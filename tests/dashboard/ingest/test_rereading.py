@@ -339,6 +339,7 @@ def test_a_file_that_grows_goes_on_after_it(
     assert whole_store() == grown
 
 
+@pytest.mark.postgresql
 def test_the_command_says_what_it_did(project: Project, tmp_path: Path, newer_readers: Callable[[], None]) -> None:
     import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", [asks("toolu_01"), asks("toolu_02")])])
     import_paths(project, [write(tmp_path / f"{FORK}.jsonl", [asks("toolu_03", session=FORK)])])
