@@ -74,6 +74,7 @@ ROLLOUT = Format(
     agent="codex",
     namespace="codex",
     mark="lines of session_meta, response_item or event_msg with a payload",
+    version=2,
     sniff=rollout.sniff,
     read=rollout.read,
     is_global_call_id=rollout.is_global_call_id,

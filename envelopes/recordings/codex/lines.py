@@ -109,8 +109,9 @@ class RolloutState(msgspec.Struct):
 
     `inputs` are the open calls that sent something to a session, with its id, `polls` those that only waited for its
     output, with the call of its command. `unanswered` are open calls of code mode, `prompts` digests of the last
-    messages of a user, `searches` those of the actions of ended searches by id, `own_from` the first ordinal that is
-    not a copy of the parent's history. `unknown` are kinds of lines.
+    messages of a user, `searches` those of the actions of ended searches by id, `unnamed` counts the searches without
+    an id that are alike, `own_from` is the first ordinal that is not a copy of the parent's history. `unknown` are
+    kinds of lines.
     """
 
     run: str = ""
@@ -124,10 +125,20 @@ class RolloutState(msgspec.Struct):
     polls: dict[str, str] = {}
     sessions: dict[str, CommandSession] = {}
     searches: dict[str, str] = {}
+    unnamed: dict[str, int] = {}
     unanswered: list[str] = []
     prompts: list[str] = []
     requests: list[str] = []
     unknown: list[str] = []
+
+    def name_search(self, action: str) -> str:
+        """The name of a search without an id, by its turn, its action and its place among those alike.
+
+        So the same line names the same call in another file of the thread, whatever stands above it.
+        """
+        search = digest(f"{self.turn} {action}")
+        self.unnamed[search] = self.unnamed.get(search, 0) + 1
+        return f"web_search-{search}-{self.unnamed[search]}"
 
     def trim(self) -> None:
         for table, size in (
@@ -136,6 +147,7 @@ class RolloutState(msgspec.Struct):
             (self.polls, _TABLE_SIZE),
             (self.sessions, _SESSIONS),
             (self.searches, _SESSIONS),
+            (self.unnamed, _TABLE_SIZE),
         ):
             for oldest in list(table)[:-size]:
                 del table[oldest]

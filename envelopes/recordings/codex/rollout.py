@@ -258,7 +258,7 @@ def _hosted_call(line: RolloutRead) -> Records:
     item, state = line.item, line.state
     action = digest(bytes(item.action).decode("utf-8", "replace"))
     ended = next((call for call, ended in state.searches.items() if ended == action), None)
-    call = item.id or item.call_id or ended or f"web_search-{line.number}"
+    call = item.id or item.call_id or ended or state.name_search(action)
     state.searches.pop(call, None)
     state.calls[call] = "web_search"
     yield CallRecord(

@@ -15,7 +15,6 @@ from envelopes.recordings.base import (
     EventRecord,
     MessageRecord,
     ReceiptRecord,
-    ResultRecord,
     RunRecord,
     UsageRecord,
 )
@@ -402,22 +401,6 @@ def test_damaged_lines_are_named_and_the_others_are_read() -> None:
     ]
     assert sample.problems[-1].line == 5
     assert [call.call for call in only(CallRecord, sample.records)] == ["c"]
-
-
-def test_a_search_of_the_provider_is_a_call_without_output() -> None:
-    action = {"type": "search", "query": "django 6"}
-    sample = rollout(
-        event("web_search_end", call_id="ws_1", query="django 6", action=action),
-        item("web_search_call", status="completed", action=action),
-        item("web_search_call", status="failed", action=action),
-    )
-    assert [(call.call, call.tool, json.loads(call.args)) for call in sample.calls] == [
-        ("ws_1", "web_search", action),
-        ("web_search-3", "web_search", action),
-    ]
-    results = [(result.result, result.fidelity, result.is_error) for result in only(ResultRecord, sample.records)]
-    assert results == [(None, "absent", False), (None, "absent", True)]
-    assert not sample.receipts
 
 
 def test_a_local_shell_call_is_a_command() -> None:
