@@ -41,8 +41,7 @@ from envelopes.pipeline.budget_sweep import (
 )
 from envelopes.schema.budget import CutAt, RenderPolicy
 from envelopes.schema.receipt import Receipt, Variant
-from envelopes.schema.result import JsonValue
-from envelopes.text.pointer import join
+from envelopes.text.pointer import iterate_scalars
 from envelopes.text.tokens import TokenCount, count_tokens
 
 MOST_TOKENS = 1_000_000
@@ -191,7 +190,8 @@ def render_preview(
     tokens = count_tokens(receipt.text, model=source.model)
     dropped, shortened = dropped_at(measured.thresholds, count_field_characters(receipt))
     written = {threshold.pointer for threshold in measured.thresholds}
-    omitted = [pointer for pointer in _scalar_pointers(source.canonical.to_json(), "") if pointer not in written]
+    scalars = iterate_scalars(source.canonical.to_json())  # a receipt has no null and no empty text
+    omitted = [pointer for pointer, value in scalars if value is not None and value != "" and pointer not in written]
     fields = list(_field_lines(receipt, measured, tokens))
     return ReceiptPreview(
         variant=variant,
@@ -261,21 +261,6 @@ def _field_lines(receipt: Receipt, measured: BudgetSweep, tokens: TokenCount) ->
             some_from=threshold.some_from,
             state="complete" if is_complete else "shortened" if characters else "dropped",
         )
-
-
-def _scalar_pointers(value: JsonValue, pointer: str) -> Iterator[str]:
-    """Pointers of the values that a receipt could contain: no null, no empty text or list."""
-    match value:
-        case dict():
-            for key, child in value.items():
-                yield from _scalar_pointers(child, join(pointer, key))
-        case list():
-            for index, child in enumerate(value):
-                yield from _scalar_pointers(child, join(pointer, index))
-        case None | "":
-            return
-        case _:
-            yield pointer
 
 
 def _compute_difference(

@@ -110,10 +110,12 @@ def _count_with_call(
     calls = RunCall.objects.filter(conditions.on_one_call(And(tuple(shared)), MEMBER), run__in=runs)
     by_columns, is_every_call = _group_calls(calls)
     # Each facet of another table is one more condition of a statement, so only those are counted that a page can list.
-    of_other_tables = {facet: numbers[facet] for facet in asked if _is_of_other_table(*facet)}
+    others_asked = {
+        facet: numbers[facet] for facet in asked if facet[0] in ("remark", "context") or facet == ("state", "drifted")
+    }
     totals = {
         facet: Count("run", filter=conditions.on_one_call(asked[facet], MEMBER), distinct=True)
-        for facet in _most_frequent(of_other_tables)
+        for facet in _most_frequent(others_asked)
     }
     numbers |= {(kind, value): by_columns.get((kind, value.casefold()), 0) for kind, value in asked}
     if totals:
@@ -176,10 +178,6 @@ def _most_frequent(numbers: dict[Facet, int]) -> list[Facet]:
     for facet in sorted(numbers, key=lambda facet: (-numbers[facet], facet)):
         by_kind.setdefault(facet[0], []).append(facet)
     return [facet for facets in by_kind.values() for facet in facets[:MAX_VALUES]]
-
-
-def _is_of_other_table(kind: str, value: str) -> bool:
-    return kind in ("remark", "context") or (kind, value) == ("state", "drifted")
 
 
 def _nodes(tree: And | Or) -> Sequence[Node]:

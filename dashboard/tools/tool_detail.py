@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -26,10 +26,9 @@ from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import render
 from envelopes.schema.conversion import struct_schemas
 from envelopes.schema.receipt import Receipt, SegmentSource, Variant
-from envelopes.schema.result import JsonValue
 from envelopes.schema.tool import DISPATCH_KINDS, InvalidToolInput, ToolDefinition
 from envelopes.storage.sinks import MemorySink
-from envelopes.text.pointer import join
+from envelopes.text.pointer import iterate_scalars
 from envelopes.text.tokens import TokenCount, count_all
 from envelopes.text.untrusted_json import dump_json
 from envelopes.transports import TRANSPORTS, UnsupportedPart
@@ -316,7 +315,11 @@ def _render_sample(sort: str, projection: Projection, family: Family) -> ToolSam
     variants = variants_for(family)
     receipts = [render(canonical, family, variant.policy, variant=variant) for variant in variants]
     counts = count_all([receipt.text for receipt in receipts])
-    lengths = dict(_string_lengths(canonical.to_json(), ""))
+    lengths = {
+        pointer: len(text)
+        for pointer, text in iterate_scalars(canonical.to_json())
+        if isinstance(text, str) and pointer.startswith(HALVES)
+    }
     return ToolSample(
         sort=sort,
         half="result" if canonical.error is None else "error",
@@ -337,19 +340,6 @@ def _render_sample(sort: str, projection: Projection, family: Family) -> ToolSam
             for variant, receipt, count in zip(variants, receipts, counts, strict=True)
         ),
     )
-
-
-def _string_lengths(value: JsonValue, pointer: str) -> Iterator[tuple[str, int]]:
-    """The characters of each string in the result or the error, by its pointer."""
-    match value:
-        case str() if pointer.startswith(HALVES):
-            yield pointer, len(value)
-        case dict():
-            for key, child in value.items():
-                yield from _string_lengths(child, join(pointer, key))
-        case list():
-            for index, child in enumerate(value):
-                yield from _string_lengths(child, join(pointer, index))
 
 
 def _count_shown(receipt: Receipt, lengths: dict[str, int]) -> int:

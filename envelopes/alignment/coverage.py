@@ -16,7 +16,7 @@ import msgspec
 from envelopes.schema.receipt import Receipt, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 from envelopes.text.outline import scalar_text
-from envelopes.text.pointer import join
+from envelopes.text.pointer import iterate_scalars
 
 SHORT_FIELD = 3  # characters: texts this short occur by chance, so an occurrence proves nothing
 _INDEX = re.compile(r"/\d+(?=/|$)")
@@ -72,14 +72,6 @@ def _contains_word(text: str, field: str) -> bool:
 
 
 def _scalars(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
-    match value:
-        case dict():
-            for key, child in value.items():
-                yield from _scalars(child, join(pointer, key))
-        case list():
-            for index, child in enumerate(value):
-                yield from _scalars(child, join(pointer, index))
-        case None | False | "":
-            return
-        case _:
-            yield pointer, scalar_text(value)
+    for at, scalar in iterate_scalars(value, pointer):
+        if scalar is not None and scalar is not False and scalar != "":
+            yield at, scalar_text(scalar)

@@ -44,6 +44,19 @@ def is_within(pointer: str, ancestor: str) -> bool:
     return pointer == ancestor or pointer.startswith(ancestor + "/")
 
 
+def iterate_scalars(value: JsonValue, pointer: str = "") -> Iterator[tuple[str, JsonValue]]:
+    """The pointer and the value of everything that is neither an object nor a list, in the order of the document."""
+    match value:
+        case dict():
+            for key, child in value.items():
+                yield from iterate_scalars(child, join(pointer, key))
+        case list():
+            for index, child in enumerate(value):
+                yield from iterate_scalars(child, join(pointer, index))
+        case _:
+            yield pointer, value
+
+
 def iterate_strings(value: JsonValue) -> Iterator[str]:
     """Every string value, in the order of the document; the names of members are not among them."""
     return (text for _, text in iterate_named_strings(value))

@@ -87,7 +87,7 @@ def test_an_export_without_a_call_names_the_project_and_the_others(tmp_path: Pat
     create_project("default")
     err = StringIO()
     call_command("calls", "--csv", str(tmp_path / "calls.csv"), stderr=err)
-    assert err.getvalue() == "No call of the project default matches. Other projects (--project): team.\n"
+    assert err.getvalue() == "No call of the project default matches. Projects (--project): default, team.\n"
     assert (tmp_path / "calls.csv").read_text().count("\n") == 1
     with pytest.raises(CommandError, match=r"no project 'nowhere'. Known: default, team"):
         call_command("calls", "--csv", "-", "--project", "nowhere")

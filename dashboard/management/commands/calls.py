@@ -52,9 +52,8 @@ class Command(BaseCommand):
         target = options[form]
         calls = query.calls_in(project)
         if not calls.exists():
-            others = ", ".join(Project.objects.exclude(pk=project.pk).order_by("slug").values_list("slug", flat=True))
-            hint = f" Other projects (--project): {others}." * bool(others)
-            self.stderr.write(f"No call of the project {project.slug} matches.{hint}")
+            slugs = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True))
+            self.stderr.write(f"No call of the project {project.slug} matches. Projects (--project): {slugs}.")
         try:
             columns = choose_export_columns([name.strip() for name in options["columns"].split(",") if name.strip()])
             masks = None if options["stored"] else Masks(load_rules(project))

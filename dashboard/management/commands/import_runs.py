@@ -44,12 +44,7 @@ class Command(RichCommand):
         parser.add_argument("--home", action="store_true", help=f"also the folders in which agents record: {places}")
         names = [recording.name for recording in READABLE]
         parser.add_argument("--format", choices=names, help="detected from the content unless given")
-        parser.add_argument(
-            "--project",
-            default=DEFAULT_PROJECT,
-            metavar="SLUG",
-            help="%(default)s unless given; a project that does not exist is created",
-        )
+        parser.add_argument("--project", default=DEFAULT_PROJECT, metavar="SLUG", help="%(default)s, or a new one")
         parser.add_argument(
             "--artifacts-root",
             action="append",

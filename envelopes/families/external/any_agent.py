@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
+from os.path import commonprefix
 
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json
@@ -13,7 +13,7 @@ from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
-from envelopes.text.pointer import join
+from envelopes.text.pointer import iterate_scalars
 
 LEAVES, SEARCHED_CHARACTERS = 200, 1_000_000  # strings of a result, in which the lines of a receipt are looked for
 LEAST_CHARACTERS = 8  # fewer are in two texts by chance
@@ -130,57 +130,34 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
 
 def _match_lines(result: JsonValue, text: str) -> list[Span]:
     """Links whole lines that a runtime picked out of the strings of a result; where two strings have them, none."""
-    leaves = list(islice(_iterate_leaves(result, ""), LEAVES))
-    if sum(len(value) for _, value in leaves) > SEARCHED_CHARACTERS:
+    leaves = [(pointer, value) for pointer, value in iterate_scalars(result) if isinstance(value, str)]
+    if len(leaves) > LEAVES or sum(len(value) for _, value in leaves) > SEARCHED_CHARACTERS:
         return []
     spans = sorted(span for pointer, value in leaves for span in _match_leaf(text, value, pointer))
-    is_ambiguous = any(before.end > after.start for before, after in pairwise(spans))
-    return [] if is_ambiguous else spans
-
-
-def _iterate_leaves(value: JsonValue, pointer: str) -> Iterator[tuple[str, str]]:
-    match value:
-        case str():
-            yield pointer, value
-        case dict():
-            for name, child in value.items():
-                yield from _iterate_leaves(child, join(pointer, name))
-        case list():
-            for index, child in enumerate(value):
-                yield from _iterate_leaves(child, join(pointer, index))
+    return [] if any(before.end > after.start for before, after in pairwise(spans)) else spans
 
 
 def _match_leaf(text: str, value: str, pointer: str) -> list[Span]:
     """Links all of the text, or all of the string, where the other has it once; else its first and its last lines."""
-    shown, whole = text.strip("\n"), value.strip("\n")
-    if (at := _find_lines(value, shown)) is not None:
-        start = text.index(shown)
-        return [Span(start, start + len(shown), pointer, at, at + len(shown))]
-    if (at := _find_lines(text, whole)) is not None:
-        start = value.index(whole)
-        return [Span(at, at + len(whole), pointer, start, start + len(whole))]
+    core, whole = text.strip("\n"), value.strip("\n")
+    if _has_lines(value, core) or _has_lines(text, whole):
+        shown = min(core, whole, key=len)
+        at, start = text.index(shown), value.index(shown)
+        return [Span(at, at + len(shown), pointer, start, start + len(shown))]
     lines, others = text.split("\n"), value.split("\n")
-    head = _count_equal(lines, others)
-    tail = _count_equal(lines[head:][::-1], others[head:][::-1])
-    first, last = len("\n".join(lines[:head])), len("\n".join(lines[len(lines) - tail :]))
-    spans = [Span(0, first, pointer, 0, first)] if first >= LEAST_CHARACTERS else []
-    if last >= LEAST_CHARACTERS:
-        spans.append(Span(len(text) - last, len(text), pointer, len(value) - last, len(value)))
-    return spans
+    head = commonprefix((lines, others))
+    tail = commonprefix((lines[len(head) :][::-1], others[len(head) :][::-1]))
+    first, last = len("\n".join(head)), len("\n".join(tail))
+    spans = [
+        Span(0, first, pointer, 0, first),
+        Span(len(text) - last, len(text), pointer, len(value) - last, len(value)),
+    ]
+    return [span for span in spans if span.end - span.start >= LEAST_CHARACTERS]
 
 
-def _find_lines(text: str, lines: str) -> int | None:
-    """The offset of these whole lines in the text; None where it does not have them, or has them twice."""
-    at = text.find(lines) if len(lines) >= LEAST_CHARACTERS else -1
-    if at < 0 or text.find(lines, at + 1) >= 0:
-        return None
-    end = at + len(lines)
-    return at if text[max(0, at - 1) : at] in ("", "\n") and text[end : end + 1] in ("", "\n") else None
-
-
-def _count_equal(lines: Sequence[str], others: Sequence[str]) -> int:
-    pairs = enumerate(zip(lines, others, strict=False))
-    return next((index for index, (line, other) in pairs if line != other), min(len(lines), len(others)))
+def _has_lines(text: str, lines: str) -> bool:
+    """True where the text has these whole lines once."""
+    return len(lines) >= LEAST_CHARACTERS and f"\n{lines}\n" in f"\n{text}\n" and text.find(lines) == text.rfind(lines)
 
 
 FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=4, read=_read, align=_align)
