@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, get_commands, load_command_class
 from django.test import Client
 from pytest_django import Settings
 
@@ -134,3 +134,20 @@ def test_a_folder_with_the_name_of_a_command_needs_its_path(tmp_path: Path, monk
 def test_serve_ends_at_once_where_nobody_can_listen(address: str, reason: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(CommandError, match=reason):
         call_command("serve", addrport=address.format(port=other.getsockname()[1]))
+
+
+def test_every_argument_of_every_command_is_explained() -> None:
+    names = sorted(name for name, app in get_commands().items() if app == "dashboard")
+    assert "serve" in names
+    unexplained = [
+        f"{name} {action.metavar or action.dest}"
+        for name in names
+        for action in load_command_class("dashboard", name).create_parser("manage.py", name)._actions
+        if not action.help
+    ]
+    assert not unexplained
+
+
+def test_a_number_of_processes_below_0_is_refused() -> None:
+    with pytest.raises(CommandError, match="from 0 on"):
+        call_command("work", "--processes", "-1")

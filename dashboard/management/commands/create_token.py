@@ -19,7 +19,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="identifies the token in lists, e.g. the machine that has it")
-        parser.add_argument("--scope", choices=AccessToken.Scope.values, default=AccessToken.Scope.INGEST.value)
+        parser.add_argument(
+            "--scope",
+            choices=AccessToken.Scope.values,
+            default=AccessToken.Scope.INGEST.value,
+            help="ingest sends recordings, read asks the API, mcp is for agents; default: %(default)s",
+        )
         add_project_argument(parser)
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON document on stdout")
 

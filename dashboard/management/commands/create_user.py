@@ -17,8 +17,13 @@ class Command(BaseCommand):
     help = "Creates a user, or gives a known one a role in another project, and prints a one-time sign-in link."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name")
-        parser.add_argument("--role", choices=Membership.Role.values, default=Membership.Role.OPERATOR.value)
+        parser.add_argument("name", help="with which the person signs in")
+        parser.add_argument(
+            "--role",
+            choices=Membership.Role.values,
+            default=Membership.Role.OPERATOR.value,
+            help="a viewer changes nothing; default: %(default)s",
+        )
         add_project_argument(parser)
         add_link_arguments(parser)
 

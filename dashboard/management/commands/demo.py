@@ -36,7 +36,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--no-serve", action="store_true", help="only prepare the store and print the link")
-        parser.add_argument("--addrport", default="127.0.0.1:8000")
+        parser.add_argument("--addrport", default="127.0.0.1:8000", metavar="HOST:PORT", help="default: %(default)s")
         parser.add_argument("--json", action="store_true", help="one JSON document on stdout and nothing else")
 
     def handle(self, *_args: Any, **options: Any) -> None:

@@ -21,7 +21,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("paths", nargs="+", metavar="PATH", help="files or folders")
         parser.add_argument("--no-serve", action="store_true", help="only import and print the link")
-        parser.add_argument("--addrport", default="127.0.0.1:8000")
+        parser.add_argument("--addrport", default="127.0.0.1:8000", metavar="HOST:PORT", help="default: %(default)s")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         call_command("migrate", verbosity=0)

@@ -23,7 +23,7 @@ from dashboard.ingest.importer import Retry, import_paths
 from dashboard.management.console import terminal_text, warn_of_unseen_project
 from dashboard.models import Project
 from dashboard.store_sqlite3.base import stop_mapping
-from envelopes.recordings import READABLE
+from envelopes.recordings import READABLE, RECORDINGS
 
 PROBLEMS_PRINTED = 20
 FORMATS_PRINTED = 20
@@ -43,7 +43,8 @@ class Command(RichCommand):
         places = ", ".join(f"~/{place}" for place in AGENT_FOLDERS)
         parser.add_argument("--home", action="store_true", help=f"also the folders in which agents record: {places}")
         names = [recording.name for recording in READABLE]
-        parser.add_argument("--format", choices=names, help="detected from the content unless given")
+        own = ", ".join(recording.name for recording in RECORDINGS)
+        parser.add_argument("--format", choices=names, metavar="FORMAT", help=f"found by content unless given: {own}")
         parser.add_argument("--project", default=DEFAULT_PROJECT, metavar="SLUG", help="%(default)s, or a new one")
         parser.add_argument(
             "--artifacts-root",

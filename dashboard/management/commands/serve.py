@@ -21,8 +21,8 @@ class Command(BaseCommand):
     help = "Serves the dashboard and does its background work. Applies pending migrations first."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--addrport", default="127.0.0.1:8000")
-        parser.add_argument("--workers", type=int, default=2)
+        parser.add_argument("--addrport", default="127.0.0.1:8000", metavar="HOST:PORT", help="default: %(default)s")
+        parser.add_argument("--workers", type=int, default=2, help="web processes; default: %(default)s")
         parser.add_argument(
             "--background",
             type=int,

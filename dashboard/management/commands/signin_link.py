@@ -14,7 +14,7 @@ class Command(BaseCommand):
     help = "Prints a new one-time sign-in link; earlier unused ones stay valid until they expire."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name")
+        parser.add_argument("name", help="with which the person signs in")
         add_link_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from threading import Event
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.worker import lower_priority, parent_exited, run_forever, work_until_idle
 
@@ -21,11 +21,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--until-idle", action="store_true", help="end when no work is left")
         parser.add_argument(
-            "--processes", type=int, default=0, help="that compute when there is much to do; default: one a processor"
+            "--processes", type=int, default=0, help="those that compute when there is much to do; default: one a CPU"
         )
         parser.add_argument("--parent", type=int, help="end when this process is no longer the parent")
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        if options["processes"] < 0:
+            raise CommandError("--processes is a number from 0 on")
         lower_priority()
         if options["until_idle"]:
             work_until_idle(processes=options["processes"])
