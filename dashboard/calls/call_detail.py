@@ -290,7 +290,11 @@ def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
         EvidenceOption(
             key=receipt.observation_id,
             label=f"Receipt {receipt.seq}",
-            detail=receipt.superseded_reason if receipt.is_superseded else "current",
+            detail=(receipt.superseded_reason or "replaced")
+            if receipt.is_superseded
+            else ""
+            if together
+            else "current",
             at=receipt.at,
             is_current=current is not None and current.pk == receipt.observation_id and not evidence.joined,
         )

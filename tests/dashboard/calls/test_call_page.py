@@ -153,6 +153,10 @@ def test_an_earlier_receipt_can_be_looked_at_with_when_and_why_it_went(client: C
     assert receipt_text(earlier) == "hello\n"
     notice = earlier.by_text("Cleared from the context at line 90").text
     assert "(microcompact). The model had it until then." in notice
+    assert "Receipt 1: microcompact" in choices.text
+    first.superseded_reason = ""
+    first.save()
+    assert "Receipt 1: replaced" in load_call(client, call).text
 
 
 def test_sources_that_disagree_can_each_be_looked_at(client: Client, run: Run) -> None:

@@ -14,6 +14,7 @@ from dashboard.models import Call, Event, Project, RecordedReceipt, Run
 from dashboard.runs.replay import ReplayedReceipts, load_replay
 from dashboard.runs.timeline import Timeline
 from tests.dashboard.factories import create_user
+from tests.dashboard.page_text import parse_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 OUTPUT = "".join(f"line {number}\n" for number in range(9))
@@ -69,7 +70,10 @@ def test_the_page_shows_them_together_and_each_alone(call: Call, client: Client)
     client.force_login(create_user(project=call.project))
     address = call.get_absolute_url()
     page = client.get(address, follow=True).content.decode()
-    assert "All 4 together" in page
+    choices = parse_page(page).select("nav[aria-label='Receipts of this call in time'] a")
+    labels = [choice.text.partition(" 2026")[0] for choice in choices]
+    assert labels[0].startswith("All 4 together: polled")
+    assert [label for label in labels if "current" in label] == []  # the model has all of them
     assert "Process exited with code" in page
     first = RecordedReceipt.objects.get(call=call, seq=1).observation_id
     alone = client.get(address, {"receipt": str(first)}, follow=True).content.decode()
