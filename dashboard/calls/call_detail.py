@@ -286,15 +286,12 @@ def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
         return ()
     current = evidence.chosen.get("receipt")
     together = find_joined(evidence.observations, evidence.receipts)
+    still = "" if together else "current"
     options = [
         EvidenceOption(
             key=receipt.observation_id,
             label=f"Receipt {receipt.seq}",
-            detail=(receipt.superseded_reason or "replaced")
-            if receipt.is_superseded
-            else ""
-            if together
-            else "current",
+            detail=(receipt.superseded_reason or "replaced") if receipt.is_superseded else still,
             at=receipt.at,
             is_current=current is not None and current.pk == receipt.observation_id and not evidence.joined,
         )
