@@ -120,7 +120,8 @@ def _format_interval(interval: Interval | None, *, sign: str) -> str:
     """Empty for a total where every call has the same number: resampling cannot vary it."""
     if interval is None or not (sign or interval.high > interval.low):
         return ""
-    return f"{interval.low:{sign},.0f} to {interval.high:{sign},.0f}"
+    low, high = (format_change(end, f"{sign},.0f") for end in (interval.low, interval.high))
+    return f"{low} to {high}"
 
 
 def rule_rows(columns: Sequence[ColumnSummary], names: Sequence[str]) -> tuple[FigureRow, ...]:

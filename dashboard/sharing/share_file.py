@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
 from django.conf import settings
@@ -80,6 +80,9 @@ def share_call(call: Call, query: Mapping[str, str], *, origin: str = "") -> str
     """`query` chooses the receipt in view; `origin` is the address of the dashboard, for links back to it."""
     evidence = load_evidence(call, query)
     shared = _build_call(evidence, call.run, 1, CHARACTERS_OF_CALL, origin)
+    keys = list(Call.objects.in_run(call.run).values_list("pk", flat=True))
+    step = ("Step", f"{keys.index(call.pk) + 1:,} of {len(keys):,}")
+    shared = replace(shared, facts=(step, *shared.facts))
     return _render(shared.title, call.run, [shared], origin, left_out="")
 
 

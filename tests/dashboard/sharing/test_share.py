@@ -70,6 +70,15 @@ def test_a_shared_call_has_both_halves_masked_with_their_hashes_and_nothing_from
 
 
 @pytest.mark.usefixtures("alice")
+def test_a_shared_call_has_the_number_that_its_run_gives_it(client: Client, project: Project) -> None:
+    run = create_run(project)
+    calls = [create_call(run, f"call {number}", line=number) for number in range(3)]
+    page = parse_page(share(client, calls[1]))
+    assert page.facts["Step"] == "2 of 3"
+    assert page.select_one("section h2").text.startswith("Bash")
+
+
+@pytest.mark.usefixtures("alice")
 def test_masks_of_the_project_reach_a_shared_file(client: Client, project: Project) -> None:
     call = create_call(create_run(project), receipt="customer 4711-ABC here")
     ProjectRule.objects.create(project=project, name="customer", pattern="[0-9]{4}-[A-Z]{3}")
