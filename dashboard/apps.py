@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
+from pathlib import Path
+
 from django.apps import AppConfig
+from django.contrib.staticfiles.finders import find
+from django.contrib.staticfiles.storage import StaticFilesStorage
 from django.core.management import CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.migrations.loader import MigrationLoader
@@ -28,3 +34,17 @@ def refuse_older_store(using: str = DEFAULT_DB_ALIAS, **_: object) -> None:
             "This store was written by another version of Counterfoil, and stores migrate only from 0.2.0 on. Set "
             "COUNTERFOIL_DATA (or DATABASE_URL) to a new, empty place and import the recordings again."
         )
+
+
+class VersionedFiles(StaticFilesStorage):
+    """Names each style and script by its content, so that no browser shows new pages with those of an older version."""
+
+    def url(self, name: str | None, *, force: bool = False) -> str:
+        del force
+        return f"{super().url(name)}{_version(name or '')}"
+
+
+@cache
+def _version(name: str) -> str:
+    path = find(name)
+    return f"?v={hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]}" if isinstance(path, str) else ""

@@ -185,8 +185,12 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [ASSETS / "static"]
 # Finders serve the files from the package, so a wheel needs no collectstatic step.
 WHITENOISE_USE_FINDERS = True
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "dashboard.apps.VersionedFiles"},
+}
 WHITENOISE_AUTOREFRESH = DEBUG
-WHITENOISE_MAX_AGE = 3600
+WHITENOISE_MAX_AGE = 3600  # a file of another version has another address
 
 TRUSTED_PROXIES = [
     ipaddress.ip_network(proxy) for proxy in env.list("COUNTERFOIL_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import logging
 import os
 import sqlite3
@@ -243,6 +244,19 @@ def test_static_files_are_open_and_typed(client: Client) -> None:
     assert b"@layer tokens" in response.getvalue()
     assert response["X-Content-Type-Options"] == "nosniff"
     response.close()
+
+
+def test_a_page_names_each_of_its_files_by_the_content(client: Client) -> None:
+    page = parse_page(client.get("/sign-in/"))
+    addresses = [str(link["href"]) for link in page.select("link")] + [
+        str(item["src"]) for item in page.select("script")
+    ]
+    assert len(addresses) > 10
+    for address in addresses:
+        response = client.get(address)
+        digest = hashlib.sha256(response.getvalue()).hexdigest()
+        assert address.partition("?v=")[2] == digest[:8]
+        response.close()
 
 
 def test_vendored_files_are_as_published() -> None:
