@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import socket
 import struct
 import subprocess
@@ -88,8 +90,10 @@ class Door:
     def address(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
-    def open(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.bucket_faults", str(self._port), str(self._behind)]
+    def open(self, puts: int = 0) -> None:
+        """With `puts`, the process ends itself before it passes on one more object than that."""
+        numbers = map(str, (self._port, self._behind, puts))
+        command = [sys.executable, "-m", "tests.faults.bucket_faults", *numbers]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"open\n"
@@ -102,22 +106,33 @@ class Door:
             self._process.stdout.close()
 
 
-def pass_on(port: int, behind: int) -> None:
+def pass_on(port: int, behind: int, puts: int) -> None:
+    objects = itertools.count(1)
+    lock = threading.Lock()
+
+    def ends_here(piece: bytes) -> bool:
+        with lock:
+            return piece.startswith(b"PUT ") and next(objects) > puts > 0
+
     with socket.create_server(("127.0.0.1", port)) as server:
         print("open", flush=True)
         while True:
             near = server.accept()[0]
             far = socket.create_connection(("127.0.0.1", behind))
-            for source, target in ((near, far), (far, near)):
-                threading.Thread(target=_copy, args=(source, target), daemon=True).start()
+            threading.Thread(target=_copy, args=(near, far, ends_here), daemon=True).start()
+            threading.Thread(target=_copy, args=(far, near), daemon=True).start()
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
+def _copy(
+    source: socket.socket, target: socket.socket, ends_here: Callable[[bytes], bool] = lambda piece: False
+) -> None:
     with suppress(OSError):
         while piece := source.recv(65_536):
+            if ends_here(piece):
+                os._exit(0)  # as killed: nothing is closed in order
             target.sendall(piece)
         target.shutdown(socket.SHUT_WR)
 
 
 if __name__ == "__main__":
-    pass_on(int(sys.argv[1]), int(sys.argv[2]))
+    pass_on(*map(int, sys.argv[1:]))
