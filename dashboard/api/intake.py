@@ -28,11 +28,11 @@ from dashboard.ingest.live import (
     Rejected,
     WrongContent,
     receive,
+    received_id,
     split_lines,
     store_sent_content,
 )
 from dashboard.models import Project
-from dashboard.models.runs import derive_id
 from dashboard.text.formatting import format_size
 from dashboard.text.responses import sandboxed
 from dashboard.tokens import TokenRequest
@@ -100,7 +100,7 @@ def receive_traces(request: TokenRequest) -> tuple[bytes, str]:
     """
     body, is_json = read_body(request), request.content_type == "application/json"
     lines = [
-        LiveLine(line.raw + b"\n", derive_id("received", request.project.pk, "otlp", line.key), number, 0, line.at)
+        LiveLine(line.raw + b"\n", received_id(request.project, "otlp", line.key, line.raw), number, 0, line.at)
         for number, line in enumerate(_decode(decode_traces, body, is_json=is_json), start=1)
     ]
     rejected = _receive(request, "otlp", lines, body)[0].rejected if lines else []
@@ -114,7 +114,7 @@ def receive_logs(request: TokenRequest) -> tuple[bytes, str]:
     rejected: list[Rejected] = []
     for name in sorted({line.format for line in logged}):
         lines = [
-            LiveLine(line.raw + b"\n", derive_id("received", request.project.pk, name, line.key), number, 0, line.at)
+            LiveLine(line.raw + b"\n", received_id(request.project, name, line.key, line.raw), number, 0, line.at)
             for number, line in enumerate(logged, start=1)
             if line.format == name
         ]
@@ -156,7 +156,7 @@ def receive_hook(request: TokenRequest) -> tuple[BatchAnswer, int]:
     now = timezone.now()
     members["received_at"] = dump_json(now.isoformat(timespec="microseconds").replace("+00:00", "Z"))
     raw = join_object(members).replace(b"\n", b" ") + b"\n"  # between tokens: within a text a line end is escaped
-    digest = derive_id("received", request.project.pk, "claude-code-hooks", body)
+    digest = received_id(request.project, "claude-code-hooks", body, body)
     return _receive(request, "claude-code-hooks", [LiveLine(raw, digest, 1)], body)
 
 

@@ -370,7 +370,7 @@ def _field_artifact(
     raw = text.encode("utf-8", "surrogatepass")
     return unsaved_row(
         Artifact,
-        id=derive_id("artifact", call.pk.bytes, "field", result.sha256, pointer),
+        id=derive_id("artifact", call.pk.bytes, "field", result.sha256, pointer, beside=call.pk),
         project_id=call.project_id,
         call_id=call.pk,
         ordinal=ordinal,

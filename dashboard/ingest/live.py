@@ -13,6 +13,7 @@ batches as for one. What follows from the evidence is derived by `work`.
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -40,6 +41,8 @@ from envelopes.storage.file_store import StoredContent
 MOST_LINES = 20_000  # of one batch
 KEY_CHARACTERS = 200
 ATTEMPTS = 3
+RUN_NAME = re.compile(rb'"run"\s*:\s*"([^"\\]+)"')
+NAME_WITHIN = 400  # bytes of a line
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -92,10 +95,16 @@ def split_lines(project: Project, format_name: str, body: bytes) -> list[LiveLin
     lines, offset = [], 0
     for number, raw in enumerate(body.split(b"\n"), start=1):
         if content := raw.strip():
-            digest = derive_id("received", project.pk, format_name, content)
-            lines.append(LiveLine(raw + b"\n", digest, number, offset))
+            lines.append(LiveLine(raw + b"\n", received_id(project, format_name, content, content), number, offset))
         offset += len(raw) + 1
     return lines
+
+
+def received_id(project: Project, format_name: str, key: bytes, line: bytes) -> UUID:
+    """The digest of `key`, by which a line is known; beside those of other lines that name the same run."""
+    name = RUN_NAME.search(line, 0, NAME_WITHIN)
+    beside = run_id(project.pk, format_name, name[1].decode("utf-8", "replace")) if name else None
+    return derive_id("received", project.pk, format_name, key, beside=beside)
 
 
 def receive(project: Project, batch: LiveBatch) -> BatchAnswer:

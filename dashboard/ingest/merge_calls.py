@@ -346,7 +346,7 @@ class CallMerge:
     ) -> RecordedReceipt:
         receipt = unsaved_row(
             RecordedReceipt,
-            id=derive_id("receipt", run.bytes, self.call.id.bytes, observation.sha256, *ids),
+            id=derive_id("receipt", run.bytes, self.call.id.bytes, observation.sha256, *ids, beside=self.call.id),
             run_id=run,
             call_id=self.call.id,
             source_id=self.locator.source.id,

@@ -331,7 +331,8 @@ def write_usage(usages: Iterable[tuple[Sequence[UsageRecord], SliceLocator]], ru
     for records, locator in usages:
         by_key: dict[UUID, list[UsageRecord]] = defaultdict(list)
         for usage in records:
-            by_key[derive_id("request", runs[usage.run].pk.bytes, usage.request)].append(usage)
+            run = runs[usage.run].pk
+            by_key[derive_id("request", run.bytes, usage.request, beside=run)].append(usage)
         drafts += [(key, of_request, locator) for key, of_request in by_key.items()]
     if not drafts:
         return

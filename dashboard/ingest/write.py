@@ -315,8 +315,8 @@ class _BatchWrite:
     def _save_messages(self) -> None:
         rows = [
             {
-                "id": derive_id("message", self.runs[message.run].pk.bytes, message.key),
-                "run_id": self.runs[message.run].pk,
+                "run_id": (run := self.runs[message.run].pk),
+                "id": derive_id("message", run.bytes, message.key, beside=run),
                 "role": column_text(message.role, 32),
                 "step": column_text(message.step, 200),
                 "at": column_time(message.at),
@@ -347,7 +347,7 @@ class _BatchWrite:
         for event in part.drafts.events:
             run = self.runs[event.run]
             payload = event.payload.strip()  # a payload that is a whole line has a newline
-            key = derive_id("event", run.pk.bytes, event.kind, event.place, event.message, payload)
+            key = derive_id("event", run.pk.bytes, event.kind, event.place, event.message, payload, beside=run.pk)
             yield (
                 key,
                 {

@@ -19,7 +19,21 @@ from dashboard.ingest import derivation
 from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
-from dashboard.models import Artifact, Call, Problem, Project, ReceivedRecord, Run, SentContent, Source
+from dashboard.models import (
+    Artifact,
+    Call,
+    Event,
+    Message,
+    Observation,
+    Problem,
+    Project,
+    ReceivedRecord,
+    RecordedReceipt,
+    RequestUsage,
+    Run,
+    SentContent,
+    Source,
+)
 from tests.cases import each
 from tests.dashboard.api.native_records import lines, one_call, one_run
 from tests.dashboard.api.sending import Sender, export_all
@@ -67,6 +81,26 @@ def test_the_calls_of_a_batch_are_looked_for_by_their_ids_and_not_among_all_of_t
     lookups = [sql for sql in statements if sql.startswith("SELECT") and 'FROM "dashboard_call"' in sql]
     assert lookups
     assert not [sql for sql in lookups if '"project_id" =' in sql]
+
+
+def test_the_rows_of_a_run_are_beside_each_other_in_the_indexes_of_their_ids(project: Project, sender: Sender) -> None:
+    for run in ("r1", "r2"):
+        sender.records(one_run(3, run))
+    beginnings = {}
+    for run in Run.objects.all():
+        call = {"call__run": run}
+        rows = [
+            Call.objects.filter(run=run),
+            Observation.objects.filter(**call),
+            RecordedReceipt.objects.filter(**call),
+        ]
+        rows += [Message.objects.filter(run=run), Event.objects.filter(run=run), RequestUsage.objects.filter(run=run)]
+        rows.append(ReceivedRecord.objects.filter(run=run))
+        beginnings[run] = [{key.bytes[:4] for key in keys.values_list("pk", flat=True)} for keys in rows]
+        assert [len(beginning) for beginning in beginnings[run]] == [1] * 7
+        assert [keys.count() for keys in rows] == [3, 12, 3, 1, 1, 1, 14]
+    first, second = beginnings.values()
+    assert all(one != other for one, other in zip(first, second, strict=True))
 
 
 def test_calls_that_wait_are_derived_batch_by_batch_so_that_each_frame_is_read_once(
