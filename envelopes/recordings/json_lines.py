@@ -34,6 +34,7 @@ from envelopes.text.untrusted_json import (
     split_objects,
 )
 
+_ORDINARY_TIME = re.compile(r"[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,6})?Z")
 _NANOSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")
 _REFUSED = re.compile("[\0\ud800-\udfff]|⟨(?=U\\+)")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -265,6 +266,8 @@ def changed_time(text: str) -> str:
         return "left out: no time"
     if instant.year not in YEARS:
         return f"left out: not of the years {YEARS[0]} to {YEARS[-1]}"
+    if _ORDINARY_TIME.fullmatch(text):
+        return ""
     changes = {
         "read as the first moment of the next minute: a leap second": ":60" in text,
         "taken as UTC: it has no offset": not (text.endswith("Z") or has_offset(text)),

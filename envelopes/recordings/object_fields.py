@@ -12,10 +12,9 @@ from envelopes.text.untrusted_json import (
     Untrusted,
     array_slices,
     join_object,
-    object_slices,
     parse_checked,
     parse_json,
-    repeated_members,
+    read_object,
 )
 
 Value = TypeVar("Value")
@@ -34,9 +33,9 @@ class ObjectFields:
         self.path = path
         self.document = raw.strip()
         self.is_exported = SOURCE.match(raw) is not None  # of another agent's run: what is derived is no evidence
-        self._fields = object_slices(raw)
+        self._fields, repeated = read_object(raw)
         self._refused: list[tuple[RemarkKind, str, bytes, str]] = within._refused if within else []
-        for name, value in repeated_members(raw):
+        for name, value in repeated:
             self._refused.append(("value", f"{path}.{name}", value, "the last value of this key is read"))
 
     def slice(self, *names: str) -> bytes | None:

@@ -24,6 +24,7 @@ import msgspec
 from envelopes.schema.result import JsonValue
 
 DEPTH = 200
+OBJECTS_IN_OBJECTS = 3  # that are read to find long strings
 DIGITS = 4300  # what Python itself converts (CVE-2020-10735)
 SHORT_NAME = 64  # characters of a member's name whose JSON is remembered
 _WHITESPACE = " \t\r\n"
@@ -35,6 +36,7 @@ _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _CONSTANT = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)
+_NEXT_OBJECT = re.compile(rb"\} ?\{")  # found in a third of the time that `in` takes
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS + 1))
 
 
@@ -120,11 +122,20 @@ def check_json(raw: bytes) -> None:
 
 def object_slices(raw: bytes) -> dict[str, bytes]:
     """The members of the JSON object in `raw`, each value as its own bytes. The last of a repeated key wins."""
-    text = decode_utf8(raw)
+    if not raw.isascii():
+        decode_utf8(raw)
     try:
         return {key: bytes(value) for key, value in _OBJECT.decode(raw).items()}
     except (msgspec.MsgspecError, RecursionError):
-        return _lenient_object(text.rstrip(_WHITESPACE))
+        return _lenient_object(decode_utf8(raw).rstrip(_WHITESPACE))
+
+
+def read_object(raw: bytes) -> tuple[dict[str, bytes], list[tuple[str, bytes]]]:
+    """`object_slices` and `repeated_members` of an object, which is read once unless it is odd. Raises Untrusted."""
+    members = _unique_members(raw)
+    if members is not None and (raw.isascii() or decode_utf8(raw)):
+        return members, []
+    return object_slices(raw), repeated_members(raw)
 
 
 def array_slices(raw: bytes) -> list[bytes]:
@@ -149,7 +160,7 @@ def split_objects(raw: bytes) -> list[bytes]:
 
     Cheap for ordinary lines: only one that has a bracket behind a bracket is parsed.
     """
-    if b"}{" not in raw and b"} {" not in raw:
+    if _NEXT_OBJECT.search(raw) is None:
         return [raw]
     with suppress(msgspec.MsgspecError, RecursionError):
         msgspec.json.decode(raw, type=msgspec.Raw)
@@ -215,14 +226,17 @@ def _refusing() -> Iterator[None]:
         raise Untrusted(f"a number of more than {DIGITS:,} digits") from None
 
 
-def _is_deep(raw: bytes) -> bool:
+def _is_deep(raw: bytes, depth: int = DEPTH) -> bool:
     """Sums opening and closing brackets; those inside strings do not count.
 
+    Most brackets of a log are in a few long strings, which are the members of an object, or of an object in it.
     Innermost pairs are removed first, all at once: ordinary JSON is gone after a few rounds and need not be
     summed. A round that removes hardly anything is a sign of depth, and 100 of them would take longer than the sum.
     """
-    if len(raw) <= DEPTH or len(raw.translate(None, _NOT_OPENING)) <= DEPTH:
+    if len(raw) <= depth or len(raw.translate(None, _NOT_OPENING)) <= depth:
         return False
+    if depth > DEPTH - OBJECTS_IN_OBJECTS and (members := _unique_members(raw)) is not None:
+        return any(_is_deep(value, depth - 1) for value in members.values() if not value.startswith(b'"'))
     unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
     structure = unescaped.translate(None, _NOT_STRUCTURE)
     # Two quotes that meet can be removed: every bracket stays inside or outside of a string.
@@ -232,7 +246,7 @@ def _is_deep(raw: bytes) -> bool:
         before, rest = rest, rest.replace(b"[]", b"").replace(b"{}", b"")
         is_flat, rounds = len(rest) * 8 <= len(before) * 7, rounds + 1
     steps = memoryview(outside.translate(_STEPS)).cast("b")
-    return bool(rest) and max(accumulate(steps), default=0) > DEPTH
+    return bool(rest) and max(accumulate(steps), default=0) > depth
 
 
 def _has_long_number(raw: bytes) -> bool:
@@ -255,12 +269,8 @@ def repeated_members(raw: bytes) -> list[tuple[str, bytes]]:
     that it has.
     """
     raw = raw.strip()
-    with suppress(ValueError, RecursionError):  # msgspec's errors, and invalid UTF-8 in a name
-        members = _OBJECT.decode(raw)
-        count, first = len(members), len(next(iter(members), "")) + 4
-        length = len("".join(members)) + len(b"".join(members.values())) + 4 * count + 1
-        if len(raw) == length + (2 * count - 1 if raw[first : first + 1] == b" " else 0):
-            return []
+    if _unique_members(raw) is not None:
+        return []
     last: dict[str, bytes] = {}
     hidden = []
     for key, value in object_members(raw):
@@ -268,6 +278,18 @@ def repeated_members(raw: bytes) -> list[tuple[str, bytes]]:
             hidden.append((key, last[key]))
         last[key] = value
     return hidden
+
+
+def _unique_members(raw: bytes) -> dict[str, bytes] | None:
+    """The members of the JSON object in `raw`; None where a key may be repeated, and for what is not ordinary JSON."""
+    raw = raw.strip()
+    try:
+        members = {key: bytes(value) for key, value in _OBJECT.decode(raw).items()}
+    except (ValueError, RecursionError):  # msgspec's errors, and invalid UTF-8 in a name
+        return None
+    count, first = len(members), len(next(iter(members), "")) + 4
+    length = len("".join(members)) + sum(map(len, members.values())) + 4 * count + 1
+    return members if len(raw) == length + (2 * count - 1 if raw[first : first + 1] == b" " else 0) else None
 
 
 def is_portable(raw: bytes) -> bool:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envelopes.schema.result import JsonValue
@@ -21,6 +21,7 @@ from envelopes.text.untrusted_json import (
     object_slices,
     parse_beginning,
     parse_json,
+    read_object,
     repeated_members,
     split_objects,
     strict_json,
@@ -115,14 +116,33 @@ def test_undecoded_bytes_that_would_end_a_worker_later_are_not_admitted(raw: byt
 OPENINGS = [b"[", b'{"]":', b'["}",', b'["\\\\\\"[",', b'{"a":"","b[\\\\":']
 
 
-@given(st.integers(150, 260), st.integers(0, 4), st.lists(st.sampled_from(OPENINGS), min_size=1, max_size=4))
+CONTAINERS = {
+    "list": (b"[", b"", b"]"),
+    "object beside a long string": (b'{"text":"' + b"[{" * 300 + b'",', b'"%d":', b"}"),
+    "object with a repeated key": (b"{", b'"a":', b"}"),
+}
+
+
+@example(199, 1, [b'{"]":'], "object beside a long string")
+@example(200, 1, [b'{"]":'], "object beside a long string")
+@example(200, 1, [b'{"]":'], "object with a repeated key")
+@given(
+    st.integers(150, 260),
+    st.integers(0, 4),
+    st.lists(st.sampled_from(OPENINGS), min_size=1, max_size=4),
+    st.sampled_from(sorted(CONTAINERS)),
+)
 def test_what_is_read_and_admitted_is_no_deeper_than_its_brackets_say(
-    depth: int, siblings: int, openings: list[bytes]
+    depth: int, siblings: int, openings: list[bytes], container: str
 ) -> None:
     opened = [openings[level % len(openings)] for level in range(depth)]
     closed = [b"}" if opening.startswith(b"{") else b"]" for opening in reversed(opened)]
     deep = b"".join(opened) + b"1" + b"".join(closed)
-    raw = b"[" + b",".join([deep] * siblings + [b"1"]) + b"]"
+    begin, key, end = CONTAINERS[container]
+    members = [
+        (key % number if b"%" in key else key) + value for number, value in enumerate([deep] * siblings + [b"1"])
+    ]
+    raw = begin + b",".join(members) + end
     assert json.loads(raw)
     is_deep = siblings > 0 and depth + 1 > DEPTH
     assert [_refuses(gate, raw) for gate in (check_json, parse_json)] == [is_deep, is_deep]
@@ -278,6 +298,7 @@ def test_objects_on_one_line_are_separated_where_all_of_it_is_objects(raw: bytes
 )
 def test_members_that_a_later_one_hides_are_found_in_any_spacing(raw: bytes, hidden: list[tuple[str, bytes]]) -> None:
     assert repeated_members(raw) == hidden
+    assert read_object(raw) == (object_slices(raw), hidden)
 
 
 @pytest.mark.parametrize(
