@@ -1,8 +1,16 @@
-"""The connection of the backend; Django looks for it under this name."""
+"""The connection of the backend; Django looks for it under this name.
+
+SQLite has one writer, and wakes nobody when it ends: who waits looks again after 1, 2, 5, 10 … 100 ms. A process that
+writes one transaction after the other has begun the next one by then, so another one waits for seconds. Here the
+connections of all processes take turns: only the one that has its turn tries to begin, every millisecond, and the next
+one's turn comes once it has begun.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +20,9 @@ from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.backends.sqlite3 import base
+
+RETRY_SECONDS = 0.001
+PRIMARY_CODE = 0xFF  # the part of an extended error code that has the primary one
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -27,6 +38,32 @@ class DatabaseWrapper(base.DatabaseWrapper):
             params["database"] = f"file:{quote(str(path))}?immutable=1"
             self.close_at = time.monotonic()
         return params
+
+    def _start_transaction_under_autocommit(self) -> None:
+        """Holds the lock of the database's folder meanwhile; one of its file would end those of SQLite when it ends."""
+        folder, timeout = Path(self.settings_dict["NAME"]).parent, self.settings_dict["OPTIONS"]["timeout"]
+        lock = os.open("." if self.is_in_memory_db() else folder, os.O_RDONLY | os.O_CLOEXEC)
+        deadline = time.monotonic() + timeout
+        try:
+            self.connection.execute("PRAGMA busy_timeout=0")
+            while not self._ends_waiting(lock) and time.monotonic() < deadline:
+                time.sleep(RETRY_SECONDS)
+            if not self.connection.in_transaction:
+                self.cursor().execute("BEGIN IMMEDIATE")  # raises what prevents it
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout={int(timeout * 1000)}")
+            os.close(lock)
+
+    def _ends_waiting(self, lock: int) -> bool:
+        """True once the transaction has begun, or for an error other than that another connection has one."""
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.connection.execute("BEGIN IMMEDIATE")
+        except BlockingIOError:
+            return False
+        except sqlite3.OperationalError as error:
+            return error.sqlite_errorcode & PRIMARY_CODE != sqlite3.SQLITE_BUSY
+        return True
 
 
 def stop_mapping() -> None:

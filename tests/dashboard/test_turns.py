@@ -1,0 +1,103 @@
+"""Connections that write one transaction after the other leave a turn to those that wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from django.db import OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import load_backend
+
+from dashboard.faults import BUSY, find_outage
+
+pytestmark = [pytest.mark.django_db, pytest.mark.skipif("connection.vendor != 'sqlite'")]
+TRANSACTIONS = 10
+Connect = Callable[..., BaseDatabaseWrapper]
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Iterator[Connect]:
+    """Opens connections to one database, with the options of the settings; each may be used by any thread."""
+    opened: list[BaseDatabaseWrapper] = []
+
+    def open_connection(timeout: float = 20.0) -> BaseDatabaseWrapper:
+        options = {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": timeout,
+            "init_command": "PRAGMA journal_mode=WAL; CREATE TABLE IF NOT EXISTS t (a)",
+        }
+        settings = connection.settings_dict | {"NAME": str(tmp_path / "database"), "OPTIONS": options}
+        opened.append(load_backend("dashboard.store_sqlite3").DatabaseWrapper(settings, "other"))
+        opened[-1].inc_thread_sharing()
+        opened[-1].ensure_connection()
+        return opened[-1]
+
+    yield open_connection
+    for wrapper in opened:
+        wrapper.close()
+
+
+def write(wrapper: BaseDatabaseWrapper, *, seconds: float = 0.0) -> None:
+    """One transaction, which lasts at least so long."""
+    wrapper.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
+    end = time.monotonic() + seconds
+    with wrapper.cursor() as cursor:
+        cursor.execute("INSERT INTO t VALUES (1)")
+        while time.monotonic() < end:
+            cursor.execute("SELECT count(*) FROM t")
+    wrapper.commit()
+    wrapper.set_autocommit(True)
+
+
+def test_a_connection_waits_for_one_transaction_of_another_that_never_pauses(connect: Connect) -> None:
+    busy, other = connect(), connect()
+    is_over, written = threading.Event(), list[float]()
+
+    def write_on() -> None:
+        while not is_over.is_set():
+            write(busy, seconds=0.1)
+            written.append(time.monotonic())
+
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(write_on)
+        while not written:
+            time.sleep(0)
+        before = len(written)
+        for _ in range(TRANSACTIONS):
+            write(other)
+        meanwhile = len(written) - before
+        is_over.set()
+        job.result()
+    assert 0 < meanwhile <= 2 * TRANSACTIONS
+
+
+def test_a_connection_waits_no_longer_than_its_timeout(connect: Connect) -> None:
+    busy, other = connect(), connect(timeout=0.2)
+    with busy.cursor() as cursor:
+        cursor.execute("BEGIN IMMEDIATE")
+        begin = time.monotonic()
+        with pytest.raises(OperationalError) as caught:
+            write(other)
+        assert 0.2 <= time.monotonic() - begin < 5
+        assert find_outage(caught.value) is BUSY
+        cursor.execute("COMMIT")
+
+
+def test_who_waits_for_its_turn_behind_another_gives_up_at_its_own_timeout(connect: Connect) -> None:
+    busy, patient, other = connect(), connect(), connect(timeout=0.2)
+    with busy.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        cursor.execute("BEGIN IMMEDIATE")
+        job = pool.submit(write, patient)
+        with pytest.raises(OperationalError):
+            write(other)
+        assert not job.done()
+        cursor.execute("COMMIT")
+        job.result()
+    with other.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM t")
+        assert cursor.fetchone() == (1,)
