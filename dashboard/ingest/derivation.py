@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 _REPORTED: set[UUID] = set()  # calls with damaged evidence: the background work tries them again and again
 CALLS_AT_ONCE = 256
 BYTES_AT_ONCE = 4_000_000  # of their evidence
-CALLS_STORED_AT_ONCE = 1_024  # by an import
+CALLS_STORED_AT_ONCE = 1_024  # by an import; otherwise CALLS_AT_ONCE, since what programs send waits meanwhile
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
 STATED_COLUMNS = ("variant", "version", "policy", "canonical_sha256", "text_sha256")  # of a fingerprint
 CALLS_A_STEP = 20_000  # of the background work
@@ -183,7 +183,8 @@ def derive_waiting(project: Project, computing: Computing | None = None, most: i
     # By source: the evidence of a portion is then in a few frames, where ids spread over all of them.
     waiting = Call.objects.waiting().filter(project=project).order_by("source_id", "pk")
     keys = list(waiting.values_list("pk", flat=True)[:most])
-    deriver = Deriver(project, computing.choose(calls=len(keys)) if computing else None)
+    pool = computing.choose(calls=len(keys)) if computing else None
+    deriver = Deriver(project, pool, stored_at_once=CALLS_AT_ONCE)
     for start in range(0, len(keys), CALLS_AT_ONCE):
         deriver.submit({call.call.pk: call for call in _load_undamaged(keys[start : start + CALLS_AT_ONCE])})
     deriver.finish()
@@ -236,9 +237,10 @@ class Deriver:
     Many calls are stored together, because the counts of a run are read again each time.
     """
 
-    def __init__(self, project: Project, pool: Executor | None) -> None:
+    def __init__(self, project: Project, pool: Executor | None, *, stored_at_once: int = CALLS_STORED_AT_ONCE) -> None:
         self._project = project
         self._pool = pool
+        self._stored_at_once = stored_at_once
         self._collected: dict[UUID, RecordedCall | None] = {}
         self._size = 0  # bytes of evidence in it
         self._pending: deque[tuple[list[UUID], Future[list[DerivedCall]]]] = deque()
@@ -287,7 +289,13 @@ class Deriver:
             except Exception as error:
                 self._note_lost(error)
                 self._computed += compute_calls(keys)
-        if self._computed and (not most_pending or len(self._computed) >= CALLS_STORED_AT_ONCE):
+            if len(self._computed) >= self._stored_at_once:
+                self._store_computed()
+        if not most_pending:
+            self._store_computed()
+
+    def _store_computed(self) -> None:
+        if self._computed:
             derived, self._computed = self._computed, []
             self.stored += store_derived(self._project, derived)
 

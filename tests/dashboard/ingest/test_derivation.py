@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from dashboard.ingest import derived_calls
+from dashboard.ingest import derivation, derived_calls
 from dashboard.ingest.derivation import compute_calls, current_derivation, derive_next_waiting, store_derived
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
@@ -36,7 +36,7 @@ from tests.dashboard.older_versions import (
 )
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.recorded_calls import receipt_record
-from tests.dashboard.sessions import SESSION, answers, asks, write
+from tests.dashboard.sessions import FORK, SESSION, answers, asks, write
 
 pytestmark = pytest.mark.django_db
 IGNORED = {"id", "revision", "created_at", "evidence_version", "search_id", "source_id"}
@@ -214,3 +214,20 @@ def test_each_product_names_the_version_that_derived_it(project: Project, sessio
     import_paths(project, [session])
     assert len(current_derivation().split(".")) == 5  # envelopes, tokens, cuts, counts, renderers
     assert set(Call.objects.values_list("derivation", flat=True)) == {current_derivation()}
+
+
+def test_the_background_work_stores_few_calls_at_once_those_of_a_run_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that waits waits for one portion; each portion raises the revision of the runs that it is of."""
+    project = create_project()
+    for session in (SESSION, FORK):
+        lines = [asks(f"toolu_{session[-1]}{number}", session=session) for number in range(6)]
+        import_paths(project, [write(tmp_path / f"{session}.jsonl", lines)])
+    Call.objects.update(derivation="")
+    before = dict(Run.objects.values_list("pk", "revision"))
+    monkeypatch.setattr(derivation, "CALLS_AT_ONCE", 3)
+    assert derive_next_waiting()
+    assert not Call.objects.waiting().exists()
+    after = dict(Run.objects.values_list("pk", "revision"))
+    assert [after[run] - before[run] for run in before] == [2, 2]
