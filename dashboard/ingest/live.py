@@ -30,6 +30,7 @@ from dashboard.artifacts.ingest import hold_quota, store_file
 from dashboard.artifacts.retention import remove_unreferenced, shared_store_lock
 from dashboard.ingest import write
 from dashboard.ingest.bulk import bulk_insert_values
+from dashboard.ingest.frames import pack_frames
 from dashboard.ingest.sources import SourceBatch, SourceMoved, new_source
 from dashboard.models import Artifact, Project, ReceivedRecord, Run, SentContent, Source
 from dashboard.models.runs import derive_id, run_id
@@ -234,6 +235,7 @@ def _source_batch(
         records=records,
         problems=problems,
         end=sum(len(line.raw) for line in lines),
+        frames=pack_frames(lines),  # here, because no other batch waits for it
         accepted=answer.accepted,
         rejected=len(answer.rejected),
         state=msgspec.json.encode(answer),
