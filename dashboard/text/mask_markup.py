@@ -38,8 +38,11 @@ _ADJACENT_TAGS = re.compile(rb"<[^>]*+>(?:\s*+<[^>]*+>)*+")
 _BYTES = [(entity.encode(), character.encode()) for entity, character in _ENTITIES.items()]
 _NAMES = ("title", "href", "aria-label", "value", "alt", "placeholder", "content", "data-text")
 _ATTRIBUTE = re.compile(rf'(?<= )(?P<name>{"|".join(_NAMES)})="(?P<value>[^"]{{6,}})"')
-# Their values in bytes. Two certain characters come first, which are found faster than the space before a name.
-_VALUE = re.compile(rf'="(?:{"|".join(f"""(?<= {name}=")""" for name in _NAMES)})([^"]{{6,}})"'.encode())
+# Their values in bytes. Two certain characters come first, which are found faster than the space before a name; the
+# last letter of a name tells most of the other attributes apart, such as id and class.
+_ENDS = "".join({name[-1] for name in _NAMES})
+_WHOLE = "|".join(f'(?<= {name}=")' for name in _NAMES)
+_VALUE = re.compile(rf'="(?<=[{_ENDS}]=")(?:{_WHOLE})([^"]{{6,}})"'.encode())
 WINDOW_HEAD = 500  # bytes
 REVEALS = {"run-step": "step-reveal", "artifact-detail": "artifact-reveal"}  # by the page: who reveals it
 _DRAWN = re.compile(
@@ -170,7 +173,9 @@ def _replace_text(page: str, masked: str) -> str:
 
 def _mask_attributes(page: str, masks: Masks) -> str:
     attributes = list(_ATTRIBUTE.finditer(page))
-    values = [html.unescape(unquote(match["value"]) if _is_link(match) else match["value"]) for match in attributes]
+    values = [
+        html.unescape(unquote(match["value"]) if match["name"] == "href" else match["value"]) for match in attributes
+    ]
     values = [value.replace("\n", " ") for value in values]
     spans = masks.find("\n".join(values))
     starts = [0]
@@ -184,14 +189,10 @@ def _mask_attributes(page: str, masks: Masks) -> str:
         if values[index].startswith(settings.STATIC_URL):
             continue
         masked = masks.mask(values[index])
-        masked = quote(masked, safe="/?=&#:%") if _is_link(match) else html.escape(masked)
+        masked = quote(masked, safe="/?=&#:%") if match["name"] == "href" else html.escape(masked)
         pieces += [page[offset : match.start("value")], masked]
         offset = match.end("value")
     return "".join([*pieces, page[offset:]])
-
-
-def _is_link(attribute: re.Match[str]) -> bool:
-    return attribute["name"] == "href"
 
 
 def _name_rules(page: str, masks: Masks) -> str:
