@@ -27,7 +27,7 @@ from dashboard.ingest.derive import Derived, RecordedCall, derive
 from dashboard.models import Call, Observation, RecordedReceipt, load_slices
 from dashboard.models.search import Entry, prepare_entry
 from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
-from envelopes.families.registry import all_families
+from envelopes.families.registry import all_families, unlisted_versions
 from envelopes.text.tokens import TokenCount, count_all, current_encoding
 from envelopes.variants import variants_for
 
@@ -54,7 +54,7 @@ class DerivedCall(NamedTuple):
 @cache
 def current_derivation() -> str:
     """The versions of all that derives: mappings and policies of envelopes, tokens, cuts, counts, renderers."""
-    digest = hashlib.blake2b(digest_size=6)
+    digest = hashlib.blake2b(f"{unlisted_versions()}\n".encode(), digest_size=6)
     variants: set[tuple[str, int]] = set()
     for family in all_families():
         mappings = sorted({(mapping.agent, mapping.version) for mapping in family.mappings})

@@ -120,6 +120,11 @@ def _families() -> dict[str, Family]:
     return {family.name: family for family in all_families()}
 
 
+def unlisted_versions() -> tuple[int, int]:
+    """The versions of the mappings that no family lists: of tools without one, and of our own in executors' records."""
+    return FALLBACK[1].version, EXECUTOR_VERSION
+
+
 @cache
 def _tools() -> dict[str, tuple[Family, ToolDefinition]]:
     defined = {definition.name: (family, definition) for family in all_families() for definition in family.tools}

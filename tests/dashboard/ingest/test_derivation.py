@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -26,6 +27,8 @@ from dashboard.models import (
     Run,
     RunFacet,
 )
+from envelopes.families import FALLBACK
+from envelopes.families.registry import EXECUTOR_VERSION
 from tests.dashboard.factories import create_project
 from tests.dashboard.older_versions import (
     changed_versions,
@@ -231,3 +234,14 @@ def test_the_background_work_stores_few_calls_at_once_those_of_a_run_together(
     assert not Call.objects.waiting().exists()
     after = dict(Run.objects.values_list("pk", "revision"))
     assert [after[run] - before[run] for run in before] == [2, 2]
+
+
+def test_calls_that_no_family_maps_are_derived_again_too_when_their_reading_changed() -> None:
+    before = current_derivation()
+    owner, mapping = FALLBACK
+    newer = msgspec.structs.replace(mapping, version=mapping.version + 1)
+    changed: list[dict[str, Any]] = [{"FALLBACK": (owner, newer)}, {"EXECUTOR_VERSION": EXECUTOR_VERSION + 1}]
+    for changes in changed:
+        with changed_versions(**changes):
+            assert current_derivation() != before
+    assert current_derivation() == before
