@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 
-from envelopes.alignment.mapping import Evidence, Reading, ResultFidelity, bounded_fidelity
+from envelopes.alignment.mapping import NATIVE, Evidence, Reading, ResultFidelity, bounded_fidelity
 from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span, match_once
 from envelopes.schema.result import CompleteOutput, ToolError, summarize
@@ -174,6 +174,7 @@ def _read_coded_error(evidence: Evidence) -> Reading | None:
     kinds = _KINDS.get(evidence.agent, {})
     name = "type" if kinds else "code"
     code, message, details = recorded.get(name), recorded.get("message"), recorded.get("details")
+    code = code or (recorded.get("kind") if evidence.agent == NATIVE else None)  # the recorder names the kind alone
     if not (isinstance(code, str) and code and isinstance(message, str) and message):
         return None
     kind, hint = recorded.get("kind"), recorded.get("recoveryHint")

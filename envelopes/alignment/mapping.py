@@ -24,6 +24,9 @@ ResultFidelity: TypeAlias = Literal["structured", "bounded", "stringified", "par
 ReceiptFidelity: TypeAlias = Literal["exact", "recorded", "reconstructed", "inflated", "masked", "absent"]
 
 
+NATIVE = "native"  # the agent of native records, which any runtime may write
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The recorded surfaces of one call.
 

@@ -19,7 +19,7 @@ import msgspec
 
 from envelopes.alignment.failures import read_failure
 from envelopes.alignment.lenient_structs import reading
-from envelopes.alignment.mapping import Evidence, NoReading, Reading, ToolMapping
+from envelopes.alignment.mapping import NATIVE, Evidence, NoReading, Reading, ToolMapping
 from envelopes.families import FALLBACK, FAMILIES, is_mcp_tool, plugins
 from envelopes.families.base import Family
 from envelopes.lint.model import Rule
@@ -35,7 +35,6 @@ WITHHELD: dict[Profile, frozenset[Capability]] = {
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 EXECUTOR, EXECUTOR_VERSION = "audit", 3  # the agent of recordings of the audit layout, and how its results are read
-NATIVE = "native"  # the agent of native records, which any runtime may write
 INVENTORY_PATH = Path(__file__).with_name("inventory.json")
 FIRST_VERSION = "1.0"
 WORDS = ("description", "title", "default")

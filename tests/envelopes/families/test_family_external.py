@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,6 +161,14 @@ def test_any_json_of_any_tool_reads_renders_and_aligns(result: JsonValue, receip
 
     assert len(render(canonical, FAMILY, FAMILY.rendering).text) <= FAMILY.rendering.characters
     assert all(0 <= span.start < span.end <= len(receipt) for span in FALLBACK_MAPPING.align(evidence, receipt))
+
+
+@pytest.mark.parametrize(("agent", "kind"), [("native", "timeout"), ("claude-code", "tool_execution_failed")])
+def test_the_kind_of_an_error_of_native_records_is_the_runtimes_own(agent: str, kind: str) -> None:
+    failed = recorded({"kind": "timeout", "message": "it took too long"}, is_error=True)
+    error = FALLBACK_MAPPING.read(msgspec.structs.replace(failed, agent=agent)).complete.error
+    assert error is not None
+    assert (error.kind, error.message) == (kind, "it took too long")
 
 
 def test_a_failure_that_utf8_cannot_hold_is_still_an_error() -> None:
