@@ -121,15 +121,16 @@ MOST_ROWS, MOST_EMPTY = 1_000, 5  # of a table; rows one after the other without
 _LINE_END = re.compile(r"\r?\n|(?:\\{1,7}r)?\\{1,7}n")
 _BEGIN_IN_STRING = re.compile(rf'{_LINE_END.pattern}|(?<!\\)(?:\\\\)*"')
 _BETWEEN_CELLS = re.compile(r"[|;,\t]|\\{1,7}t")
-_BEHIND_HEAD = re.compile(r"[\w.-]{0,20}(?:\\{0,7}[\"'`])? *(?=[|;,\t\r\n]|\\{1,7}[nrt])")
-_HEAD_CELL = re.compile(r" *(?:\\{0,7}[\"'`])?(?:[A-Za-z_][\w .-]{0,40})?(?:\\{0,7}[\"'`])? *")
+_BEHIND_HEAD = re.compile(r"(?P<tail>[A-Za-z0-9_.-]{0,20})(?:\\{0,7}[\"'`])? *(?=[|;,\t\r\n]|\\{1,7}[nrt])")
+_HEAD_CELL = re.compile(r" *(?:\\{0,7}[\"'`])?(?:[A-Za-z_][A-Za-z0-9_ .-]{0,40})?(?:\\{0,7}[\"'`])? *")
 _RULE_BELOW = re.compile(r"[\s|+:=-]+")
 _SECRET_CELL = re.compile(r"\s*(?:\\{0,7}[\"'`])?(?P<secret>[^\s\"'`\\]{6,200})(?:\\{0,7}[\"'`]|\s|\Z)")
 
 
 def find_column(text: str, position: int, end: int, rule: KeyRule) -> Iterator[MaskSpan]:
     """In CSV, and in tables of tabs or bars. A cell needs digits and letters: other lists begin with names, too."""
-    if _BEHIND_HEAD.match(text, end) is None:
+    behind = _BEHIND_HEAD.match(text, end)
+    if behind is None or not ends_name(text[end - 1], behind["tail"]):
         return
     stop = _LINE_END.search(text, end, end + LONGEST_HEAD)
     if stop is None:
@@ -163,7 +164,7 @@ def _find_cells(text: str, start: int, limit: int, column: _Column) -> Iterator[
         line = text[start : stop.start() if stop else min(limit, start + LONGEST_VALUE)]
         cells = line.split(column.separator)
         cell = _SECRET_CELL.match(cells[column.number]) if len(cells) == column.width else None
-        if cell and _DIGIT.search(cell["secret"]) and (column.rule.masks_numbers or not cell["secret"].isdigit()):
+        if cell and _DIGIT.search(cell["secret"]) and not cell["secret"].isdigit():
             before = start + sum(len(cell) + len(column.separator) for cell in cells[: column.number])
             empty = -1
             yield MaskSpan(before + cell.start("secret"), before + cell.end("secret"), column.rule.name)

@@ -47,15 +47,16 @@ _VALUE_SIGNS = (
     r"""WORDS[TAIL]*(?:\\*["'`])*\]?[ \t]*(?:[:=]|is[ \t]|\xef\xbc[\x9a\x9d]|\\+u[fF][fF]1)""",
     r"""WORDS[TAIL]*\\*["'`]?,?(?:[ \t\r\n]|\\+[nrt])*\\*["']?[Vv]alue""",
     r"""WORDS[TAIL]*\\*["'](?:[ \t\r\n\\nt]+[\w:-]+=\\*["'][^"'<>]*["'])*[ \t\r\n\\nt]+[Vv]alue=""",
-    r"""-[TAIL]*WORDS[TAIL]*(?:\\*["'],|[ \t\n]|\\+[nt])""",
-    r"""(?:setx|config(?:ure)?[ \t]set|set[ \t]-\w+|login[ \t\n]+[^ \t\n]+)[ \t\n]+[TAIL]*WORDS[TAIL]*[ \t\n]""",
+    r"""-[TAIL]*WORDS[TAIL]*(?:\\*["'],|[ \t\r\n]|\\+[nrt])""",
+    r"""(?:setx|config(?:ure)?[ \t]set|set[ \t]-\w+|login[ \t\n]+[^ \t\n]+)[ \t\n]+"""
+    r"""[TAIL]*WORDS[TAIL]*(?:[ \t\r\n]|\\+[nrt])""",
     r"""WORDS[TAIL]*\\*["'],""",
     r"""WORDS[TAIL]*(?:[ \t\n][^<>\n]*)?>""",
     r"""WORDS[TAIL]*</""",
     # The head of a column.
-    r"""(?:\A|[|;,\t\n"]|\\+[nt])[ ]*(?:\\*["'`])?[TAIL]*WORDS(?:\\*["'`])?[ ]*(?:[|;,\t]|\\+t)"""
-    r"""[ \w.\\"'`|;,\t-]*(?:\n|\\+[nr])""",
-    r"""(?:[|;,\t]|\\+t)[ ]*(?:\\*["'`])?[TAIL]*WORDS(?:\\*["'`])?[ ]*(?:\r?\n|\\+[nr])""",
+    r"""(?:\A|[|;,\t\n"]|\\+[nrt])[ ]*(?:\\*["'`])?[TAIL. ]*WORDS[TAIL.]*(?:\\*["'`])?[ ]*(?:[|;,\t]|\\+t)"""
+    r"""[ \w.\\"'`|;,\t-]*\r?(?:\n|\\+[nr])""",
+    r"""(?:[|;,\t]|\\+t)[ ]*(?:\\*["'`])?[TAIL. ]*WORDS[TAIL.]*(?:\\*["'`])?[ ]*(?:\r?\n|\\+[nr])""",
 )
 _BYTES_OF_NAME, _LETTERS_OF_NAME = r"\w\x80-\xff-", r"\w\x{80}-\x{10ffff}-"
 

@@ -19,6 +19,7 @@ import hmac
 import io
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -112,6 +113,7 @@ def apply_masks(text: str, spans: Iterable[MaskSpan], digest: Callable[[str, str
     """`digest` gets a secret without noise and the name of its rule, and returns at least six letters and digits."""
     pieces: list[str] = []
     offset = 0
+    in_string = _StringsOfJson(text)
     for start, end, rule in spans:
         secret = text[start:end]
         if rule == NOT_SEARCHED:
@@ -119,7 +121,7 @@ def apply_masks(text: str, spans: Iterable[MaskSpan], digest: Callable[[str, str
         else:
             clean = CleanText(secret).text if has_noise(secret) else secret
             mask = digest(clean.replace("\\n", "\n"), rule)[:DIGEST_LENGTH]
-            drawn = _draw_mask(text, start, end, mask)
+            drawn = _draw_mask(text, start, end, mask, in_string)
         pieces += [text[offset:start], drawn]
         offset = end
     return "".join([*pieces, text[offset:]]) if pieces else text
@@ -144,12 +146,28 @@ def _hide(text: str) -> str:
     return _LINE.sub(draw, text)
 
 
-def _draw_mask(text: str, start: int, end: int, mask: str) -> str:
+_QUOTE = re.compile(r'(?<!\\)(?:\\\\)*+"')
+
+
+class _StringsOfJson:
+    """`at(position)`: whether a document of JSON has a string there. The quotes are looked for when that is asked."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._quotes: list[int] | None = None
+
+    def at(self, position: int) -> bool:
+        if self._quotes is None:
+            self._quotes = [quote.end() for quote in _QUOTE.finditer(self._text)]
+        return bisect_right(self._quotes, position) % 2 == 1
+
+
+def _draw_mask(text: str, start: int, end: int, mask: str, in_string: _StringsOfJson) -> str:
     """Asterisks with the digest in the first stretch that has room for it; a number of a JSON document in quotes."""
     secret = text[start:end]
     before = text[max(0, start - 8) : start].rstrip(" ")
     is_item = before.endswith(("[", ",")) and text[end : end + 1] in (",", "]")
-    if _NUMBER.fullmatch(secret) and (is_item or before.endswith('":')):
+    if _NUMBER.fullmatch(secret) and (is_item or before.endswith('":')) and not in_string.at(start):
         return "*" * (end - start) if before.endswith('\\":') else f'"{"*" * (end - start - 2)}"'
     pieces: list[str] = []
     offset = 0

@@ -62,7 +62,15 @@ class SecretShape(msgspec.Struct, frozen=True):
         group = match.lastgroup or 0
         if self.is_valid and not self.is_valid(match[group]):
             return match.start(), match.start()
-        return match.start(group), match.end() if self.inside else match.end(group)
+        start, end = match.start(group), match.end() if self.inside else match.end(group)
+        # It may begin in an escape, with the n of a line end or the digits of a letter, which JSON needs.
+        escape = _ESCAPE_BEFORE.search(match.string, max(0, start - 5), start)
+        if escape:
+            start = escape.start() + (6 if match.string.startswith("u", escape.start() + 1) else 2)
+        return min(start, end), end
+
+
+_ESCAPE_BEFORE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 
 
 SHAPES = (
