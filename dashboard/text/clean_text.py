@@ -65,7 +65,7 @@ def compile_bytes(pattern: str, *, is_utf8: bool = False) -> Any:
     """Compiles an expression for bytes, or for the characters of UTF-8."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.UTF8 if is_utf8 else re2.Options.Encoding.LATIN1
-    options.max_mem = 32 << 20  # with 8 MB the states of all shapes are thrown away and built again: ten times as slow
+    options.max_mem = 48 << 20  # with 8 MB the states of all shapes are thrown away and built again: ten times as slow
     options.longest_match = True  # of two keys that begin alike the longer one
     return re2.compile(pattern.encode(), options)
 

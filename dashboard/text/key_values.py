@@ -121,7 +121,9 @@ MOST_ROWS, MOST_EMPTY = 1_000, 5  # of a table; rows one after the other without
 _LINE_END = re.compile(r"\r?\n|(?:\\{1,7}r)?\\{1,7}n")
 _BEGIN_IN_STRING = re.compile(rf'{_LINE_END.pattern}|(?<!\\)(?:\\\\)*"')
 _BETWEEN_CELLS = re.compile(r"[|;,\t]|\\{1,7}t")
-_BEHIND_HEAD = re.compile(r"(?P<tail>[A-Za-z0-9_.-]{0,20})(?:\\{0,7}[\"'`])? *(?=[|;,\t\r\n]|\\{1,7}[nrt])")
+_BEHIND_HEAD = re.compile(
+    r"(?P<tail>(?:[A-Z0-9_.-][A-Za-z0-9_.-]{0,19})?)(?:\\{0,7}[\"'`])? *(?=[|;,\t\r\n]|\\{1,7}[nrt])"
+)
 _HEAD_CELL = re.compile(r" *(?:\\{0,7}[\"'`])?(?:[A-Za-z_][A-Za-z0-9_ .-]{0,40})?(?:\\{0,7}[\"'`])? *")
 _RULE_BELOW = re.compile(r"[\s|+:=-]+")
 _SECRET_CELL = re.compile(r"\s*(?:\\{0,7}[\"'`])?(?P<secret>[^\s\"'`\\]{6,200})(?:\\{0,7}[\"'`]|\s|\Z)")

@@ -53,7 +53,7 @@ _VALUE_SIGNS = (
     r"""WORDS[TAIL]*\\*["'],""",
     r"""WORDS[TAIL]*(?:[ \t\n][^<>\n]*)?>""",
     r"""WORDS[TAIL]*</""",
-    # The head of a column.
+    # The head of a column. To be as strict as `find_column` here takes RE2 seven times as long.
     r"""(?:\A|[|;,\t\n"]|\\+[nrt])[ ]*(?:\\*["'`])?[TAIL. ]*WORDS[TAIL.]*(?:\\*["'`])?[ ]*(?:[|;,\t]|\\+t)"""
     r"""[ \w.\\"'`|;,\t-]*\r?(?:\n|\\+[nr])""",
     r"""(?:[|;,\t]|\\+t)[ ]*(?:\\*["'`])?[TAIL. ]*WORDS[TAIL.]*(?:\\*["'`])?[ ]*(?:\r?\n|\\+[nr])""",
