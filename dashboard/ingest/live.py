@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Condition
@@ -245,12 +245,14 @@ def _source_batch(
 class BatchQueue:
     """Writes the batches of all threads of this process: one thread at a time, all that wait in one transaction.
 
-    Where that fails each is written by itself, so that no batch fails for another.
+    Those that come while it waits for the lock of the database are written with it. Where that fails each is written
+    by itself, so that no batch fails for another.
     """
 
     def __init__(self) -> None:
         self._changed = Condition()
         self._waiting: list[_Job] = []
+        self._taken: list[_Job] = []  # that are being written
         self._is_writing = False
 
     def write(self, job: _Job) -> None:
@@ -259,16 +261,16 @@ class BatchQueue:
             self._waiting.append(job)
             while self._is_writing and not job.is_done:
                 self._changed.wait()
-            jobs: list[_Job] = []
-            if not job.is_done:
+            is_writer = not job.is_done
+            if is_writer:
                 self._is_writing = True
-                jobs, self._waiting = self._waiting, []
-        if jobs:
+                self._taken, self._waiting = self._waiting, []
+        if is_writer:
             try:
-                _write_all(jobs)
+                _write_all(list(self._taken), self._take_late)
             finally:
                 with self._changed:
-                    for taken in jobs:  # not done: this thread is being ended
+                    for taken in self._taken:  # not done: this thread is being ended
                         taken.error = taken.error if taken.is_done else RuntimeError("the writer was stopped")
                         taken.is_done = True
                     self._is_writing = False
@@ -276,53 +278,62 @@ class BatchQueue:
         if job.error is not None:
             raise job.error
 
+    def _take_late(self, project: Project) -> list[_Job]:
+        """The batches that came since; without those whose artifacts need a lock that is taken before this one."""
+        with self._changed:
+            late = [job for job in self._waiting if job.project.pk == project.pk and not job.artifacts]
+            self._waiting = [job for job in self._waiting if job.project.pk != project.pk or job.artifacts]
+            self._taken += late
+        return late
+
 
 WRITER = BatchQueue()
 
 
-def _write_all(jobs: Sequence[_Job]) -> None:
+def _write_all(jobs: Sequence[_Job], take_late: Callable[[Project], list[_Job]]) -> None:
     by_project: dict[int, list[_Job]] = defaultdict(list)
     for job in jobs:
         by_project[job.project.pk].append(job)
     for of_project in by_project.values():
-        _write_or_note(of_project)
+        _write_or_note(of_project, take_late)
         if len(of_project) > 1 and of_project[0].error is not None:
             for job in of_project:
                 _write_or_note([job])
-    for job in jobs:
-        job.is_done = True
+        for job in of_project:
+            job.is_done = True
 
 
-def _write_or_note(jobs: Sequence[_Job]) -> None:
-    """Writes the jobs in one transaction; each of them gets the error that ended it."""
-    error: BaseException | None = None
+def _write_or_note(jobs: list[_Job], take_late: Callable[[Project], list[_Job]] | None = None) -> None:
+    """Writes the jobs, and adds those that came late, in one transaction; each gets the error that ended it."""
+    project, error = jobs[0].project, None
+    artifacts = [entry for job in jobs for entry in job.artifacts]
     try:
-        _write_jobs(jobs[0].project, jobs)
+        with shared_store_lock() if artifacts else nullcontext(), project.write_lock():
+            jobs += take_late(project) if take_late else ()
+            _write_jobs(project, jobs, artifacts)
     except Exception as caught:
         error = caught
     for job in jobs:
         job.error = error
 
 
-def _write_jobs(project: Project, jobs: Sequence[_Job]) -> None:
+def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[ArtifactRecord]) -> None:
     firsts: dict[tuple[str, str], _Job] = {}  # the same body may come twice at once
     for job in jobs:
         if job.source_batch is not None:
             source = job.source_batch.source
             job.answer = firsts.setdefault((source.path, source.head_sha256), job).answer
     jobs = list(firsts.values())
-    artifacts = [entry for job in jobs for entry in job.artifacts]
-    with shared_store_lock() if artifacts else nullcontext(), transaction.atomic():
-        files = _find_sent(project, artifacts)
-        batches = [replace(job.source_batch, files=files) for job in jobs if job.source_batch is not None]
-        write.record(project, batches, collects_calls=False)
-        rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
-        again = ReceivedRecord.objects.filter(pk__in=rows)
-        for row in again if any(line.at for line, _ in rows.values()) else ():
-            row.at = min(row.at, rows[row.pk][0].at)
-            row.save(update_fields=["at"])
-        values = [{"id": key, "run_id": run, "at": line.at} for key, (line, run) in rows.items()]
-        bulk_insert_values(ReceivedRecord, values, ignore_known=True)
+    files = _find_sent(project, artifacts)
+    batches = [replace(job.source_batch, files=files) for job in jobs if job.source_batch is not None]
+    write.record(project, batches, collects_calls=False)
+    rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
+    again = ReceivedRecord.objects.filter(pk__in=rows)
+    for row in again if any(line.at for line, _ in rows.values()) else ():
+        row.at = min(row.at, rows[row.pk][0].at)
+        row.save(update_fields=["at"])
+    values = [{"id": key, "run_id": run, "at": line.at} for key, (line, run) in rows.items()]
+    bulk_insert_values(ReceivedRecord, values, ignore_known=True)
 
 
 def _find_sent(project: Project, artifacts: Sequence[ArtifactRecord]) -> dict[str, StoredContent]:

@@ -1,0 +1,56 @@
+"""Batches that come while one waits for the lock of the database are written with it, in one durable transaction."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from dashboard.ingest.live import WRITER, BatchAnswer, LiveBatch, receive, split_lines
+from dashboard.models import Call, Project, Source
+from tests.dashboard.api.native_records import lines, one_call
+from tests.dashboard.factories import create_project
+from tests.faults.imports import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def send(project: Project, run: str, inserts: list[str]) -> BatchAnswer:
+    """Sends a call of a run; notes the run where this thread inserts a source."""
+
+    def watch(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
+        if sql.startswith('INSERT INTO "dashboard_source" '):
+            inserts.append(run)
+        return execute(sql, *arguments)
+
+    body = lines(one_call(1, run))
+    batch = LiveBatch(
+        format="native", sha256=hashlib.sha256(body).hexdigest(), lines=split_lines(project, "native", body)
+    )
+    try:
+        with connection.execute_wrapper(watch):
+            return receive(project, batch)
+    finally:
+        connection.close()
+
+
+def test_batches_that_come_during_the_wait_for_the_lock_are_written_with_the_one_that_waits() -> None:
+    project, inserts = create_project(), list[str]()
+    other = create_project("other")
+    with ThreadPoolExecutor(4) as pool:
+        with transaction.atomic():
+            Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+            jobs: list[Future[BatchAnswer]] = [pool.submit(send, project, "first", inserts)]
+            assert wait_until(lambda: bool(WRITER._taken) and not WRITER._waiting)
+            jobs += [pool.submit(send, project, run, inserts) for run in ("second", "third")]
+            jobs += [pool.submit(send, other, "of another project", inserts)]
+            assert wait_until(lambda: len(WRITER._waiting) == 3)
+        answers = [job.result() for job in jobs]
+    assert [answer.accepted for answer in answers] == [3, 3, 3, 3]
+    assert sorted(inserts) == ["first", "of another project"]
+    assert Source.objects.count() == 4
+    assert Call.objects.filter(project=project).count() == 3
