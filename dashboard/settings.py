@@ -74,6 +74,7 @@ ARTIFACT_QUOTA_BYTES = env.int("COUNTERFOIL_ARTIFACT_QUOTA", default=0)
 RETAIN_DAYS: int | None = env.int("COUNTERFOIL_RETAIN_DAYS", default=None)
 RETAIN_BYTES: int | None = env.int("COUNTERFOIL_RETAIN_BYTES", default=None)
 ARTIFACT_HASHED_BYTES = 64 * 1024 * 1024  # up to this size a page compares content with its hash: 0.1 s
+MAX_LINE_BYTES = 64 * 1024 * 1024  # of a recording: of a longer line, or document, only the beginning is stored
 ANSWER_SECONDS = 1.0  # that the searches, highlights, templates and replays of one answer may take together
 MASK_SECONDS = 0.5  # of processor time, in which an answer is searched for secrets; what is not reached is hidden
 # Pages that a process works on at a time, that wait for their turn, and how long: fewer than its threads (server.py).

@@ -61,8 +61,16 @@ class Measuring:
     `on_pause` is called within the longest steps, for work that cannot wait for their end.
     """
 
-    def __init__(self, computing: Computing, on_pause: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        computing: Computing,
+        on_pause: Callable[[], object],
+        *,
+        evidence_bytes: int = EVIDENCE_BYTES_AT_ONCE,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
         self._computing, self._on_pause = computing, on_pause
+        self._evidence_bytes, self._wait_seconds = evidence_bytes, wait_seconds
         self._current: UUID | None = None  # the comparison whose batches are started
         self._specification = b""
         self._with_recorded = False
@@ -150,7 +158,7 @@ class Measuring:
         portion: list[StoredCall] = []
         size = 0
         for call in load_stored_calls(list(unpack_ids(bytes(row.calls))), with_recorded=self._with_recorded):
-            if portion and size + call.size > EVIDENCE_BYTES_AT_ONCE:
+            if portion and size + call.size > self._evidence_bytes:
                 yield pack_calls(portion)
                 portion, size = [], 0
             portion.append(call)
@@ -161,7 +169,7 @@ class Measuring:
         return [portion for batch in self._pending for portion in batch.portions if not portion.done()]
 
     def _wait(self) -> None:
-        wait(self._running(), timeout=WAIT_SECONDS, return_when=FIRST_COMPLETED)
+        wait(self._running(), timeout=self._wait_seconds, return_when=FIRST_COMPLETED)
 
     def _store_done(self) -> bool:
         """Stores the batches that are computed; False when none is."""

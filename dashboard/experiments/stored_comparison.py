@@ -319,32 +319,32 @@ def load_batches(comparison: Comparison, numbers: Sequence[int]) -> Iterator[tup
         yield from ((number, unpack_rows(bytes(results[number] or b""))) for number in portion if number in results)
 
 
-def find_row(comparison: Comparison, call: UUID) -> MeasuredCall | None:
+def find_row(comparison: Comparison, call: UUID, *, at_once: int = SEARCHED_AT_ONCE) -> MeasuredCall | None:
     """The numbers of one call; None when the comparison has none of it."""
-    number = _find_batch(comparison, call.bytes)
+    number = _find_batch(comparison, call.bytes, at_once)
     rows = [row for _, batch in load_batches(comparison, [number]) for row in batch] if number is not None else []
     return next((row for row in rows if row.call == call.bytes), None)
 
 
-def _find_batch(comparison: Comparison, call: bytes) -> int | None:
+def _find_batch(comparison: Comparison, call: bytes, at_once: int) -> int | None:
     """The number of the only batch that can contain the call. Ids ascend over all batches.
 
-    One query for the first SEARCHED_AT_ONCE batches, two more for each time so many.
+    One query for the first `at_once` batches, two more for each time so many.
     """
 
     def load(low: int, step: int) -> list[tuple[int, bytes]]:
-        numbers = list(range(low, low + SEARCHED_AT_ONCE * step, step))
+        numbers = list(range(low, low + at_once * step, step))
         rows = comparison.batches.filter(number__in=numbers).order_by("number").values_list("number", "calls")
         return [(number, bytes(calls)[:ID_BYTES]) for number, calls in rows]
 
     step, rows = 1, load(0, 1)
-    while len(rows) == SEARCHED_AT_ONCE and rows[-1][1] <= call:
-        step *= SEARCHED_AT_ONCE
+    while len(rows) == at_once and rows[-1][1] <= call:
+        step *= at_once
         rows = load(rows[-1][0], step)
     while before := [number for number, first in rows if first <= call]:
         if step == 1:
             return before[-1]
-        step //= SEARCHED_AT_ONCE
+        step //= at_once
         rows = load(before[-1], step)
     return None
 

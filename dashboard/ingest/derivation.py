@@ -175,7 +175,13 @@ def _is_same(stored: CanonicalProjection, computed: CanonicalProjection) -> bool
     return all(getattr(stored, name) == getattr(computed, name) for name in ("mapping", "policy", "cuts", "data"))
 
 
-def derive_waiting(project: Project, computing: Computing | None = None, most: int | None = None) -> int:
+def derive_waiting(
+    project: Project,
+    computing: Computing | None = None,
+    most: int | None = None,
+    *,
+    calls_at_once: int = CALLS_AT_ONCE,
+) -> int:
     """Derives all calls that wait for it, or the first `most`, here or where `computing` says; returns how many.
 
     Calls with damaged evidence go on waiting, and the log names them.
@@ -184,9 +190,9 @@ def derive_waiting(project: Project, computing: Computing | None = None, most: i
     waiting = Call.objects.waiting().filter(project=project).order_by("source_id", "pk")
     keys = list(waiting.values_list("pk", flat=True)[:most])
     pool = computing.choose(calls=len(keys)) if computing else None
-    deriver = Deriver(project, pool, stored_at_once=CALLS_AT_ONCE)
-    for start in range(0, len(keys), CALLS_AT_ONCE):
-        deriver.submit({call.call.pk: call for call in _load_undamaged(keys[start : start + CALLS_AT_ONCE])})
+    deriver = Deriver(project, pool, calls_at_once=calls_at_once, stored_at_once=calls_at_once)
+    for start in range(0, len(keys), calls_at_once):
+        deriver.submit({call.call.pk: call for call in _load_undamaged(keys[start : start + calls_at_once])})
     deriver.finish()
     if computing and deriver.is_broken:
         computing.close(is_broken=True)
@@ -237,9 +243,17 @@ class Deriver:
     Many calls are stored together, because the counts of a run are read again each time.
     """
 
-    def __init__(self, project: Project, pool: Executor | None, *, stored_at_once: int = CALLS_STORED_AT_ONCE) -> None:
+    def __init__(
+        self,
+        project: Project,
+        pool: Executor | None,
+        *,
+        calls_at_once: int = CALLS_AT_ONCE,
+        stored_at_once: int = CALLS_STORED_AT_ONCE,
+    ) -> None:
         self._project = project
         self._pool = pool
+        self._calls_at_once = calls_at_once
         self._stored_at_once = stored_at_once
         self._collected: dict[UUID, RecordedCall | None] = {}
         self._size = 0  # bytes of evidence in it
@@ -253,7 +267,7 @@ class Deriver:
         for key, call in calls.items():
             self._collected[key] = call
             self._size += sum(row.size for row in call.observations) if call else 0
-            if len(self._collected) >= CALLS_AT_ONCE or self._size >= BYTES_AT_ONCE:
+            if len(self._collected) >= self._calls_at_once or self._size >= BYTES_AT_ONCE:
                 self._start()
         self._store(most_pending=MOST_PENDING)
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from django.conf import settings
 from msgspec.structs import fields, force_setattr
 
 from dashboard.ingest.frames import PackedFrame, pack_frames
 from dashboard.ingest.source_files import (
     BATCH_BYTES,
     HEAD_BYTES,
-    MAX_LINE_BYTES,
     LineBatch,
     detect_file_format,
     file_size,
@@ -111,7 +111,7 @@ def read_pieces(
         reader_state: dict[str, object] = msgspec.json.decode(state)
         if batch.is_too_long:
             line = batch.lines[0]
-            reason = f"longer than {MAX_LINE_BYTES // 2**20} MiB"
+            reason = f"longer than {settings.MAX_LINE_BYTES // 2**20} MiB"
             entries: list[Record | LineProblem] = [LineProblem(line=line.number, path="$", reason=reason, raw=line.raw)]
         else:
             entries = list(format_.read(iter(batch.lines), path, reader_state))

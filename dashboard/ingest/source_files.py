@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import msgspec
+from django.conf import settings
 
 from dashboard.artifacts.ingest import ARTIFACTS_FOLDER, RESULTS_FOLDER
 from envelopes.recordings import UnknownFormat, detect_format
@@ -24,7 +25,6 @@ from envelopes.text.untrusted_json import Untrusted, parse_json, split_objects
 WINDOW_BYTES = 4_096
 HEAD_BYTES = 65_536
 LATER_HEADS = 16
-MAX_LINE_BYTES = 64 * 1024 * 1024
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
 # Of an audit folder: the run comes first, the usage of requests after the receipts that it is compared with.
@@ -43,7 +43,7 @@ class NotARegularFile(OSError):
 class LineBatch:
     """Consecutive whole lines up to the byte `end`; `incomplete` is a last line without its end, behind them.
 
-    `is_too_long`: the only line is longer than MAX_LINE_BYTES, and only its beginning is here.
+    `is_too_long`: the only line is longer than settings.MAX_LINE_BYTES, and only its beginning is here.
     """
 
     lines: list[SourceLine]
@@ -147,8 +147,8 @@ def read_line_batches(file: BinaryIO, *, offset: int, number: int) -> Iterator[L
     file.seek(offset)
     lines: list[SourceLine] = []
     size = 0
-    while raw := file.readline(MAX_LINE_BYTES):
-        is_too_long = len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n")
+    while raw := file.readline(settings.MAX_LINE_BYTES):
+        is_too_long = len(raw) == settings.MAX_LINE_BYTES and not raw.endswith(b"\n")
         if lines and (is_too_long or size + len(raw) > BATCH_BYTES or len(lines) >= BATCH_LINES):
             yield LineBatch(lines, offset)
             lines, size = [], 0
@@ -176,8 +176,8 @@ def read_document_batch(file: BinaryIO, *, offset: int, number: int) -> Iterator
     Some of these formats also have files of lines, to which a program may be writing the last one.
     """
     file.seek(offset)
-    raw = file.read(MAX_LINE_BYTES + 1)
-    if len(raw) > MAX_LINE_BYTES:
+    raw = file.read(settings.MAX_LINE_BYTES + 1)
+    if len(raw) > settings.MAX_LINE_BYTES:
         end = os.fstat(file.fileno()).st_size
         yield LineBatch([SourceLine(number, offset, raw[:HEAD_BYTES])], end, is_too_long=True)
         return
@@ -245,7 +245,7 @@ def _later_heads(file: BinaryIO) -> Iterator[bytes]:
     """Up to LATER_HEADS more pieces of 64 KiB behind the first, each from the beginning of a line."""
     file.seek(HEAD_BYTES - 1)
     for _ in range(LATER_HEADS):
-        while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n") and file.tell() < MAX_LINE_BYTES:
+        while (raw := file.readline(BATCH_BYTES)) and not raw.endswith(b"\n") and file.tell() < settings.MAX_LINE_BYTES:
             continue
         if not (head := file.read(HEAD_BYTES)):
             return

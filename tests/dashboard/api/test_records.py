@@ -15,7 +15,6 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from dashboard.ingest import derivation
 from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
@@ -104,13 +103,12 @@ def test_the_rows_of_a_run_are_beside_each_other_in_the_indexes_of_their_ids(pro
 
 
 def test_calls_that_wait_are_derived_batch_by_batch_so_that_each_frame_is_read_once(
-    project: Project, sender: Sender, monkeypatch: pytest.MonkeyPatch
+    project: Project, sender: Sender
 ) -> None:
     for number in range(1, 13, 2):
         sender.records([*one_call(number), *one_call(number + 1)])
-    monkeypatch.setattr(derivation, "CALLS_AT_ONCE", 2)
     with CaptureQueriesContext(connection) as queries:
-        assert derive_waiting(project) == 12
+        assert derive_waiting(project, calls_at_once=2) == 12
     frames = [entry["sql"] for entry in queries if entry["sql"].startswith('SELECT "dashboard_sourceframe"')]
     with connection.cursor() as cursor:
         assert [len(cursor.execute(sql).fetchall()) for sql in frames] == [1] * 6

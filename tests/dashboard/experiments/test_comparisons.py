@@ -14,7 +14,7 @@ from django.db import connection
 
 from dashboard import worker
 from dashboard.evidence.call_evidence import load_evidence
-from dashboard.experiments import measuring, stored_comparison
+from dashboard.experiments import stored_comparison
 from dashboard.experiments.aggregate import bucket, format_bucket
 from dashboard.experiments.measurements import Cell, MeasuredCall, measure_packed
 from dashboard.experiments.measuring import Measuring
@@ -167,8 +167,7 @@ class ComputesElsewhere(Computing):
 
 
 @pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> ComputesElsewhere:
-    monkeypatch.setattr(measuring, "WAIT_SECONDS", 0.0)
+def elsewhere() -> ComputesElsewhere:
     return ComputesElsewhere()
 
 
@@ -182,7 +181,7 @@ def test_a_process_that_died_loses_nothing_and_each_batch_is_done_once(
     project: Project, calls: list[Call], elsewhere: ComputesElsewhere
 ) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
-    work = Measuring(elsewhere, lambda: None)
+    work = Measuring(elsewhere, lambda: None, wait_seconds=0)
     take_steps(work, 3)
     assert len(elsewhere.jobs) == 2, "a few batches are computed at once"
     elsewhere.die()
@@ -202,7 +201,7 @@ def test_a_leader_that_ends_gives_back_what_is_computed(
     project: Project, calls: list[Call], elsewhere: ComputesElsewhere
 ) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
-    work = Measuring(elsewhere, lambda: None)
+    work = Measuring(elsewhere, lambda: None, wait_seconds=0)
     take_steps(work, 2)
     work.give_back()
     assert set(comparison.batches.values_list("attempts", flat=True)) == {0}
@@ -214,7 +213,7 @@ def test_a_batch_of_a_cancelled_comparison_is_stored_once(
     project: Project, calls: list[Call], elsewhere: ComputesElsewhere
 ) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=2)
-    work = Measuring(elsewhere, lambda: None)
+    work = Measuring(elsewhere, lambda: None, wait_seconds=0)
     take_steps(work, 1)
     assert stored_comparison.cancel(comparison)
     elsewhere.compute()
@@ -224,23 +223,20 @@ def test_a_batch_of_a_cancelled_comparison_is_stored_once(
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 64])
-def test_a_call_is_found_in_its_batch_without_loading_all(
-    project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
-    monkeypatch.setattr(stored_comparison, "SEARCHED_AT_ONCE", at_once)
+def test_a_call_is_found_in_its_batch_without_loading_all(project: Project, calls: list[Call], at_once: int) -> None:
     comparison = start_comparison(project, Selection(), ["receipt", "markdown"], batch_size=1)
     worker.work_until_idle(comparison)
-    found = [find_row(comparison, call.pk) for call in calls]
+    found = [find_row(comparison, call.pk, at_once=at_once) for call in calls]
     assert [row.key for row in found if row] == [call.pk for call in calls]
-    assert [find_row(comparison, UUID(int=number)) for number in (0, 2**128 - 1)] == [None, None]
+    assert [find_row(comparison, UUID(int=number), at_once=at_once) for number in (0, 2**128 - 1)] == [None, None]
 
 
-def test_a_large_batch_is_computed_in_portions_with_the_same_result(
-    project: Project, calls: list[Call], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_batch_is_computed_in_portions_with_the_same_result(project: Project, calls: list[Call]) -> None:
     whole, _ = compared(project, ["recorded", "receipt"])
-    monkeypatch.setattr(measuring, "EVIDENCE_BYTES_AT_ONCE", 1)
-    apart, _ = compared(project, ["recorded", "receipt"])
+    apart = start_comparison(project, Selection(), ["recorded", "receipt"])
+    work = Measuring(Computing(), lambda: None, evidence_bytes=1)
+    while work.step():
+        pass
     results = [bytes(comparison.batches.get().results or b"") for comparison in (whole, apart)]
     assert results[0] == results[1]
 

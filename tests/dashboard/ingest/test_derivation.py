@@ -13,8 +13,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from dashboard.ingest import derivation, derived_calls
-from dashboard.ingest.derivation import compute_calls, current_derivation, derive_next_waiting, store_derived
+from dashboard.ingest import derived_calls
+from dashboard.ingest.derivation import (
+    compute_calls,
+    current_derivation,
+    derive_next_waiting,
+    derive_waiting,
+    store_derived,
+)
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import (
@@ -219,9 +225,7 @@ def test_each_product_names_the_version_that_derived_it(project: Project, sessio
     assert set(Call.objects.values_list("derivation", flat=True)) == {current_derivation()}
 
 
-def test_the_background_work_stores_few_calls_at_once_those_of_a_run_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_background_work_stores_few_calls_at_once_those_of_a_run_together(tmp_path: Path) -> None:
     """A writer that waits waits for one portion; each portion raises the revision of the runs that it is of."""
     project = create_project()
     for session in (SESSION, FORK):
@@ -229,8 +233,7 @@ def test_the_background_work_stores_few_calls_at_once_those_of_a_run_together(
         import_paths(project, [write(tmp_path / f"{session}.jsonl", lines)])
     Call.objects.update(derivation="")
     before = dict(Run.objects.values_list("pk", "revision"))
-    monkeypatch.setattr(derivation, "CALLS_AT_ONCE", 3)
-    assert derive_next_waiting()
+    assert derive_waiting(project, calls_at_once=3) == 12
     assert not Call.objects.waiting().exists()
     after = dict(Run.objects.values_list("pk", "revision"))
     assert [after[run] - before[run] for run in before] == [2, 2]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import pyzstd
 from django.core.management import CommandError, call_command
+from pytest_django import Settings
 
 from dashboard.accounts import get_or_create_project
-from dashboard.ingest import source_files
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Observation, Project
 from dashboard.runs.export_run import export_run
@@ -78,10 +78,8 @@ def test_a_rollout_that_was_compressed_gives_the_same_export(project: Project, t
         assert path.read_bytes() == (tmp_path / "packed" / path.name).read_bytes(), path.name
 
 
-def test_a_document_that_is_too_long_is_refused_whole(
-    project: Project, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source_files, "MAX_LINE_BYTES", 1_000)
+def test_a_document_that_is_too_long_is_refused_whole(project: Project, folder: Path, settings: Settings) -> None:
+    settings.MAX_LINE_BYTES = 1_000
     report = import_paths(project, [folder])
     (problem,) = report.problems
     assert problem["reason"].startswith("longer than")

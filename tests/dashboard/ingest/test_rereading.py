@@ -16,8 +16,8 @@ import msgspec
 import pytest
 from django.core.management import call_command
 from django.db.models import F
+from pytest_django import Settings
 
-from dashboard.ingest import source_files
 from dashboard.ingest.derivation import derive_waiting, store_derived
 from dashboard.ingest.derived_calls import compute_calls, current_derivation
 from dashboard.ingest.frames import join_next_frames
@@ -288,9 +288,9 @@ def test_records_that_were_sent_are_known_afterwards_and_their_bytes_stay_in_blo
 
 
 def test_a_line_that_was_too_long_is_refused_again(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newer_readers: Callable[[], None]
+    project: Project, tmp_path: Path, settings: Settings, newer_readers: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(source_files, "MAX_LINE_BYTES", 200_000)
+    settings.MAX_LINE_BYTES = 200_000
     lines = [asks("toolu_01"), b'{"long": "%s"}' % (b"x" * 300_000), answers("toolu_01"), b"y" * 200_001]
     path = write(tmp_path / f"{SESSION}.jsonl", list(lines))
     import_paths(project, [path])
