@@ -132,11 +132,13 @@ class SharedPages:
 
 
 FORGET = "() => { if (origin !== 'null') { localStorage.clear(); sessionStorage.clear(); } }"
-# Ends what the page would go on asking for. To leave it for an empty one costs as much as the first page of a test.
+# Ends what the page would go on asking for; true for one that was about to be left. To leave each for an empty one
+# costs as much as the first page of a test.
 FORGET_AND_STOP = f"""() => {{
   stop();
   for (let timer = setTimeout(() => {{}}); timer; timer--) clearTimeout(timer);
   ({FORGET})();
+  return Boolean(globalThis.isLeft) || document.readyState !== "complete";
 }}"""
 
 
@@ -144,8 +146,8 @@ def _wipe(page: Page, kind: Kind) -> None:
     for other in page.context.pages:
         if other is not page:
             other.close()
-    page.evaluate(FORGET if kind.clocked else FORGET_AND_STOP)
-    if kind.clocked:  # its timers are not the browser's
+    is_left = page.evaluate(FORGET if kind.clocked else FORGET_AND_STOP)
+    if kind.clocked or is_left:  # its timers are not the browser's; its way to another page would end the next test's
         page.goto("about:blank")
     page.context.clear_cookies()
     page.context.clear_permissions()
