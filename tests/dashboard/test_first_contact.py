@@ -148,6 +148,14 @@ def test_every_argument_of_every_command_is_explained() -> None:
     assert not unexplained
 
 
-def test_a_number_of_processes_below_0_is_refused() -> None:
-    with pytest.raises(CommandError, match="from 0 on"):
-        call_command("work", "--processes", "-1")
+@each(
+    ("command", "number", "sentence"),
+    [
+        ("work", "--processes=-1", "--processes is a number from 0 on"),
+        ("serve", "--workers=0", "--workers is a number from 1 on"),
+        ("serve", "--background=-1", "--background one from 0 on"),
+    ],
+)
+def test_a_number_of_processes_that_could_do_nothing_is_refused(command: str, number: str, sentence: str) -> None:
+    with pytest.raises(CommandError, match=sentence):
+        call_command(command, number)

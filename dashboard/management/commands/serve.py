@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
@@ -31,6 +31,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        if options["workers"] < 1 or options["background"] < 0:
+            raise CommandError("--workers is a number from 1 on, --background one from 0 on")
         check_server_address(options["addrport"])
         executor = MigrationExecutor(connection)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):  # `migrate` may write even without one
