@@ -22,6 +22,7 @@ from django.db.backends.signals import connection_created
 from django.db.backends.sqlite3 import base
 
 RETRY_SECONDS = 0.001
+LONGEST_LOG = 32_000_000  # bytes: twice what is moved into the database at once
 PRIMARY_CODE = 0xFF  # the part of an extended error code that has the primary one
 
 
@@ -58,12 +59,20 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """True once the transaction has begun, or for an error other than that another connection has one."""
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._log_bytes() > LONGEST_LOG:  # or it grows while there is always a writer; not where one reads it
+                self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self.connection.execute("BEGIN IMMEDIATE")
         except BlockingIOError:
             return False
         except sqlite3.OperationalError as error:
             return error.sqlite_errorcode & PRIMARY_CODE != sqlite3.SQLITE_BUSY
         return True
+
+    def _log_bytes(self) -> int:
+        try:
+            return os.stat(f"{self.settings_dict['NAME']}-wal").st_size
+        except FileNotFoundError:
+            return 0
 
 
 def stop_mapping() -> None:

@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import load_backend
 
 from dashboard.faults import BUSY, find_outage
+from dashboard.store_sqlite3.base import LONGEST_LOG
 
 pytestmark = [pytest.mark.django_db, pytest.mark.skipif("connection.vendor != 'sqlite'")]
 TRANSACTIONS = 10
@@ -29,7 +30,7 @@ def connect(tmp_path: Path) -> Iterator[Connect]:
         options = {
             "transaction_mode": "IMMEDIATE",
             "timeout": timeout,
-            "init_command": "PRAGMA journal_mode=WAL; CREATE TABLE IF NOT EXISTS t (a)",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE IF NOT EXISTS t (a)",
         }
         settings = connection.settings_dict | {"NAME": str(tmp_path / "database"), "OPTIONS": options}
         opened.append(load_backend("dashboard.store_sqlite3").DatabaseWrapper(settings, "other"))
@@ -101,3 +102,22 @@ def test_who_waits_for_its_turn_behind_another_gives_up_at_its_own_timeout(conne
     with other.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM t")
         assert cursor.fetchone() == (1,)
+
+
+def test_the_log_stays_short_while_there_is_always_a_writer(connect: Connect, tmp_path: Path) -> None:
+    """No commit moves it into the database here, as where the next writer has always begun before that is done."""
+    blob, longest = "x" * 1_000_000, [0]
+
+    def write_on(wrapper: BaseDatabaseWrapper) -> None:
+        for _ in range(60):
+            wrapper.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
+            with wrapper.cursor() as cursor:
+                cursor.execute("INSERT INTO t VALUES (%s)", [blob])
+            wrapper.commit()
+            wrapper.set_autocommit(True)
+            longest.append((tmp_path / "database-wal").stat().st_size)
+
+    with ThreadPoolExecutor(2) as pool:
+        for job in [pool.submit(write_on, connect()) for _ in range(2)]:
+            job.result()
+    assert LONGEST_LOG < max(longest) < 2 * LONGEST_LOG
