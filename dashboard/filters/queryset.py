@@ -17,7 +17,8 @@ from dashboard.filters.conditions import CALL, MEMBER, Conditions
 from dashboard.filters.keys import Over, phrase_of
 from dashboard.filters.syntax import TEXT, And, Node, Not, Or, Term, iterate_terms
 from dashboard.models import Call, Message, Project, Run, RunCall, RunFacet
-from dashboard.models.runs import CallQuerySet, RunQuerySet, derive_id
+from dashboard.models.identity import derive_id
+from dashboard.models.runs import CallQuerySet, RunQuerySet
 from dashboard.models.search import ANY, matching_ids
 
 # Up to this many runs with a facet or a text are selected by their ids and sorted; more of them are found soon by

@@ -27,8 +27,9 @@ from dashboard.models import (
     select_receipt,
 )
 from dashboard.models.fields import compress_beside
+from dashboard.models.identity import derive_id
 from dashboard.models.outcomes import decide_outcome
-from dashboard.models.runs import ReceiptAuthor, derive_id
+from dashboard.models.runs import ReceiptAuthor
 from dashboard.search.documents import collect_texts
 from dashboard.text.formatting import column_int, column_text
 from envelopes.families.registry import family

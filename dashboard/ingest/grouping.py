@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TypeAlias
 from uuid import UUID
 
-from dashboard.models.runs import call_id
+from dashboard.models.identity import call_id
 from envelopes.recordings.base import (
     ArtifactRecord,
     CallRecord,

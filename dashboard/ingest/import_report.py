@@ -13,7 +13,7 @@ import msgspec
 from dashboard.ingest.sources import NOT_MAPPED
 from dashboard.ingest.write import COUNTED_ROWS
 from dashboard.models import Observation, Problem, Source
-from dashboard.models.runs import call_id
+from dashboard.models.identity import call_id
 from envelopes.recordings import find_format
 from envelopes.recordings.base import CallRecord, EventRecord, ReceiptRecord, Record, ResultRecord
 

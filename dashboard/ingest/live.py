@@ -33,7 +33,7 @@ from dashboard.ingest.bulk import bulk_insert_values
 from dashboard.ingest.frames import pack_frames
 from dashboard.ingest.sources import SourceBatch, SourceMoved, new_source
 from dashboard.models import Artifact, Project, ReceivedRecord, Run, SentContent, Source
-from dashboard.models.runs import derive_id, run_id
+from dashboard.models.identity import derive_id, run_id
 from dashboard.models.sources import LIVE
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine, SourcePath

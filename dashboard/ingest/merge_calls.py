@@ -22,7 +22,7 @@ from dashboard.models import (
     RunCall,
     load_slices,
 )
-from dashboard.models.runs import derive_id, observation_id
+from dashboard.models.identity import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from envelopes.recordings.base import (
     CallRecord,

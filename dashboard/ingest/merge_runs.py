@@ -33,8 +33,8 @@ from dashboard.models import (
     Source,
     select_receipt,
 )
+from dashboard.models.identity import call_id, derive_id, run_id
 from dashboard.models.notes import move_annotations
-from dashboard.models.runs import call_id, derive_id, run_id
 from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings.base import CallRecord, Format, Record, RemarkRecord, ResultRecord, RunRecord, UsageRecord
 from envelopes.recordings.json_lines import remark

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from dashboard.models import Call, Observation, Remark
-from dashboard.models.runs import derive_id
+from dashboard.models.identity import derive_id
 from dashboard.text.formatting import column_text
 from dashboard.text.text_markup import UNPRINTABLE
 from envelopes.recordings.base import (

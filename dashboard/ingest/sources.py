@@ -23,7 +23,7 @@ from dashboard.ingest.frames import PackedFrame, cut_frames
 from dashboard.ingest.source_files import head_sha256, prefix_sha256
 from dashboard.models import Artifact, Observation, Problem, Project, Source, SourceFrame
 from dashboard.models.fields import Compressed
-from dashboard.models.runs import derive_id
+from dashboard.models.identity import derive_id
 from dashboard.models.sources import FRAME_BYTES, LIVE
 from dashboard.text.formatting import column_text
 from envelopes.recordings import find_format

@@ -31,8 +31,8 @@ from dashboard.ingest.grouping import CallDraft, Drafts
 from dashboard.ingest.remarks import EvidenceRemark, remark_row
 from dashboard.ingest.sources import SourceBatch
 from dashboard.models import Call, Observation, RecordedReceipt, Remark, Source, load_slices
+from dashboard.models.identity import observation_id
 from dashboard.models.notes import move_annotations
-from dashboard.models.runs import observation_id
 from dashboard.models.sources import LIVE
 from dashboard.text.formatting import column_time, milliseconds_between
 from envelopes.recordings import find_format

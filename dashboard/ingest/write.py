@@ -59,7 +59,7 @@ from dashboard.models import (
     RunFacet,
     Source,
 )
-from dashboard.models.runs import derive_id, run_id
+from dashboard.models.identity import derive_id, run_id
 from dashboard.search.index import reset_index
 from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings import find_format

@@ -34,7 +34,7 @@ from django.db import Error
 from dashboard.faults import drop_connection, find_outage
 from dashboard.ingest.importer import Retry, import_paths
 from dashboard.models import Project
-from dashboard.models.runs import run_id
+from dashboard.models.identity import run_id
 from dashboard.plans.decisions import (
     is_cancel_requested,
     load_decision,

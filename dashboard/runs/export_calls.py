@@ -26,7 +26,7 @@ from dashboard.models import (
     RunCall,
     load_slices,
 )
-from dashboard.models.runs import derive_id
+from dashboard.models.identity import derive_id
 from envelopes.recordings import EXPORTS, find_format
 from envelopes.schema.result import CanonicalResult
 from envelopes.schema.settlement import call_code, envelope_situation

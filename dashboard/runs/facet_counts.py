@@ -22,7 +22,7 @@ from dashboard.filters.language import Query, exclude_each_other, parse
 from dashboard.filters.syntax import And, Node, Or, Term
 from dashboard.ingest.run_stats import STAT_COLUMNS, CallKind, as_in_run, call_facets
 from dashboard.models import Project, RecordedReceipt, Run, RunCall, RunFacet
-from dashboard.models.runs import derive_id
+from dashboard.models.identity import derive_id
 
 COUNTED_BY_CALL = 200  # runs, where a click asks for a call that meets several terms
 COUNTED_CALLS = 1_500

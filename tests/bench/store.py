@@ -121,7 +121,7 @@ class _Pool:
 
     def _run(self, name: str, seed: int) -> Any:
         from dashboard.models import Run
-        from dashboard.models.runs import run_id
+        from dashboard.models.identity import run_id
 
         began = START + timedelta(seconds=97 * seed)
         return Run(
@@ -142,7 +142,7 @@ class _Pool:
     def _copied(self, run: Any, count: int, seed: int, copies: dict[type[Any], list[dict[str, Any]]]) -> Iterator[Any]:
         from copy import copy
 
-        from dashboard.models.runs import derive_id
+        from dashboard.models.identity import derive_id
 
         for ordinal, template in enumerate(islice(_around(self.calls, seed * 7), count), 1):
             call = copy(template)

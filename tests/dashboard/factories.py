@@ -28,8 +28,8 @@ from dashboard.models import (
     RunFacet,
     Source,
 )
+from dashboard.models.identity import derive_id
 from dashboard.models.outcomes import decide_outcome
-from dashboard.models.runs import derive_id
 
 START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 NEXT = count(1)

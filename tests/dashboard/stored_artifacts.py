@@ -14,7 +14,7 @@ from django.test import Client
 from dashboard.artifacts.bucket import SCHEME, bucket_at
 from dashboard.artifacts.stores import configured_store
 from dashboard.models import Artifact, Call
-from dashboard.models.runs import derive_id
+from dashboard.models.identity import derive_id
 from tests.dashboard.factories import create_observation
 from tests.dashboard.page_text import Page, parse_page
 

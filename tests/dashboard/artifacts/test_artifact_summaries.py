@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.models import Artifact, Call, Project
-from dashboard.models.runs import derive_id
+from dashboard.models.identity import derive_id
 from envelopes.storage.line_index import build_index, write_index
 from tests.cases import extended_except
 from tests.dashboard.factories import create_call, create_run

@@ -14,7 +14,7 @@ from dashboard.filters.language import parse
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.insights.call_numbers import choose_unit, next_start, start_of
 from dashboard.models import Project, RequestUsage
-from dashboard.models.runs import derive_id
+from dashboard.models.identity import derive_id
 from tests.cases import each, extended_except
 from tests.dashboard.factories import START, create_call, create_run
 from tests.dashboard.page_text import Element, Page, parse_page

@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from dashboard.insights.request_costs import RequestSums, load_prices
 from dashboard.models import Project, RequestUsage, Run
-from dashboard.models.runs import derive_id
+from dashboard.models.identity import derive_id
 from tests.cases import each
 from tests.dashboard.factories import START, create_call, create_run
 from tests.dashboard.insights.test_call_numbers import load
