@@ -82,6 +82,7 @@ def test_a_project_that_nobody_sees_is_reported_with_the_command_that_changes_it
         call_command("create_user", "dora", "--project", "team", stdout=StringIO())
 
 
+@pytest.mark.postgresql
 def test_an_export_without_a_call_names_the_project_and_the_others(tmp_path: Path) -> None:
     call_command("import_runs", str(write(tmp_path / f"{SESSION}.jsonl", short_session())), "--project", "team")
     create_project("default")
