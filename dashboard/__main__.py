@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from dashboard.garbage import collect_rarely
+from dashboard.garbage_collection import collect_rarely
 
 WITHOUT_STORE = ("verify", "tap")
 

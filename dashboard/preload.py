@@ -14,8 +14,8 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
-from dashboard.garbage import collect_rarely, exclude_loaded  # noqa: E402
-from dashboard.ingest import derivation, derived_calls, reading  # noqa: E402, F401
+from dashboard.garbage_collection import collect_rarely, exclude_loaded  # noqa: E402
+from dashboard.ingest import compute_derived, reading, store_derived  # noqa: E402, F401
 from envelopes.text.tokens import count_tokens  # noqa: E402
 
 count_tokens("")
@@ -35,5 +35,5 @@ def name_program() -> str:
     for path in sorted([*root.glob("envelopes/**/*.py"), *root.glob("dashboard/**/*.py")]):
         digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    parts = f"Python {python}, {derived_calls.current_derivation()}, {settings.SEARCH_CHARACTERS} characters"
+    parts = f"Python {python}, {compute_derived.current_derivation()}, {settings.SEARCH_CHARACTERS} characters"
     return f"counterfoil {release} ({digest.hexdigest()}, {parts})"

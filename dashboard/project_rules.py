@@ -23,8 +23,8 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from dashboard.models import Project, ProjectRule
+from dashboard.text.find_secrets import RuleSet, with_all_letters
 from dashboard.text.mask_markup import mask_response
-from dashboard.text.masking import RuleSet, with_all_letters
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
 from dashboard.text.masks import BUILT_IN, COMPILED, Masks, current_masks, masking
 from envelopes.text.patterns import BadPattern, compile_pattern

@@ -21,7 +21,7 @@ from dashboard.models import Artifact, Event, Message, Observation, Project, Run
 from dashboard.models.sources import SLICE_FIELDS, SourceSlice
 from dashboard.project_rules import BUILT_IN_NAMES, load_rules
 from dashboard.text.clean_text import MaskSpan
-from dashboard.text.masking import CONTEXT, NOT_SEARCHED, PIECE, RuleSet
+from dashboard.text.find_secrets import CONTEXT, NOT_SEARCHED, PIECE, RuleSet
 from dashboard.text.masking_rules import MaskingRule
 from dashboard.text.masks import Masks
 from envelopes.storage.file_store import MissingArtifact

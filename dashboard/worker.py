@@ -27,12 +27,12 @@ from types import TracebackType
 from django.db import Error, connection
 
 from dashboard.artifacts.retention import DAY_SECONDS, apply_by_settings
-from dashboard.experiments.measuring import Measuring
+from dashboard.experiments.measure_batches import Measuring
 from dashboard.experiments.recall_report import measure_next_recall
 from dashboard.faults import drop_connection, find_outage
-from dashboard.garbage import NEW_OBJECTS_IN_BACKGROUND, collect_rarely, exclude_loaded
-from dashboard.ingest.derivation import derive_next_waiting
+from dashboard.garbage_collection import NEW_OBJECTS_IN_BACKGROUND, collect_rarely, exclude_loaded
 from dashboard.ingest.frames import join_next_frames
+from dashboard.ingest.store_derived import derive_next_waiting
 from dashboard.ingest.watch import Followers
 from dashboard.leadership import leadership
 from dashboard.models import Comparison

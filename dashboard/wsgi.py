@@ -8,7 +8,7 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
-from dashboard.garbage import collect_rarely, exclude_loaded
+from dashboard.garbage_collection import collect_rarely, exclude_loaded
 
 
 def _load_application() -> WSGIHandler:

@@ -25,7 +25,7 @@ from dashboard.evidence.hook_outputs import (
 from dashboard.models import Call, Event
 from dashboard.text.diff import compute_difference
 from dashboard.text.diff_markup import DiffPage, build_diff_page
-from dashboard.text.masking import CONTEXT
+from dashboard.text.find_secrets import CONTEXT
 from dashboard.text.masks import mask_text
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.receipt import Receipt, TextPart

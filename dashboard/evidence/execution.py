@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dashboard.models import Observation, Run
-from dashboard.text.masking import CONTEXT
+from dashboard.text.find_secrets import CONTEXT
 from dashboard.text.masks import mask_text
 from envelopes.schema.result import JsonValue, ToolError
 from envelopes.schema.settlement import SITUATIONS

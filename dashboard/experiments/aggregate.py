@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.experiments.measurements import MEASURES, Cell, Measure, MeasuredCall
+from dashboard.experiments.measure_calls import MEASURES, Cell, Measure, MeasuredCall
 from dashboard.experiments.significance import GroupedValues
 
 MOST_CHANGED = 50

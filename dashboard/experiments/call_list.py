@@ -16,7 +16,7 @@ from uuid import UUID
 from dashboard.evidence.argument_labels import argument_labels
 from dashboard.evidence.lint_findings import rule_label
 from dashboard.experiments.aggregate import CHANGE_MEASURES, CallChange, batch_key, bucket, format_bucket
-from dashboard.experiments.measurements import Cell, Measure, MeasuredCall
+from dashboard.experiments.measure_calls import Cell, Measure, MeasuredCall
 from dashboard.experiments.params import ColumnOrder, calls_href, pair_href
 from dashboard.experiments.stored_comparison import load_batches
 from dashboard.experiments.summary import ColumnSummary

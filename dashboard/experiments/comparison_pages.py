@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from dashboard.experiments.aggregate import CHANGE_MEASURES, format_bucket
 from dashboard.experiments.call_list import CHANGE_TITLES, ChangedCall, build_changed_calls, load_call_labels
-from dashboard.experiments.measurements import Measure, unpack_ids
+from dashboard.experiments.measure_calls import Measure, unpack_ids
 from dashboard.experiments.params import ColumnOrder, ComparisonParams, calls_href, request_summary
 from dashboard.experiments.stored_comparison import count_done
 from dashboard.experiments.summary import ColumnSummary, Summary

@@ -15,7 +15,7 @@ from django.db.models import Count, F, Max
 from django.utils import timezone
 
 from dashboard.evidence.call_inputs import load_call_inputs
-from dashboard.experiments.measurements import MeasuredCall, measure_calls, unpack_ids
+from dashboard.experiments.measure_calls import MeasuredCall, measure_calls, unpack_ids
 from dashboard.experiments.stored_columns import load_column_rows, load_columns
 from dashboard.experiments.stored_comparison import load_results, load_summary
 from dashboard.models import Call, Comparison, ComparisonColumn, Project, ReceiptFingerprint, Run, RunFacet

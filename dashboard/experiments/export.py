@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dashboard.experiments.measurements import MEASURES, Cell
+from dashboard.experiments.measure_calls import MEASURES, Cell
 from dashboard.experiments.significance import Interval
 from dashboard.experiments.stored_columns import load_column_rows
 from dashboard.experiments.stored_comparison import load_results, load_summary

@@ -13,7 +13,7 @@ from dashboard.calls.half_panes import JsonPane, build_args_pane
 from dashboard.evidence.argument_labels import argument_labels
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.experiments.call_list import ListNeighbours, find_neighbours
-from dashboard.experiments.measurements import Cell, digest
+from dashboard.experiments.measure_calls import Cell, digest
 from dashboard.experiments.params import ColumnOrder
 from dashboard.experiments.stored_comparison import find_row
 from dashboard.models import Call, Comparison

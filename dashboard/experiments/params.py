@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 from django.urls import reverse
 
-from dashboard.experiments.measurements import MEASURES, Measure, MeasuredCall
+from dashboard.experiments.measure_calls import MEASURES, Measure, MeasuredCall
 from dashboard.experiments.stored_columns import load_column_rows, load_columns
 from dashboard.experiments.stored_comparison import (
     baseline_first,

@@ -1,4 +1,4 @@
-"""Comparisons from their form to their stored results, which `measuring` computes in the background.
+"""Comparisons from their form to their stored results, which `measure_batches` computes in the background.
 
 A comparison has columns, the rows of its batches and a summary; it can be cancelled, resumed and pinned.
 """
@@ -19,7 +19,7 @@ from django.db.models import Count, Q, Sum
 from django.http import QueryDict
 from django.utils import timezone
 
-from dashboard.experiments.measurements import MeasuredCall, pack_ids, unpack_rows
+from dashboard.experiments.measure_calls import MeasuredCall, pack_ids, unpack_rows
 from dashboard.experiments.significance import draw_sample
 from dashboard.experiments.stored_columns import column_rows
 from dashboard.experiments.summary import Summary, unpack_summary

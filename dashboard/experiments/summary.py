@@ -23,7 +23,7 @@ from dashboard.experiments.aggregate import (
     Numbers,
     batch_key,
 )
-from dashboard.experiments.measurements import MEASURES, Measure, MeasuredCall
+from dashboard.experiments.measure_calls import MEASURES, Measure, MeasuredCall
 from dashboard.experiments.significance import GroupedValues, Interval, assign_groups, bootstrap_means, sign_test
 from envelopes.text.tokens import current_encoding
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dashboard.evidence.lint_findings import rule_label
 from dashboard.experiments.aggregate import batch_key
-from dashboard.experiments.measurements import MEASURES, Measure
+from dashboard.experiments.measure_calls import MEASURES, Measure
 from dashboard.experiments.params import LABELS, ComparisonParams, calls_href
 from dashboard.experiments.significance import Interval
 from dashboard.experiments.summary import ColumnSummary, Delta, MeasureSums, Summary, UnpairedSums

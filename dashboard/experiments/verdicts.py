@@ -21,7 +21,7 @@ from django.utils import timezone
 from dashboard.calls.half_panes import JsonPane, build_args_pane
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.experiments.export import load_column_names
-from dashboard.experiments.measurements import pack_ids, unpack_ids
+from dashboard.experiments.measure_calls import pack_ids, unpack_ids
 from dashboard.experiments.pair import ColumnReceipt, render_column
 from dashboard.experiments.significance import (
     CONFIDENCE,

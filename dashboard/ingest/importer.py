@@ -26,7 +26,6 @@ from dashboard.artifacts.ingest import (
 from dashboard.artifacts.retention import shared_store_lock
 from dashboard.faults import FULL, READ_ONLY, find_outage
 from dashboard.ingest import write
-from dashboard.ingest.derivation import Deriver, open_deriver, open_import_pool
 from dashboard.ingest.import_report import ImportCounts, ImportProgress, ImportReport, ProgressMeter
 from dashboard.ingest.reading import Opening, Piece, ReadAhead, build_batch, choose_reader, read_pieces
 from dashboard.ingest.source_files import (
@@ -50,6 +49,7 @@ from dashboard.ingest.sources import (
     new_source,
     refuse_file,
 )
+from dashboard.ingest.store_derived import Deriver, open_deriver, open_import_pool
 from dashboard.models import Project, Source
 from dashboard.project_rules import load_rules
 from dashboard.text.formatting import column_text

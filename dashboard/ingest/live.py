@@ -273,6 +273,7 @@ class BatchQueue:
                     for taken in self._taken:  # not done: this thread is being ended
                         taken.error = taken.error if taken.is_done else RuntimeError("the writer was stopped")
                         taken.is_done = True
+                    self._taken = []
                     self._is_writing = False
                     self._changed.notify_all()
         if job.error is not None:

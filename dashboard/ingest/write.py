@@ -77,7 +77,7 @@ class WrittenRows(NamedTuple):
 
 
 def record(project: Project, batches: Sequence[SourceBatch], *, collects_calls: bool = True) -> WrittenRows:
-    """Writes the evidence of batches, each of another source. What follows from it is left to `derivation`.
+    """Writes the evidence of batches, each of another source. What follows from it is left to `store_derived`.
 
     Without `collects_calls` it returns no calls. Raises sources.SourceMoved when a source is no longer where its batch
     starts; then nothing is written.

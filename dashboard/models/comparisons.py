@@ -1,7 +1,7 @@
 """Comparisons of variants over recorded calls, their numbers, blind reviews, and fingerprints of sent receipts.
 
 A comparison freezes its calls and its variants when it starts, so that its numbers stay true whatever is imported or
-changed later. They are stored in batches of a few hundred calls each, packed by `experiments.measurements`; no process
+changed later. They are stored in batches of a few hundred calls each, packed by `experiments.measure_calls`; no process
 ever loads all of them.
 """
 

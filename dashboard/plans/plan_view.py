@@ -19,7 +19,7 @@ from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.models.plans import find_asking
 from dashboard.models.runs import step_url
 from dashboard.plans.confirmation_page import RecordedConfirmation, load_recorded_confirmation
-from dashboard.text.masking import CONTEXT
+from dashboard.text.find_secrets import CONTEXT
 from dashboard.text.masks import mask_text
 from envelopes.plan.references import PlanReference, UnresolvedReference, find_references
 from envelopes.plan.schema import ActionPlan, Step, read_plan

@@ -1,6 +1,6 @@
 """Keeps the index of payloads in step with the evidence: a derived product of its own, which can be built again.
 
-`ingest.derivation` indexes a call with what else it derives of it; here are those that wait, and messages.
+`ingest.store_derived` indexes a call with what else it derives of it; here are those that wait, and messages.
 
 A call or message whose text is not searchable has no `search_id`; a killed process leaves some, and the next import,
 the worker or `rederive --search` continues. A full-text table without content cannot forget one entry, so after a run

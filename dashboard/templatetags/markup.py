@@ -18,6 +18,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 
+from dashboard.text.find_secrets import CONTEXT
 from dashboard.text.formatting import (
     TOKENS_COUNTED_BY,
     format_change,
@@ -27,7 +28,6 @@ from dashboard.text.formatting import (
     format_size,
 )
 from dashboard.text.markdown import Document, render_inline
-from dashboard.text.masking import CONTEXT
 from dashboard.text.masks import mask_text
 from dashboard.text.text_markup import printable
 from envelopes.text.tokens import TokenCount

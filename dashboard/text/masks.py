@@ -31,7 +31,7 @@ from typing import Any, BinaryIO
 from django.conf import settings
 
 from dashboard.text.clean_text import COLOUR_CODE, CleanText, MaskSpan, has_noise
-from dashboard.text.masking import CONTEXT, NOT_SEARCHED, RuleSet
+from dashboard.text.find_secrets import CONTEXT, NOT_SEARCHED, RuleSet
 
 BLOCK = 64 * 1024  # bytes of a stream that are masked at once
 LENGTH_CLASSES = ((8, "up to 8"), (16, "9 to 16"), (32, "17 to 32"), (64, "33 to 64"), (256, "65 to 256"))

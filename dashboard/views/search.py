@@ -8,7 +8,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.accounts import OperatorRequest
 from dashboard.filters.language import MAX_CHARACTERS
-from dashboard.search_results import find_address, load_search_page
+from dashboard.search_page import find_address, load_search_page
 from dashboard.text.params import Params
 from dashboard.views.site import render_page
 

@@ -9,7 +9,7 @@ storage, so nothing that was dropped comes back. Whatever the budget is, it keep
 
     tool_name, status, summary_text, artifacts                 RFC-136, RFC-140
     the error's kind, message, recovery_hint and retryable     RFC-137
-    handles, by the rule of `envelopes.pipeline.droppable`   RFC-138
+    handles, by the rule of `envelopes.pipeline.droppable_parts`   RFC-138
     short members of every object that is or holds one of these
 
 These are dropped, each only while the envelope is still too large (RFC-139):
@@ -33,7 +33,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from envelopes.families.segments import word_repetition
-from envelopes.pipeline.droppable import (
+from envelopes.pipeline.droppable_parts import (
     SHORT,
     DroppableMembers,
     DroppableRows,

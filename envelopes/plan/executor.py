@@ -29,7 +29,7 @@ from envelopes.plan.redaction import redact_plan
 from envelopes.plan.references import Scope, UnresolvedReference
 from envelopes.plan.sandbox import check_sandbox
 from envelopes.plan.schema import ActionPlan, ContextRequest, Step, plan_document
-from envelopes.plan.step_calls import StepRounds
+from envelopes.plan.step_attempts import StepRounds
 from envelopes.plan.steps import (
     WITH_DATA,
     RunContext,

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.contrib.auth.models import User
 
 from dashboard.evidence.argument_labels import store_label
-from dashboard.ingest.derivation import current_derivation
+from dashboard.ingest.store_derived import current_derivation
 from dashboard.models import (
     Call,
     CanonicalProjection,

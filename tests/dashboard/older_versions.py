@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dashboard.ingest.derivation import current_derivation
+from dashboard.ingest.store_derived import current_derivation
 from envelopes import families, halves, variants
 from envelopes.alignment.mapping import Evidence, ToolMapping
 from envelopes.families import registry

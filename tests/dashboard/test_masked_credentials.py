@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboard.text.masking import RuleSet
+from dashboard.text.find_secrets import RuleSet
 from dashboard.text.masks import apply_masks
 from envelopes.text.credentials import redact
 from tests.dashboard.test_masking import digest

@@ -16,7 +16,7 @@ from django.test import Client
 
 from dashboard.api.reading import cut_window
 from dashboard.models import Project
-from dashboard.text.masking import RuleSet
+from dashboard.text.find_secrets import RuleSet
 from dashboard.text.masks import BLOCK, MOST_MASKS, MaskedStream, Masks, apply_masks, mask_around, masking
 from envelopes.text.credentials import redact
 from tests.dashboard import test_masking

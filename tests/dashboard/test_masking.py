@@ -20,7 +20,7 @@ from django.test import Client
 from dashboard.ingest.importer import import_paths
 from dashboard.middleware import OneLineFormatter
 from dashboard.models import Artifact, AuditEntry, Call, Membership, Problem, Project, Run
-from dashboard.text.masking import RuleSet
+from dashboard.text.find_secrets import RuleSet
 from dashboard.text.masking_rules import RULES, KeyRule
 from dashboard.text.masks import apply_masks
 from envelopes.text.credentials import SHAPES, redact

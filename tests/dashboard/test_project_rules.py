@@ -21,7 +21,7 @@ from dashboard.models import Artifact, AuditEntry, Call, Project, Run
 from dashboard.project_rules import RuleDraft, RuleRefused, as_rule, load_rules, save_rule, switch_rule
 from dashboard.rule_trials import try_rule
 from dashboard.text.clean_text import MaskSpan
-from dashboard.text.masking import NOT_SEARCHED, PIECE, RuleSet, with_all_letters
+from dashboard.text.find_secrets import NOT_SEARCHED, PIECE, RuleSet, with_all_letters
 from dashboard.text.masking_rules import RULES, KeyRule, MaskingRule, PatternRule
 from dashboard.text.masks import COMPILED, HIDDEN, Masks, apply_masks
 from dashboard.worker import work_until_idle

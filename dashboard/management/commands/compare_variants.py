@@ -11,7 +11,7 @@ from rich.table import Table
 
 from dashboard.accounts import DEFAULT_PROJECT
 from dashboard.experiments.export import export_json, export_summary
-from dashboard.experiments.measurements import MEASURES
+from dashboard.experiments.measure_calls import MEASURES
 from dashboard.experiments.stored_comparison import CannotCompare, Selection, start_comparison
 from dashboard.experiments.tables import FEW_CALLS
 from dashboard.management.console import find_project, terminal_text

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.ingest.derivation import CALLS_AT_ONCE, count_changed, derive_waiting, store_derived
-from dashboard.ingest.derived_calls import compute_calls, current_derivation
+from dashboard.ingest.compute_derived import compute_calls, current_derivation
 from dashboard.ingest.rereading import Reread, find_outdated, read_outdated
+from dashboard.ingest.store_derived import CALLS_AT_ONCE, count_changed, derive_waiting, store_derived
 from dashboard.management.console import terminal_text
 from dashboard.models import Call, Project, Run
 from dashboard.search.index import index_waiting, reset_index

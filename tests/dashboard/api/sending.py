@@ -11,7 +11,7 @@ from typing import Any
 from django.http import HttpResponse
 from django.test import Client
 
-from dashboard.ingest.derivation import derive_waiting
+from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import Project
 from dashboard.runs.export_run import export_run
 from dashboard.tokens import create_token

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
+from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import Call, Project, Run
 from tests.cases import each
 from tests.dashboard.api.sending import Sender

@@ -11,8 +11,8 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
+from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import Call, Message, Project, Source
 from tests.dashboard.api.sending import Sender, export_all
 from tests.dashboard.api.test_hooks import SESSION

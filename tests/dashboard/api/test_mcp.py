@@ -13,7 +13,7 @@ import pytest
 from mcp import types
 
 from dashboard.api.mcp_server import MOST_CHARACTERS, TOOLS
-from dashboard.ingest.derivation import derive_waiting
+from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import Call, Project, Run
 from tests.cases import each
 from tests.conftest import CHECKOUT

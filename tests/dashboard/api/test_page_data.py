@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils.safestring import mark_safe
 
 from dashboard.api.page_data import MOST_CHARACTERS, page_data
-from dashboard.ingest.derivation import derive_waiting
+from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import AccessToken, AuditEntry, Call, Project, Run, SignInLink
 from dashboard.text.masks import Masks, masking
 from tests.dashboard.api.native_records import one_call, one_run

@@ -11,8 +11,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from dashboard.api.answers import ADDRESSES, SENDING
-from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
+from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import Call, Project, Run
 from tests.cases import each
 from tests.dashboard.api.native_records import one_run

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from dashboard.filters.language import parse
-from dashboard.ingest.derived_calls import compute_calls, compute_portion, load_recorded_calls, pack_calls
+from dashboard.ingest.compute_derived import compute_calls, compute_portion, load_recorded_calls, pack_calls
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
 from dashboard.runs.export_run import export_run

@@ -16,8 +16,8 @@ from dashboard import worker
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.experiments import stored_comparison
 from dashboard.experiments.aggregate import bucket, format_bucket
-from dashboard.experiments.measurements import Cell, MeasuredCall, measure_packed
-from dashboard.experiments.measuring import Measuring
+from dashboard.experiments.measure_batches import Measuring
+from dashboard.experiments.measure_calls import Cell, MeasuredCall, measure_packed
 from dashboard.experiments.params import ColumnOrder, ComparisonParams
 from dashboard.experiments.stored_comparison import (
     CannotCompare,

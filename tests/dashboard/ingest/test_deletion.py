@@ -13,8 +13,8 @@ from django.apps import apps
 from django.conf import settings
 from django.test import Client
 
-from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
+from dashboard.ingest.store_derived import derive_waiting
 from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Artifact,

@@ -13,15 +13,15 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from dashboard.ingest import derived_calls
-from dashboard.ingest.derivation import (
+from dashboard.ingest import compute_derived
+from dashboard.ingest.importer import import_paths
+from dashboard.ingest.store_derived import (
     compute_calls,
     current_derivation,
     derive_next_waiting,
     derive_waiting,
     store_derived,
 )
-from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Call,
@@ -202,7 +202,7 @@ def test_rederive_after_a_change_of_one_product_gives_what_a_new_import_gives(
     delete_run(Run.objects.get())
     with changed_versions(**change()), monkeypatch.context() as patch:
         if constant:
-            patch.setattr(derived_calls, constant, "older")
+            patch.setattr(compute_derived, constant, "older")
         import_paths(project, paths)
         Call.objects.update(**columns)
         older = set(Call.objects.values_list("derivation", flat=True))

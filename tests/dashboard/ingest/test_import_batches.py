@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from dashboard.ingest.derivation import compute_calls, store_derived
 from dashboard.ingest.importer import import_paths
+from dashboard.ingest.store_derived import compute_calls, store_derived
 from dashboard.models import Call, Problem, Project, Run, RunFacet, Source
 from tests.dashboard.sessions import answers, asks, user, write
 

@@ -12,8 +12,8 @@ from django.test import Client
 
 from dashboard.evidence.remarks import MAX_REMARKS
 from dashboard.filters.language import parse
-from dashboard.ingest.derivation import derive_waiting
 from dashboard.ingest.importer import import_paths
+from dashboard.ingest.store_derived import derive_waiting
 from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Project, Remark, Run, load_slices
 from tests.dashboard.page_text import parse_page

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
-from dashboard.search_results import SHOWN
+from dashboard.search_page import SHOWN
 from tests.cases import each
 from tests.dashboard.factories import create_call, create_project, create_run
 from tests.dashboard.page_text import Page, parse_page

@@ -16,7 +16,7 @@ from envelopes.families.base import Projected
 from envelopes.families.registry import builtin, samples, tools
 from envelopes.families.task.results import FailureArtifact, TaskRead
 from envelopes.pipeline.compaction import compact, recap
-from envelopes.pipeline.droppable import find_droppable
+from envelopes.pipeline.droppable_parts import find_droppable
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import lint_input, render
 from envelopes.schema.budget import ProjectionPolicy

@@ -4,7 +4,7 @@
     load_recorded_calls(keys)        the evidence alone, which `pack_calls` encodes for another process
     compute_portion(packed, keys)    derives packed calls, and those of which it reads the evidence
 
-Nothing is written here: `derivation` stores the results.
+Nothing is written here: `store_derived` stores the results.
 """
 
 from __future__ import annotations

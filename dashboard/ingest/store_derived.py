@@ -23,8 +23,7 @@ from django.db import connection, models
 from dashboard.artifacts.stores import LockTimeout, hold_lock
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, bulk_update_values, unsaved_row
-from dashboard.ingest.derive import RecordedCall
-from dashboard.ingest.derived_calls import (
+from dashboard.ingest.compute_derived import (
     DerivedCall,
     compute_calls,
     compute_portion,
@@ -33,6 +32,7 @@ from dashboard.ingest.derived_calls import (
     load_recorded_calls,
     pack_calls,
 )
+from dashboard.ingest.derive import RecordedCall
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.models import (
     Artifact,

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from dashboard.evidence.call_evidence import EVIDENCE_BYTES_AT_ONCE
 from dashboard.evidence.call_inputs import StoredCall, load_stored_calls
-from dashboard.experiments.measurements import (
+from dashboard.experiments.measure_calls import (
     MeasuredCall,
     join_rows,
     measure_packed,
