@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import islice, pairwise
 from os.path import commonprefix
 
 from envelopes.alignment.failures import align_failure, read_failure
@@ -15,7 +15,7 @@ from envelopes.families.external.results import ContentBlock, ContentBlocks, Jso
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_scalars
 
-LEAVES, SEARCHED_CHARACTERS = 200, 1_000_000  # strings of a result, in which the lines of a receipt are looked for
+MOST_SCALARS, SEARCHED_CHARACTERS = 400, 1_000_000  # of a result, in which the lines of a receipt are looked for
 LEAST_CHARACTERS = 8  # fewer are in two texts by chance
 MCP_AGENTS = ("claude-code", "codex")
 
@@ -130,8 +130,9 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
 
 def _match_lines(result: JsonValue, text: str) -> list[Span]:
     """Links whole lines that a runtime picked out of the strings of a result; where two strings have them, none."""
-    leaves = [(pointer, value) for pointer, value in iterate_scalars(result) if isinstance(value, str)]
-    if len(leaves) > LEAVES or sum(len(value) for _, value in leaves) > SEARCHED_CHARACTERS:
+    scalars = list(islice(iterate_scalars(result), MOST_SCALARS + 1))
+    leaves = [(pointer, value) for pointer, value in scalars if isinstance(value, str)]
+    if len(scalars) > MOST_SCALARS or sum(len(value) for _, value in leaves) > SEARCHED_CHARACTERS:
         return []
     spans = sorted(span for pointer, value in leaves for span in _match_leaf(text, value, pointer))
     return [] if any(before.end > after.start for before, after in pairwise(spans)) else spans
