@@ -328,14 +328,17 @@ def test_the_switch_shows_everything(store: Run, client: Client, settings: Any) 
     assert not parse_page(client.get(f"/calls/{call.pk}/")).has(".masked")
 
 
-@pytest.mark.parametrize("address", ["/runs/", "/calls/", "/calls/{}/?left=recorded"])
+PAGES = ("/runs/", "/calls/", "/calls/{0}/?left=recorded", "/runs/{1}/", "/runs/{1}/context", "/runs/{1}/1/context")
+
+
+@pytest.mark.parametrize("address", PAGES)
 def test_nothing_that_a_page_says_itself_looks_like_a_secret(
     client: Client, project: Project, alice: object, address: str
 ) -> None:
     """Else each page would be searched twice: for what may be a secret, and then for what is one."""
     call = bash(create_run(project, title="Fix the login"), "hello\n")
-    page = parse_page(client.get(address.format(call.pk), follow=True))
-    assert page.has("tbody tr, .half")
+    page = parse_page(client.get(address.format(call.pk, call.run_id), follow=True))
+    assert page.has("tbody tr, .half, [data-item], .history")
     named = ("title", "aria-label", "placeholder", "value", "alt")
     texts = [page.exact, *(element[name] for name in named for element in page.select(f"[{name}]"))]
     assert [text for text in texts if RuleSet().may_mask(text)] == []
