@@ -12,8 +12,9 @@ from playwright.sync_api import Page, expect
 
 from dashboard.models import Comparison, Project
 from dashboard.worker import work_until_idle
-from tests.browser.conftest import Serious
+from tests.browser.conftest import VIEWPORT, Serious
 from tests.browser.rest import come_to_rest, download, press, scroll_to_end
+from tests.browser.test_every_page import NARROW, needed_width
 from tests.dashboard.measured_comparisons import import_commands
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -102,6 +103,11 @@ def test_a_key_shows_the_text_of_a_variant_and_the_same_key_or_escape_goes_back(
     press(operator_page, "H")
     expect(right).to_contain_text("Receipt by markdown")
     expect(right).to_contain_text("not seen by the model")
+    for width in (NARROW, 1024, VIEWPORT["width"]):
+        operator_page.set_viewport_size({"width": width, "height": VIEWPORT["height"]})
+        assert needed_width(operator_page) <= width
+        heading = right.locator("h2")
+        assert heading.evaluate("heading => heading.scrollWidth <= heading.clientWidth")
     expect(operator_page).to_have_url(re.compile(r"/replay\?right=variant-markdown$"))
     assert not serious(operator_page)
     press(operator_page, "n")  # a source link: the field lights up in the canonical half
@@ -166,6 +172,7 @@ def write_a_template(page: Page, troubles: list[str]) -> None:
         page.get_by_role("button", name="Save as a new version").click()
     expect(page.get_by_role("alert")).to_contain_text("Not saved. Line 2")
     troubles[:] = [trouble for trouble in troubles if "422" not in trouble]
+    come_to_rest(page)  # what is typed before the page's scripts run is not rendered
     page.get_by_label("Template, in Liquid").fill(MENDED)
     expect(page.locator("#draft-output")).to_contain_text("showing last 5 of")
     page.get_by_role("button", name="Save as a new version").click()
