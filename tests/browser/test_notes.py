@@ -9,10 +9,17 @@ from playwright.sync_api import Locator, Page, expect
 
 from dashboard.models import Call, Note, Project, SavedView
 from dashboard.sharing.share_file import check_file
-from tests.browser.conftest import Browse, Serious
+from tests.browser.conftest import VIEWPORT, Browse, Serious
 from tests.browser.rest import come_to_rest, download, press
+from tests.browser.test_every_page import NARROW
 from tests.dashboard.factories import create_call, create_run
 
+# The lines on which the text of a cell lies.
+LINES = """cell => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  return [...new Set([...range.getClientRects()].map(({ top }) => Math.round(top)))];
+}"""
 OUTPUT = "".join(f"line {number} of the build\n" for number in range(1, 9))
 
 
@@ -79,6 +86,11 @@ def test_calls_are_added_to_review_and_reviewed_by_keys(
     page.get_by_role("button", name="Add to review").click()
     expect(page.locator("h1")).to_have_text("2 calls tagged")
     view = SavedView.objects.get()
+    page.set_viewport_size({"width": NARROW, "height": 844})
+    page.goto("/review/")
+    for text in ("2 to review", "tag:review"):  # each on one line
+        assert len(page.get_by_role("cell", name=text).evaluate(LINES)) == 1
+    page.set_viewport_size(VIEWPORT)
     page.goto(f"/calls/?view={view.pk}")
     expect(page.locator("tbody [data-item]")).to_have_count(2)
     press(page, "R")
