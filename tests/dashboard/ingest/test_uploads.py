@@ -87,6 +87,13 @@ def test_the_same_upload_again_adds_nothing_and_says_so(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("alice")
+def test_a_file_of_an_unknown_format_is_not_called_nothing_new(client: Client) -> None:
+    _, page = post(client, SimpleUploadedFile("notes.json", b'{"hello": "world"}'))
+    assert page.by_role("heading", "Nothing imported")
+    assert UNRECOGNISED in page.text
+
+
+@pytest.mark.usefixtures("alice")
 def test_a_folder_keeps_what_lies_below_what(client: Client) -> None:
     files = (session_file(SESSION, "one.jsonl"), session_file([user("Hi", uuid="s1")], "agent-a1.jsonl"))
     status, _ = post(client, *files, paths=("work/one.jsonl", "work/one/subagents/agent-a1.jsonl"))
