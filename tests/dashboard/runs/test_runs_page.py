@@ -280,11 +280,13 @@ def test_another_projects_runs_are_not_listed(client: Client) -> None:
 
 @pytest.mark.usefixtures("alice")
 def test_an_operator_deletes_a_run_after_a_question(client: Client, project: Project) -> None:
-    run = create_run(project, title="To go")
+    run = create_run(project, title="To go", own_call_count=1)
     address = f"/runs/{run.pk}/delete/"
     page = load(client, address)
     assert page.by_role("heading", "Delete this run?")
     assert page.by_text("To go")
+    assert "Deletes its 1 call, with" in page.text
+    assert "Deletes the notes, tags, assignments and review marks" in page.text
     assert Run.objects.filter(pk=run.pk).exists()
     assert client.post(address).status_code == 302
     assert not Run.objects.filter(pk=run.pk).exists()
