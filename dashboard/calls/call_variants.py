@@ -41,7 +41,8 @@ from envelopes.schema.result import CanonicalResult
 from envelopes.text.tokens import TokenCount, count_all
 
 RIGHT = "variant-"
-HOTKEYS = "ABCDEGHIJKLN"  # one each; the small letters belong to the page, F is the failed call before, M loads more
+# One each. The small letters belong to the page; F is the failed call before, M loads more, N adds a note.
+HOTKEYS = "ABCDEGHIJKLO"
 NO_LINKS = 0  # characters of the recorded receipt to align: the strip compares its text alone
 
 

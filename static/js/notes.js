@@ -1,5 +1,5 @@
-/* A note on selected characters: e, or the button beside the selection, fills the form; links of notes show their
-   characters in the half. The server finds the passage by its text, so the offset counted here is a proposal. */
+/* A note on selected characters: e, or the button beside the selection, fills the form; N does with the linked text that
+   n leads to, where a keyboard selects nothing. Links of notes show their characters in the half. The server finds the passage by its text, so the offset counted here is a proposal. */
 "use strict";
 
 const HALVES = ["receipt", "canonical", "recorded", "envelope", "args"];
@@ -15,8 +15,19 @@ function findHalf(node) {
 
 function selectedPassage() {
   const selection = document.getSelection();
-  if (!selection.rangeCount || selection.isCollapsed) return null;
-  const range = selection.getRangeAt(0);
+  return selection.rangeCount && !selection.isCollapsed ? passageIn(selection.getRangeAt(0)) : null;
+}
+
+/* The text that is linked until Escape, where it is one of the receipt. */
+function linkedPassage() {
+  const linked = document.querySelector("[data-exact] .linked.is-pinned");
+  if (!linked) return null;
+  const range = document.createRange();
+  range.selectNodeContents(linked);
+  return passageIn(range);
+}
+
+function passageIn(range) {
   const from = findHalf(range.startContainer);
   const to = findHalf(range.endContainer) ?? from;
   if (!from || from.half !== to.half) return null;
@@ -55,21 +66,28 @@ document.addEventListener("selectionchange", () => {
   button.style.left = `${left}px`;
 });
 
-function openForm() {
-  const { half, quote, start } = passage;
+function openForm(noted) {
   const details = document.querySelector(".note-form");
   const form = details.querySelector("form");
-  form.elements.half.value = half;
-  form.elements.quote.value = quote;
-  form.elements.start.value = String(start);
+  if (noted) {
+    form.elements.half.value = noted.half;
+    form.elements.quote.value = noted.quote;
+    form.elements.start.value = String(noted.start);
+  }
   details.open = true;
   document.getSelection().removeAllRanges();
-  noteButton().hidden = true; /* the event of the selection comes later, and an e of the text would be taken for the key */
+  /* the event of the selection comes later, and an e of the text would be taken for the key */
+  noteButton()?.setAttribute("hidden", "");
   form.elements.text.focus();
 }
 
 document.addEventListener("click", (event) => {
-  if (event.target.closest?.("[data-note-selection]") && passage) openForm();
+  if (event.target.closest?.("[data-note-selection]") && passage) openForm(passage);
+  if (event.target.closest?.(".note-form:not([open]) > summary")) {
+    event.preventDefault();
+    openForm(passage ?? linkedPassage());
+    return;
+  }
   const issue = event.target.closest?.("[data-copy-issue]");
   if (issue) {
     event.preventDefault();
@@ -85,7 +103,7 @@ document.addEventListener("keydown", (event) => {
   if (isTyping(event.target)) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  openForm();
+  openForm(passage);
 }, { capture: true });
 
 /* The characters [start, end) of a half; null when they are not on the page. */

@@ -110,7 +110,8 @@ def test_the_forms_work_without_scripts_on_a_narrow_page(browse: Browse, calls: 
     plain = browse(signed_in=True, script=False)
     plain.set_viewport_size({"width": 390, "height": 844})
     plain.goto(f"/calls/{calls[0].pk}/")
-    plain.get_by_text("Add a note", exact=True).click()
+    plain.get_by_role("link", name="add a note").click()  # opens the form
+    expect(plain.locator("#note-text")).to_be_focused()
     plain.get_by_label("About").select_option("receipt")
     plain.get_by_label("These characters").fill("line 7 of")
     plain.get_by_label("Note", exact=True).fill("without scripts")
