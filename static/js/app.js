@@ -67,8 +67,18 @@ function choose() {
   return Boolean(box);
 }
 
-/* data-hotkey on an element with data-key: "focus" focuses it, "click" follows or presses it. What the page has goes
-   before what every page has in its bar: `/` is the page's own search, and where it has none, that of everything. */
+/* Closes the menu that is open and goes back to its button. */
+function closeDrop() {
+  const drop = document.querySelector("details.drop[open]");
+  if (!drop) return false;
+  drop.open = false;
+  drop.querySelector("summary").focus();
+  return true;
+}
+
+/* data-hotkey on an element with data-key: "focus" focuses it, "click" follows or presses it, "open" on the button of a
+   menu opens that and focuses the first button in it. What the page has goes before what every page has in its bar: `/`
+   is the page's own search, and where it has none, that of everything. */
 function useHotkey(key) {
   const own = document.querySelectorAll("main [data-hotkey][data-key]");
   for (const element of [...own, ...document.querySelectorAll("body > :not(main) [data-hotkey][data-key]")]) {
@@ -76,6 +86,9 @@ function useHotkey(key) {
     if (element.dataset.hotkey === "focus") {
       element.focus();
       element.select?.();
+    } else if (element.dataset.hotkey === "open") {
+      element.parentElement.open = true;
+      element.parentElement.querySelector("button")?.focus();
     } else element.click();
     return true;
   }
@@ -90,7 +103,8 @@ document.addEventListener("keydown", (event) => {
   }
   if (document.querySelector("dialog[open]")) return;
   let isDone = true;
-  if (event.key === "?") openHelp();
+  if (event.key === "Escape" && closeDrop()) isDone = true;
+  else if (event.key === "?") openHelp();
   else if (useHotkey(event.key)) isDone = true;
   else if (event.key === "j") isDone = walk(1);
   else if (event.key === "k") isDone = walk(-1);

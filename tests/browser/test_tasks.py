@@ -161,6 +161,30 @@ def test_6_a_note_on_a_range_takes_three(counted: CountedPage, project: Project)
     assert (counted.presses, counted.texts) == (3, 1)
 
 
+@pytest.mark.extended
+def test_6_a_note_on_a_linked_text_takes_three_keys_and_no_mouse(counted: CountedPage, cut_call: Call) -> None:
+    page = counted.start(cut_call.get_absolute_url())
+    counted.press("n")
+    linked = page.locator("[data-exact] .linked.is-pinned")
+    expect(linked).to_be_visible()
+    counted.press("N")
+    expect(page.locator("#note-text")).to_be_focused()
+    counted.write("seen", send="Control+Enter")
+    expect(page.locator(".note")).to_contain_text("seen")
+    note = Note.objects.get()
+    assert (note.half, note.created_by) == ("receipt", User.objects.get())
+    assert note.end - note.start == len(linked_text(page, note))
+    assert (counted.presses, counted.texts) == (3, 1)
+
+
+def linked_text(page: Page, note: Note) -> str:
+    """The text of the first linked piece of the receipt, which begins where the note does."""
+    receipt = str(page.locator("#receipt-text .exact").evaluate("text => plainText(text)"))
+    piece = str(page.locator("#receipt-text .linked").first.evaluate("piece => plainText(piece)"))
+    assert receipt.startswith(piece, note.start)
+    return piece
+
+
 def test_7_the_context_at_a_step_takes_one(counted: CountedPage, cut_call: Call) -> None:
     page = counted.start(cut_call.get_absolute_url())
     counted.press("c")
@@ -240,6 +264,23 @@ def test_12_an_export_of_the_calls_on_the_screen_takes_two(counted: CountedPage,
         counted.click(page.get_by_role("button", name="JSON lines"))
     rows = [json.loads(line) for line in download.value.path().read_bytes().splitlines()]
     assert [UUID(row["call"]).hex for row in rows] == shown
+    assert counted.presses <= 2
+
+
+@pytest.mark.extended
+def test_12_the_same_export_takes_two_keys(counted: CountedPage, bundled: Project) -> None:
+    page = counted.start("/calls/?q=cut:yes")
+    counted.press("E")
+    expect(page.get_by_role("button", name="CSV")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="CSV")).to_be_hidden()
+    expect(page).to_have_url(re.compile("/calls/"))
+    page.keyboard.press("E")
+    with page.expect_download() as download:
+        counted.press("Enter")
+    assert download.value.suggested_filename == "calls.csv"
+    exported = download.value.path().read_text("utf-8")
+    assert {call for call in bundled.calls.all() if str(call.pk) in exported} == set(bundled.calls.filter(is_cut=True))
     assert counted.presses <= 2
 
 
