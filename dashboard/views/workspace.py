@@ -26,6 +26,7 @@ from dashboard.workspace.steps import (
     GOALS,
     TABS,
     RunPosition,
+    StepList,
     build_run_tabs,
     find_goal,
     load_call,
@@ -66,7 +67,11 @@ def run_context(request: OperatorRequest, pk: UUID) -> HttpResponse:
     params = Params(request.GET)
     if "message" in params:
         return _render_message(request, run, params)
-    switch = load_switch(run, request.GET, "after", "before", "at", "branch", "step", "position")
+    if request.htmx and request.htmx.target == ROWS:
+        return _render_whole_rows(request, run, "context")
+    if is_unchanged(run, RunDetailParams(request.GET)):
+        return HttpResponse(status=NOTHING_NEW)
+    switch = load_switch(run, request.GET, "after", "before", "at", "branch", "step", "position", "since")
     history = load_history(
         run,
         after=params.text("after"),
@@ -93,6 +98,8 @@ def _render_message(request: OperatorRequest, run: Run, params: Params) -> HttpR
 def run_replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The tokens of a whole run under another renderer, call by call."""
     run = get_object_or_404(request.project.runs, pk=pk)
+    if request.htmx and request.htmx.target == ROWS:
+        return _render_whole_rows(request, run, "replay")
     page = load_replay_page(run, request.GET)
     context = {
         "page": page,
@@ -123,7 +130,18 @@ def _render_rows(request: OperatorRequest, place: RunPosition, tab: str) -> Http
     """The list beside a step and the counts of the run, which a live run asks for again."""
     if is_unchanged(place.run, RunDetailParams(request.GET)):
         return HttpResponse(status=NOTHING_NEW)
-    steps = load_step_list(place.run, place, shown_tab(tab, request.GET), request.GET)
+    return _render_step_list(request, load_step_list(place.run, place, shown_tab(tab, request.GET), request.GET), place)
+
+
+def _render_whole_rows(request: OperatorRequest, run: Run, tab: str) -> HttpResponse:
+    """The same list beside a tab about the whole run."""
+    if is_unchanged(run, RunDetailParams(request.GET)):
+        return HttpResponse(status=NOTHING_NEW)
+    whole = load_whole_run(run, tab, request.GET, with_steps=True)
+    return _render_step_list(request, whole.steps, whole.place)
+
+
+def _render_step_list(request: OperatorRequest, steps: StepList | None, place: RunPosition | None) -> HttpResponse:
     response = render(request, "workspace/page.html#rows", {"steps": steps, "place": place})
     patch_vary_headers(response, ["HX-Request", "HX-Target"])
     return response

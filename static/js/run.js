@@ -60,6 +60,7 @@ let folds = [];
 let end = null;
 
 function scrollerOf(target) {
+  if (target.id === "history-tail") return document.documentElement;
   return target.matches("[data-steps-scroll]") ? target : target.id === "live" ? target.querySelector("[data-steps-scroll]") : null;
 }
 

@@ -254,6 +254,23 @@ def test_11_the_end_of_a_live_run_is_followed(browse: Browse, project: Project) 
         expect(page.locator(f"#c-{newest.pk}")).to_be_in_viewport()
 
 
+@pytest.mark.extended
+def test_11_the_end_of_the_history_of_a_live_run_is_followed_too(browse: Browse, project: Project) -> None:
+    page = browse(signed_in=True, clocked=True)
+    run = create_run(project, "live", last_at=timezone.now(), call_count=40, revision=1)
+    for line in range(1, 41):
+        create_call(run, line=line, receipt=f"receipt {line}")
+    page.goto(f"/runs/{run.pk}/context?at=end")
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    for number in (41, 42):
+        create_call(run, line=number, receipt=f"receipt {number}")
+        Run.objects.filter(pk=run.pk).update(revision=number, call_count=number)
+        page.clock.run_for(2_100)
+        expect(page.locator(".history")).to_contain_text(f"receipt {number}")
+        expect(page.locator(".history .entry").last).to_be_in_viewport()
+        expect(page.locator(".steps-counts")).to_contain_text(f"{number} calls")
+
+
 def test_12_an_export_of_the_calls_on_the_screen_takes_two(counted: CountedPage, bundled: Project) -> None:
     page = counted.start("/calls/?q=cut:yes")
     boxes = page.locator("tbody tr[data-item] input")

@@ -167,6 +167,33 @@ def test_the_counts_beside_an_open_step_of_a_live_run_follow(client: Client, pro
 
 
 @pytest.mark.usefixtures("alice")
+def test_the_history_of_a_live_run_asks_for_what_follows_until_it_ends(client: Client, project: Project) -> None:
+    run = create_run(project, "live", last_at=timezone.now(), call_count=1, revision=1)
+    create_call(run, "first", line=1, receipt="one")
+    address = f"/runs/{run.pk}/context"
+    tail = open_page(client, address).by_id("history-tail")
+    assert tail["hx-trigger"] == "every 2s"
+    headers = {"HX-Request": "true", "HX-Target": "history-tail"}
+    assert client.get(address + tail["hx-get"], headers=headers).status_code == 204
+    create_call(run, "second", line=3, receipt="two")
+    Run.objects.filter(pk=run.pk).update(revision=2, call_count=2)
+    fragment = parse_page(client.get(address + tail["hx-get"], headers=headers))
+    assert [entry.select_one(".where").text.split()[1] for entry in fragment.select(".entry")] == ["3", "3"]
+    tail = fragment.by_id("history-tail")
+    assert client.get(address + tail["hx-get"], headers=headers).status_code == 204
+    Run.objects.filter(pk=run.pk).update(revision=3)  # by what is no item of a history
+    again = parse_page(client.get(address + tail["hx-get"], headers=headers))
+    assert not again.has(".entry")
+    assert "after=" in again.by_id("history-tail")["hx-get"]
+    Run.objects.filter(pk=run.pk).update(ended_at=timezone.now())
+    assert client.get(address + tail["hx-get"], headers=headers).content.strip() == b""
+    rows = {"HX-Request": "true", "HX-Target": "step-rows"}
+    for tab in ("context", "replay"):
+        head = parse_page(client.get(f"/runs/{run.pk}/{tab}?since=1", headers=rows)).by_id("run-head")
+        assert head.select_one(".steps-counts").text.startswith("2 calls")
+
+
+@pytest.mark.usefixtures("alice")
 def test_a_run_without_times_has_no_idle_time_and_no_scale(client: Client, project: Project) -> None:
     run = create_run(project, started_at=None, call_count=1)
     create_call(run, line=1, started_at=None)
