@@ -25,12 +25,22 @@ KINDS = {"runs", "calls", "results", "receipts", "events"}
 
 @pytest.fixture(scope="module")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return migrated_store(tmp_path_factory.mktemp("stores") / "store")
+    return store_with_member(tmp_path_factory.mktemp("stores") / "store")
+
+
+def store_with_member(store: Path) -> Path:
+    """Without one each import would state that nobody sees what it stored."""
+    manage(migrated_store(store), "create_user", "alice").check_returncode()
+    return store
+
+
+def manage(store: Path, *arguments: str | bytes, timeout: float = 60) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.run(command, cwd=CHECKOUT, env=environment(store), capture_output=True, timeout=timeout)
 
 
 def run(store: Path, *arguments: str | bytes, timeout: float = 60) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "manage.py", "import_runs", *arguments]
-    return subprocess.run(command, cwd=CHECKOUT, env=environment(store), capture_output=True, timeout=timeout)
+    return manage(store, "import_runs", *arguments, timeout=timeout)
 
 
 def report_of(store: Path, *arguments: str | bytes) -> dict[str, Any]:
@@ -74,7 +84,7 @@ NAMES = (
 
 @pytest.mark.extended
 def test_sessions_of_any_name_are_read_and_found_again(tmp_path: Path) -> None:
-    store, folder = migrated_store(tmp_path / "store"), tmp_path / "in"
+    store, folder = store_with_member(tmp_path / "store"), tmp_path / "in"
     paths = [Path(os.fsdecode(os.fsencode(folder) + b"/" + name + b".jsonl")) for name in NAMES]
     for number, path in enumerate(paths):
         write(path, [asks(f"toolu_{number}", session=f"s{number}")])
