@@ -26,7 +26,6 @@ from dashboard.workspace.steps import (
     GOALS,
     TABS,
     RunPosition,
-    StepList,
     build_run_tabs,
     find_goal,
     load_call,
@@ -68,7 +67,7 @@ def run_context(request: OperatorRequest, pk: UUID) -> HttpResponse:
     if "message" in params:
         return _render_message(request, run, params)
     if request.htmx and request.htmx.target == ROWS:
-        return _render_whole_rows(request, run, "context")
+        return _render_rows(request, run, "context")
     if is_unchanged(run, RunDetailParams(request.GET)):
         return HttpResponse(status=NOTHING_NEW)
     switch = load_switch(run, request.GET, "after", "before", "at", "branch", "step", "position", "since")
@@ -99,7 +98,7 @@ def run_replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The tokens of a whole run under another renderer, call by call."""
     run = get_object_or_404(request.project.runs, pk=pk)
     if request.htmx and request.htmx.target == ROWS:
-        return _render_whole_rows(request, run, "replay")
+        return _render_rows(request, run, "replay")
     page = load_replay_page(run, request.GET)
     context = {
         "page": page,
@@ -119,30 +118,20 @@ def step(request: OperatorRequest, pk: UUID, position: int, tab: str) -> HttpRes
     if place is None:
         raise Http404
     if request.htmx and request.htmx.target == ROWS:
-        return _render_rows(request, place, tab)
+        return _render_rows(request, run, shown_tab(tab, request.GET), place)
     goal = request.GET.get("go", "")
     if goal in GOALS and (url := find_goal(place, tab, goal, request.GET)):
         return redirect(url)
     return _render_step(request, load_call(place), place, tab, missed=goal if goal in GOALS else "")
 
 
-def _render_rows(request: OperatorRequest, place: RunPosition, tab: str) -> HttpResponse:
-    """The list beside a step and the counts of the run, which a live run asks for again."""
-    if is_unchanged(place.run, RunDetailParams(request.GET)):
-        return HttpResponse(status=NOTHING_NEW)
-    return _render_step_list(request, load_step_list(place.run, place, shown_tab(tab, request.GET), request.GET), place)
-
-
-def _render_whole_rows(request: OperatorRequest, run: Run, tab: str) -> HttpResponse:
-    """The same list beside a tab about the whole run."""
+def _render_rows(request: OperatorRequest, run: Run, tab: str, place: RunPosition | None = None) -> HttpResponse:
+    """The list beside a step or a tab about the whole run, and the counts, which a live run asks for again."""
     if is_unchanged(run, RunDetailParams(request.GET)):
         return HttpResponse(status=NOTHING_NEW)
-    whole = load_whole_run(run, tab, request.GET, with_steps=True)
-    return _render_step_list(request, whole.steps, whole.place)
-
-
-def _render_step_list(request: OperatorRequest, steps: StepList | None, place: RunPosition | None) -> HttpResponse:
-    response = render(request, "workspace/page.html#rows", {"steps": steps, "place": place})
+    named = place or load_place(run, Params(request.GET).integer("position", default=0), tab, request.GET)
+    steps = load_step_list(run, named, tab, request.GET, is_whole=place is None)
+    response = render(request, "workspace/page.html#rows", {"steps": steps, "place": named})
     patch_vary_headers(response, ["HX-Request", "HX-Target"])
     return response
 
