@@ -16,6 +16,7 @@ from dashboard.plans.plan_view import load_plan_page
 from dashboard.runs.run_detail import RunDetailParams, is_unchanged
 from dashboard.text.params import Params
 from dashboard.views.site import is_visit, render_page
+from dashboard.views.workspace import ROWS, render_step_rows
 from dashboard.workspace.page import load_whole_run
 
 NOTHING_NEW = 204
@@ -25,6 +26,8 @@ NOTHING_NEW = 204
 def plan(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The steps of the plan; those of a live run are asked for again."""
     run = _get_planned_run(request, pk)
+    if request.htmx and request.htmx.target == ROWS:
+        return render_step_rows(request, run, "plan")
     if is_unchanged(run, RunDetailParams(request.GET)):
         return HttpResponse(status=NOTHING_NEW)
     with_steps = is_visit(request) or not run.is_live  # the end of a run changes the list beside the plan, too

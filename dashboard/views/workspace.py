@@ -67,7 +67,7 @@ def run_context(request: OperatorRequest, pk: UUID) -> HttpResponse:
     if "message" in params:
         return _render_message(request, run, params)
     if request.htmx and request.htmx.target == ROWS:
-        return _render_rows(request, run, "context")
+        return render_step_rows(request, run, "context")
     if is_unchanged(run, RunDetailParams(request.GET)):
         return HttpResponse(status=NOTHING_NEW)
     switch = load_switch(run, request.GET, "after", "before", "at", "branch", "step", "position", "since")
@@ -98,7 +98,7 @@ def run_replay(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The tokens of a whole run under another renderer, call by call."""
     run = get_object_or_404(request.project.runs, pk=pk)
     if request.htmx and request.htmx.target == ROWS:
-        return _render_rows(request, run, "replay")
+        return render_step_rows(request, run, "replay")
     page = load_replay_page(run, request.GET)
     context = {
         "page": page,
@@ -118,14 +118,14 @@ def step(request: OperatorRequest, pk: UUID, position: int, tab: str) -> HttpRes
     if place is None:
         raise Http404
     if request.htmx and request.htmx.target == ROWS:
-        return _render_rows(request, run, shown_tab(tab, request.GET), place)
+        return render_step_rows(request, run, shown_tab(tab, request.GET), place)
     goal = request.GET.get("go", "")
     if goal in GOALS and (url := find_goal(place, tab, goal, request.GET)):
         return redirect(url)
     return _render_step(request, load_call(place), place, tab, missed=goal if goal in GOALS else "")
 
 
-def _render_rows(request: OperatorRequest, run: Run, tab: str, place: RunPosition | None = None) -> HttpResponse:
+def render_step_rows(request: OperatorRequest, run: Run, tab: str, place: RunPosition | None = None) -> HttpResponse:
     """The list beside a step or a tab about the whole run, and the counts, which a live run asks for again."""
     if is_unchanged(run, RunDetailParams(request.GET)):
         return HttpResponse(status=NOTHING_NEW)

@@ -117,12 +117,14 @@ PARAMETERS = {
     "run-detail": f"{REPLAY} q=filter after=cursor since=word skip=number time=choice queue=number",
     "run-list": f"{RUN_LIST} peek=id",
     "run-context": f"{REPLAY} after=cursor before=cursor at=word branch=number step=number message=id"
-    " from=number raw=flag position=number q=filter left=choice right=choice spaces=flag",
+    " from=number raw=flag position=number q=filter left=choice right=choice spaces=flag"
+    " since=word skip=number time=choice",
     "run-step": f"{CALL} go=word since=word before=cursor",
     "step-reveal": f"{CALL} POST download=flag",
     "setup": "",
-    "run-replay": f"{REPLAY} from=number position=number q=filter left=choice right=choice spaces=flag",
-    "run-plan": f"{REPLAY} position=number cancelled=flag",
+    "run-replay": f"{REPLAY} from=number position=number q=filter left=choice right=choice spaces=flag"
+    " since=word skip=number time=choice",
+    "run-plan": f"{REPLAY} position=number cancelled=flag since=word skip=number time=choice",
     "run-confirmation": "call=number POST decision=word reason=word plan_hash=word policy_hash=word",
     "run-cancel": "POST",
     "run-model": "",

@@ -188,9 +188,11 @@ def test_the_history_of_a_live_run_asks_for_what_follows_until_it_ends(client: C
     Run.objects.filter(pk=run.pk).update(ended_at=timezone.now())
     assert client.get(address + tail["hx-get"], headers=headers).content.strip() == b""
     rows = {"HX-Request": "true", "HX-Target": "step-rows"}
-    for tab in ("context", "replay"):
-        head = parse_page(client.get(f"/runs/{run.pk}/{tab}?since=1", headers=rows)).by_id("run-head")
-        assert head.select_one(".steps-counts").text.startswith("2 calls")
+    Run.objects.filter(pk=run.pk).update(plan=b"{}")
+    for tab in ("context", "replay", "plan"):
+        page = parse_page(client.get(f"/runs/{run.pk}/{tab}?since=1", headers=rows))
+        assert page.by_id("run-head").select_one(".steps-counts").text.startswith("2 calls")
+        assert not page.has("#plan, .history, article"), tab
 
 
 @pytest.mark.usefixtures("alice")
