@@ -257,24 +257,28 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
 class _Selection(NamedTuple):
     """The matching calls, a few of them by their ids; `matching` as in CallTable.
 
-    `newest` has the cursors of all of them, or of the newest COUNTED_CALLS + 1; of none where they were not counted.
+    `newest` has the ids of all of them, or of the newest COUNTED_CALLS + 1; none where they were not counted. Their
+    times are asked for only where they are needed: to convert a thousand of them takes longer than the query.
     """
 
     calls: CallQuerySet
     matching: int | None
-    newest: Sequence[Cursor] = ()
+    newest: Sequence[UUID] = ()
 
     def continue_newest(self, cursor: Cursor | None, size: int) -> list[Cursor] | None:
-        """The `size` newest calls behind the cursor, without a query; None where they have to be asked for.
+        """The `size` newest calls behind the cursor, found by their ids; None where they have to be searched for.
 
         Databases have calls without a time at different ends.
         """
-        if cursor is not None and cursor not in self.newest:
+        if cursor is not None and cursor[1] not in self.newest:
             return None
-        start = 0 if cursor is None else self.newest.index(cursor) + 1
-        edges = list(self.newest[start : start + size])
-        is_there = len(edges) == size or (self.matching is not None and self.matching <= settings.COUNTED_CALLS)
-        return edges if is_there and all(value is not None for value, _ in edges) else None
+        start = 0 if cursor is None else self.newest.index(cursor[1]) + 1
+        keys = self.newest[start : start + size]
+        if len(keys) < size and (self.matching is None or self.matching > settings.COUNTED_CALLS):
+            return None
+        times = dict(Call.objects.filter(pk__in=keys).values_list("pk", "started_at"))
+        edges: list[Cursor] = [(times.get(key), key) for key in keys]
+        return edges if all(value is not None for value, _ in edges) else None
 
 
 def _select_calls(query: Query, project: Project, *, is_counted: bool) -> _Selection:
@@ -282,10 +286,10 @@ def _select_calls(query: Query, project: Project, *, is_counted: bool) -> _Selec
     calls = query.calls_in(project)
     if not is_counted:
         return _Selection(calls, None)
-    rows = calls.order_by("-started_at", "-id").values_list("started_at", "pk")
-    newest: list[Cursor] = list(rows[: settings.COUNTED_CALLS + 1])
+    keys = calls.order_by("-started_at", "-id").values_list("pk", flat=True)
+    newest = list(keys[: settings.COUNTED_CALLS + 1])
     if len(newest) <= settings.COUNTED_CALLS:
-        calls = Call.objects.filter(pk__in=[key for _, key in newest])
+        calls = Call.objects.filter(pk__in=newest)
     return _Selection(calls, len(newest), newest)
 
 

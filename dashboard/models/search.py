@@ -81,7 +81,9 @@ def count_calls_with(half: str, phrase: Phrase, most: int) -> int:
     is_sqlite = connection.vendor == "sqlite"
     words = (_sqlite_query if is_sqlite else _postgresql_query)(half, phrase)
     entries = MATCHING[connection.vendor]
-    calls = f"SELECT 1 FROM dashboard_call WHERE search_id IN ({entries})" if is_sqlite else entries  # noqa: S608
+    # CROSS JOIN has SQLite go from entry to entry, and stop at the last one that is counted.
+    join = f"SELECT 1 FROM ({entries}) AS entry CROSS JOIN dashboard_call ON search_id = entry.rowid"  # noqa: S608
+    calls = join if is_sqlite else entries
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM ({calls} LIMIT %s) AS few", [words, most])  # noqa: S608 - constants
         return int(cursor.fetchone()[0])

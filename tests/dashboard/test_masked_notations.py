@@ -17,6 +17,7 @@ from django.test import Client
 from dashboard.api.reading import cut_window
 from dashboard.models import Project
 from dashboard.text.find_secrets import RuleSet
+from dashboard.text.masking_rules import KeyRule, PatternRule
 from dashboard.text.masks import BLOCK, MOST_MASKS, MaskedStream, Masks, apply_masks, mask_around, masking
 from envelopes.text.credentials import redact
 from tests.dashboard import test_masking
@@ -214,6 +215,24 @@ def test_a_window_that_begins_or_ends_inside_a_secret_shows_nothing_of_it() -> N
         assert re.fullmatch(r"[0-9a-f]*\*+", cut_window("password=hunter22-abcdef", 13, 50).text)
         assert "word" not in cut_window("a word\nand others", 0, 50, "api_key").text
         assert cut_window("a word\nand others", 2, 4, "summary").text == "word"
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        RuleSet(),
+        RuleSet(own=[KeyRule("ticket", "Ticket", "ticket", masks_any=True), PatternRule("word", "Word", "rab+it")]),
+    ],
+)
+def test_a_window_has_the_masks_of_the_whole_text(rules: RuleSet) -> None:
+    notations = [text for group in NOTATIONS.values() for text, *_ in group]
+    text = "\n".join([*notations, KEY, "ticket: 4711-abcd and a rabbit", KEY, *notations[::-1]])
+    whole = Masks(rules).mask(text)
+    with masking(Masks(rules)):
+        for start in range(0, len(text), 151):
+            for size in (1, 60, 700):
+                shown = mask_around(text, start, start + size)[start : start + size]
+                assert shown == whole[start : start + size], (start, size)
 
 
 @pytest.mark.parametrize("before", [8, 60, 1_000, 2_400])

@@ -277,5 +277,5 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(
 ) -> None:
     create_ties(project)
     load(client)
-    with django_assert_max_num_queries(13):
+    with django_assert_max_num_queries(14):
         assert len(names(load(client, f"?q={quote('cut:yes')}"))) == 9
