@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -176,22 +176,21 @@ class Branch(NamedTuple):
         return f"{reverse('run-context', args=[run.pk])}?branch={self.start}"
 
 
-def load_branches(run: Run, until: int | None = None) -> list[Branch]:
-    """The branches that the conversation did not return to, up to a line, in order; one may lie in another."""
-    lines = Q() if until is None else Q(line__lt=until)
-    return _find_branches(_load_events(run, lines, kind=REWIND))
+def load_branches(run: Run) -> list[Branch]:
+    """The branches that the conversation did not return to, in order; one may lie in another."""
+    return _find_branches(_load_events(run, REWIND))
 
 
-def load_branches_and_removals(run: Run) -> tuple[list[Branch], list[Removal]]:
-    """Both for the whole run, in one query for their events."""
-    events = _load_events(run, kind__in=(REWIND, MICROCOMPACTION))
+def load_branches_and_removals(run: Run, until: int | None = None) -> tuple[list[Branch], list[Removal]]:
+    """Both, up to the line before `until`, in one query for their events."""
+    events = [event for event in _load_events(run, REWIND, MICROCOMPACTION) if until is None or event.line < until]
     removing = [event for event in events if event.kind == MICROCOMPACTION]
     return _find_branches(event for event in events if event.kind == REWIND), _find_removals(run, removing)
 
 
-def _load_events(run: Run, *lines: Q, **kinds: Any) -> list[Event]:
+def _load_events(run: Run, *kinds: str) -> list[Event]:
     """In order, with their payloads."""
-    events = sorted(Event.objects.filter(*lines, run=run, **kinds), key=attrgetter("line", "pk"))
+    events = sorted(Event.objects.filter(run=run, kind__in=kinds), key=attrgetter("line", "pk"))
     load_slices(events)
     return events
 
@@ -226,10 +225,6 @@ class Removal(NamedTuple):
     def sentence(self) -> str:
         receipts = "a receipt" if self.receipts == 1 else f"{self.receipts:,} receipts"
         return f"{receipts} cleared from the context that this recording does not contain"
-
-
-def load_removals(run: Run) -> list[Removal]:
-    return _find_removals(run, _load_events(run, kind=MICROCOMPACTION))
 
 
 def _find_removals(run: Run, events: Iterable[Event]) -> list[Removal]:

@@ -34,7 +34,7 @@ from dashboard.evidence.context_changes import (
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.fields import UUIDDigits
 from dashboard.models.sources import SLICE_FIELDS, SourceSlice
-from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches, load_gaps, load_removals, outermost
+from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches_and_removals, load_gaps, outermost
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
@@ -195,7 +195,8 @@ class Timeline:
         self._replayed = replayed
         self._branch = branch
         self._until = until
-        branches = [other for other in load_branches(run, until) if other != branch]
+        branches, removals = load_branches_and_removals(run, until)
+        branches = [other for other in branches if other != branch]
         if branch:
             branches = [other for other in branches if branch.has(other.start) and branch.has(other.end - 1)]
         self.left = outermost(branches)
@@ -204,7 +205,7 @@ class Timeline:
         receipts = replayed.replace_marks(_load_receipt_marks(run)) if replayed else _load_receipt_marks(run)
         self.receipts = [self._as_then(receipt) for receipt in receipts if self.has(receipt.line)]
         rank = RANKS["removal"]
-        marks = [_Mark(removal.line, rank, removal.key.hex, 0, removal.at, removal) for removal in load_removals(run)]
+        marks = [_Mark(removal.line, rank, removal.key.hex, 0, removal.at, removal) for removal in removals]
         marks += _build_marks(self.receipts, self.compactions, load_gaps(run))
         marks += [_Mark(drop.line - 1, RANKS["drop"], NO_KEY.hex, 0, None, drop) for drop in self.drops]
         marks = [mark for mark in marks if self.has(mark.line)]
@@ -217,7 +218,8 @@ class Timeline:
         """True for a line of these items, or for that of the request behind them; not of a branch that was left."""
         is_inside = self._branch is None or self._branch.has(line)
         is_before = self._until is None or line < self._until + is_request
-        return is_inside and is_before and not any(other.has(line) for other in self.left)
+        is_left = bool(self.left) and any(other.has(line) for other in self.left)
+        return is_inside and is_before and not is_left
 
     def _as_then(self, receipt: ReceiptMark) -> ReceiptMark:
         """The receipt without what superseded it later."""
