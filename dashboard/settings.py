@@ -226,6 +226,7 @@ EXPORTED_AT_ONCE, ROW_GROUP_CALLS, ROW_GROUP_CHARACTERS = 500, 1_000, 8_000_000
 INDEXED_AT_ONCE = 256  # calls
 NEWEST_CALLS = 100_000  # of a larger project, whose last days its numbers begin with
 FEW_CALLS = 3_000  # that contain a word: up to this many are looked up one by one
+LISTED_ENTRIES = 50_000  # of the index with a word, on PostgreSQL: up to this many are read at once
 TOKEN_REQUESTS_A_MINUTE = env.int("COUNTERFOIL_TOKEN_RATE", default=12_000)
 # A request writes the receipts of a replay for so long, and looks at the clock after so many calls.
 REPLAY_BATCH = 200

@@ -36,7 +36,7 @@ from dashboard.models import (
 )
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import FAILED, HALVES_DISAGREE, IDLE_BEFORE_ASSUMED_ENDED, UNANSWERED
-from dashboard.models.search import ANY, count_calls_with, is_exact, matching_ids
+from dashboard.models.search import ANY, count_calls_with, is_exact, is_read_whole, matching_ids
 from envelopes.text.words import Phrase
 
 
@@ -244,9 +244,12 @@ class Conditions:
             return Q(**{f"{column}__isnull": False})
         if row is not CALL:
             return Q(**{f"{column}__in": matching_ids(term.kind, phrase)})
-        are_few = self.is_in_few_calls(term)
-        ids = matching_ids(term.kind, phrase, is_listed=are_few or self._is_negated)
-        return Q(**{f"{column}__in": ids}) if are_few else Q(In(_hidden(column), ids))  # many: not one by one
+        if self.is_in_few_calls(term):
+            return Q(**{f"{column}__in": matching_ids(term.kind, phrase, is_listed=True)})
+        if is_exact(phrase) and is_read_whole(term.kind, phrase):  # of the others no more are read than a page shows
+            return _probed(In(_hidden(column), matching_ids(term.kind, phrase, is_listed=True)))
+        ids = matching_ids(term.kind, phrase, is_listed=self._is_negated)
+        return Q(In(_hidden(column), ids))  # not one by one
 
     def is_in_few_calls(self, term: Term) -> bool:
         """True for a payload term that few calls contain; those with it are looked up one by one."""
@@ -309,8 +312,8 @@ def _has_call(row: Row, condition: Q) -> Q:
     return _probed(Exists(members.filter(call__project_id__lte=OuterRef(row.project))))
 
 
-def _probed(probe: Exists) -> Q:
-    """The probe as a condition that is tried row by row.
+def _probed(probe: Exists | In) -> Q:
+    """The probe as a condition that is tried row by row; the list of an `In` is read once.
 
     PostgreSQL would rather hash all facets of a value, 10,000 for a page of 50. The CASE keeps it from joining, and
     the comparison of projects in the probe, which always holds, from hashing because it is not an equality. An

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import re2
+from django.conf import settings
 from django.db import connection
 from django.db.models import F, QuerySet
 from django.db.models.expressions import RawSQL
@@ -48,8 +49,8 @@ def is_exact(phrase: Phrase) -> bool:
 def matching_ids(half: str, phrase: Phrase, *, is_listed: bool = False) -> RawSQL:
     """The entries that may contain the phrase in this half, or in any.
 
-    With `is_listed` PostgreSQL reads all of them first. Else its planner may look into the lexemes of each call that
-    it comes by, which is right where most calls match and the first ones are wanted.
+    With `is_listed` PostgreSQL reads all of them first (`is_read_whole`). Else its planner may look into the lexemes of
+    each call that it comes by, which is right where most calls match and the first ones are wanted.
     """
     is_sqlite = connection.vendor == "sqlite"
     words = (_sqlite_query if is_sqlite else _postgresql_query)(half, phrase)
@@ -76,9 +77,30 @@ def select_messages(project: Project, entries: Sequence[int]) -> QuerySet[Messag
     return messages.order_by(F("search_id").desc(nulls_last=True))
 
 
+def is_read_whole(half: str, phrase: Phrase) -> bool:
+    """True where PostgreSQL reads the entries with a phrase faster than it looks into those of one call after another.
+
+    To look into an entry takes four times as long, because its lexemes lie in another table, and a page with counted
+    calls looks into as many thousands as the phrase is rare. SQLite always reads them all.
+    """
+    return connection.vendor == "postgresql" and _estimate_entries(half, phrase) <= settings.LISTED_ENTRIES
+
+
+def _estimate_entries(half: str, phrase: Phrase) -> int:
+    """How many entries PostgreSQL's planner expects, from its statistics: it counts none of them."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (FORMAT JSON) {MATCHING['postgresql']}", [_postgresql_query(half, phrase)])
+        return int(cursor.fetchone()[0][0]["Plan"]["Plan Rows"])
+
+
 def count_calls_with(half: str, phrase: Phrase, most: int) -> int:
-    """How many calls the entries are of, up to `most`. On PostgreSQL how many entries: the join takes longer there."""
+    """How many calls the entries are of, up to `most`.
+
+    On PostgreSQL how many entries, because the join takes longer there, and `most` where it expects many more.
+    """
     is_sqlite = connection.vendor == "sqlite"
+    if not is_sqlite and _estimate_entries(half, phrase) > 3 * most:
+        return most
     words = (_sqlite_query if is_sqlite else _postgresql_query)(half, phrase)
     entries = MATCHING[connection.vendor]
     # CROSS JOIN has SQLite go from entry to entry, and stop at the last one that is counted.

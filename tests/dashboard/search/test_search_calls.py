@@ -223,3 +223,12 @@ def test_other_pages_refuse_what_only_texts_can_tell(client: Client, calls: Proj
     page = parse_page(client.get("/runs/?q=canonical:*sion*"))
     assert "is looked for call by call, which only the Calls page does" in page.text
     assert "needs a letter or a digit" in load(client, 'receipt:"--"').text
+
+
+@pytest.mark.postgresql
+@pytest.mark.extended
+def test_a_common_term_finds_the_same_calls_where_its_entries_are_not_read_first(
+    client: Client, calls: Project, settings: Settings
+) -> None:
+    settings.FEW_CALLS = settings.LISTED_ENTRIES = 0
+    assert {query: names(load(client, query)) for query in FINDS} == FINDS
