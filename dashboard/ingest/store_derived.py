@@ -11,14 +11,17 @@ next import, the worker or `rederive` continues (design.md section 1a).
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, models
+from django.utils import timezone
 
 from dashboard.artifacts.stores import LockTimeout, hold_lock
 from dashboard.ingest import sources
@@ -45,6 +48,7 @@ from dashboard.models import (
     Remark,
     Run,
     RunCall,
+    Source,
     load_slices,
 )
 from dashboard.models.search import insert_entries
@@ -60,6 +64,10 @@ CALLS_STORED_AT_ONCE = 1_024  # by an import; otherwise CALLS_AT_ONCE, since wha
 WORTH_A_POOL = 8_000_000  # bytes of recordings; a process of the pool takes a second to start
 STATED_COLUMNS = ("variant", "version", "policy", "canonical_sha256", "text_sha256")  # of a fingerprint
 CALLS_A_STEP = 20_000  # of the background work
+CALLS_BESIDE_SENDERS = 64  # at once, while programs send: so short a transaction hardly holds up theirs
+REST = 3.0  # times as long as a portion took, before the next one
+LONGEST_REST = 1.0  # seconds
+LONGEST_WAIT = timedelta(minutes=1)  # of a call, while programs send
 MOST_PENDING = 4  # portions that the pool works on, so that their results do not fill the memory
 
 
@@ -181,18 +189,26 @@ def derive_waiting(
     most: int | None = None,
     *,
     calls_at_once: int = CALLS_AT_ONCE,
+    pace: Pace | None = None,
 ) -> int:
     """Derives all calls that wait for it, or the first `most`, here or where `computing` says; returns how many.
 
-    Calls with damaged evidence go on waiting, and the log names them.
+    Calls with damaged evidence go on waiting, and the log names them. With a pace it gives way to programs that send.
     """
     # By source: the evidence of a portion is then in a few frames, where ids spread over all of them.
     waiting = Call.objects.waiting().filter(project=project).order_by("source_id", "pk")
     keys = list(waiting.values_list("pk", flat=True)[:most])
     pool = computing.choose(calls=len(keys)) if computing else None
     deriver = Deriver(project, pool, calls_at_once=calls_at_once, stored_at_once=calls_at_once)
-    for start in range(0, len(keys), calls_at_once):
-        deriver.submit({call.call.pk: call for call in _load_undamaged(keys[start : start + calls_at_once])})
+    start = 0
+    while start < len(keys):
+        end = start + (CALLS_BESIDE_SENDERS if pace and pace.is_slow else calls_at_once)
+        deriver.submit({call.call.pk: call for call in _load_undamaged(keys[start:end])})
+        if pace and pace.is_slow:
+            deriver.finish()
+        if pace and end < len(keys):
+            pace.rest(oldest=keys[end])
+        start = end
     deriver.finish()
     if computing and deriver.is_broken:
         computing.close(is_broken=True)
@@ -222,7 +238,41 @@ def derive_next_waiting(computing: Computing | None = None) -> bool:
     if not projects:
         return False
     with derivation_lock() as is_leader:
-        return is_leader and any(derive_waiting(project, computing, CALLS_A_STEP) for project in projects)
+        pace = Pace()
+        return is_leader and any(derive_waiting(project, computing, CALLS_A_STEP, pace=pace) for project in projects)
+
+
+class Pace:
+    """How fast the background work derives while programs send: they wait for the processor, and for its transactions.
+
+    While batches come, portions are small and each is followed by a rest of REST times as long as it took. Calls that
+    have waited LONGEST_WAIT end that. `sleep` gets the seconds of a rest.
+    """
+
+    def __init__(self, sleep: Callable[[float], object] = time.sleep) -> None:
+        self.is_slow = False
+        self._sleep = sleep
+        self._newest = _newest_source()
+        self._began = time.monotonic()
+
+    def rest(self, oldest: UUID) -> None:
+        """Rests where a batch has come since the last portion; `oldest` is the call that waits the longest."""
+        newest = _newest_source()
+        self.is_slow = newest != self._newest and not _has_waited(oldest)
+        self._newest = newest
+        if self.is_slow:
+            self._sleep(min(REST * (time.monotonic() - self._began), LONGEST_REST))
+        self._began = time.monotonic()
+
+
+def _newest_source() -> int | None:
+    """Each batch that a program sends is a source."""
+    return Source.objects.order_by("-pk").values_list("pk", flat=True).first()
+
+
+def _has_waited(call: UUID) -> bool:
+    before = timezone.now() - LONGEST_WAIT
+    return Call.objects.filter(pk=call, source__created_at__lt=before).exists()
 
 
 @contextmanager

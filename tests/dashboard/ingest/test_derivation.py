@@ -12,10 +12,14 @@ import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from dashboard.ingest import compute_derived
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.store_derived import (
+    LONGEST_REST,
+    LONGEST_WAIT,
+    Pace,
     compute_calls,
     current_derivation,
     derive_next_waiting,
@@ -32,10 +36,11 @@ from dashboard.models import (
     RecordedReceipt,
     Run,
     RunFacet,
+    Source,
 )
 from envelopes.families import FALLBACK
 from envelopes.families.registry import EXECUTOR_VERSION
-from tests.dashboard.factories import create_project
+from tests.dashboard.factories import create_project, create_source
 from tests.dashboard.older_versions import (
     changed_versions,
     no_shared_variants,
@@ -106,6 +111,27 @@ def test_calls_that_wait_are_derived_as_an_import_does(
     derive()
     assert derived_rows() == expected
     assert not derive_next_waiting()
+
+
+def test_the_background_work_rests_while_programs_send_until_calls_have_waited_too_long(
+    project: Project, session: Path
+) -> None:
+    import_paths(project, [session])
+    expected, rests, waiting = derived_rows(), list[float](), Call.objects.latest("line")
+    set_back()
+    pace = Pace(sleep=rests.append)
+    pace.rest(oldest=waiting.pk)
+    assert (pace.is_slow, rests) == (False, [])
+    create_source(project, "a batch")
+    pace.rest(oldest=waiting.pk)
+    assert (pace.is_slow, len(rests)) == (True, 1)
+    assert 0 < rests[0] <= LONGEST_REST
+    assert derive_waiting(project, calls_at_once=1, pace=pace) == 2
+    assert derived_rows() == expected
+    Source.objects.update(created_at=timezone.now() - 2 * LONGEST_WAIT)
+    create_source(project, "a later batch")
+    pace.rest(oldest=waiting.pk)
+    assert (pace.is_slow, len(rests)) == (False, 1)
 
 
 @pytest.mark.postgresql
