@@ -105,7 +105,8 @@ class BodyLimitMiddleware:
 def answer_error(request: HttpRequest, status: int, title: str, sentence: str, *, retry_after: int = 0) -> HttpResponse:
     """The error as a page, or as JSON where programs or clients that prefer it ask."""
     if not (request.path_info.startswith(PROGRAMS) or prefers_json(request)):
-        return render_error(status, title, sentence, retry_after=retry_after)
+        may_repeat = retry_after > 0 and request.method in SAFE_METHODS
+        return render_error(status, title, sentence, retry_after=retry_after, may_repeat=may_repeat)
     headers = {"Retry-After": str(retry_after)} if retry_after else {}
     return JsonResponse({"error": f"{title}. {sentence}"}, status=status, headers=headers)
 

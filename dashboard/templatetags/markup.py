@@ -34,12 +34,12 @@ from envelopes.text.tokens import TokenCount
 
 register = template.Library()
 
-# By the first word of an address; all other pages belong to Setup.
+# By the first word of an address. The search has its box in the bar.
 SECTIONS = {
     **dict.fromkeys(("runs", "insights", "artifacts"), "runs"),
     **dict.fromkeys(("calls", "notes", "review"), "calls"),
-    "search": "",  # the bar has its box
     "experiments": "experiments",
+    **dict.fromkeys(("setup", "tools", "docs", "problems", "masking", "audit", "tokens"), "setup"),
 }
 
 register.filter("change", format_change)
@@ -84,7 +84,7 @@ def truncatechars(text: object, limit: int) -> str:
 @register.filter
 def section(path: str) -> str:
     """The part of the site that an address belongs to, which the navigation marks."""
-    return SECTIONS.get(path.split("/")[1], "setup")
+    return SECTIONS.get(path.split("/")[1], "")
 
 
 @register.simple_tag

@@ -32,9 +32,13 @@ def sandboxed(response: Response, *, file_name: str = "") -> Response:
     return response
 
 
-def render_error(status: int, title: str, text: str, *, retry_after: int = 0) -> HttpResponse:
-    """Renders no user and no project: the host may be unknown, or the query for them may be what failed."""
-    response = HttpResponse(render_to_string("errors/page.html", {"title": title, "text": text}), status=status)
+def render_error(status: int, title: str, text: str, *, retry_after: int = 0, may_repeat: bool = False) -> HttpResponse:
+    """Renders no user and no project: the host may be unknown, or the query for them may be what failed.
+
+    `may_repeat` offers the same address again.
+    """
+    context = {"title": title, "text": text, "may_repeat": may_repeat}
+    response = HttpResponse(render_to_string("errors/page.html", context), status=status)
     if retry_after:
         response["Retry-After"] = str(retry_after)
     return response

@@ -45,7 +45,9 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 def no_permission(request: HttpRequest, exception: Exception) -> HttpResponse:
     """`exception` has our own sentence when a view or a middleware raised it."""
     text = str(exception) or "Your role in this project does not include this. An operator can do it."
-    return _render(request, 403, "Not allowed", text)
+    response = _render(request, 403, "Not allowed", text)
+    log_response("Not allowed: %s", request.path, response=response, request=request)  # one line, no traceback
+    return response
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

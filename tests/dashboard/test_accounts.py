@@ -354,7 +354,9 @@ def test_a_page_loads_the_session_the_user_and_the_memberships(
         operator_client.get("/docs/")
 
 
-def test_memberships_are_loaded_with_every_request(client: Client, project: Project) -> None:
+def test_memberships_are_loaded_with_every_request(
+    client: Client, project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
     olga = create_user("olga", project=project)
     client.force_login(olga)
     create_run(project, title="Ledger run")
@@ -363,6 +365,7 @@ def test_memberships_are_loaded_with_every_request(client: Client, project: Proj
     assert not parse_page(client.get("/runs/")).all_by_text("Ledger run")
     Membership.objects.filter(user=olga).delete()
     assert client.get("/runs/").status_code == 403
+    assert [(record.getMessage(), record.exc_info) for record in caplog.records] == [("Not allowed: /runs/", None)]
 
 
 @pytest.mark.parametrize("change", ["signed out elsewhere", "no longer active", "another password", "deleted"])

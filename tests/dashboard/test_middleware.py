@@ -383,6 +383,7 @@ def test_pages_wait_for_their_turn_and_health_and_forms_do_not(settings: Setting
     third = middleware(rf.get("/runs/"))
     assert (third.status_code, third["Retry-After"]) == (503, "2")
     assert "Many requests are being answered" in parse_page(third).text
+    assert parse_page(third).select_one('main a[href=""]').text == "Try again"
     assert middleware(rf.get("/healthz")).content == b"answered"
     assert middleware(rf.post("/runs/views/")).content == b"answered"
     end.set()

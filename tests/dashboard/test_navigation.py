@@ -34,6 +34,12 @@ def test_the_navigation_marks_the_part_that_a_page_belongs_to(client: Client, ad
 
 
 @pytest.mark.usefixtures("alice")
+@pytest.mark.parametrize("address", ["/nowhere/", "/search/?q=denied"])
+def test_the_navigation_marks_no_part_for_an_address_of_none(client: Client, address: str) -> None:
+    assert not parse_page(client.get(address)).by_role("navigation", "Pages").select("a[aria-current]")
+
+
+@pytest.mark.usefixtures("alice")
 def test_every_page_searches_everything(client: Client) -> None:
     form = parse_page(client.get("/docs/")).select_one("header.bar form[role=search]")
     assert (form["action"], form.select_one("input")["name"]) == ("/search/", "q")
