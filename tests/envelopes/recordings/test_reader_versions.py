@@ -1,4 +1,4 @@
-"""A reader that yields other records for the same bytes has another version: `rederive` reads stored recordings by it."""
+"""A reader that yields other records for the same bytes has another version: `rederive` reads the store again by it."""
 
 from __future__ import annotations
 
