@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.dashboard.api.native_records import NDJSON
+from tests.dashboard.api.native_records import BOMB, NDJSON
 from tests.faults.bad_records import GOOD
 
 
@@ -51,7 +51,7 @@ SENDINGS: dict[str, tuple[BadSending, ...]] = {
     "http-encoding": (
         packed("gzip that is none", 400, "The body is not gzip, or is damaged.", b"abc"),
         packed("gzip that ends early", 400, "The compressed body ends early.", PACKED[:-9]),
-        packed("70 MB in 70 kB", 413, "The body unpacks to more than 64.0 MB.", gzip.compress(b" " * 70_000_000)),
+        packed("70 MB in 70 kB", 413, "The body unpacks to more than 64.0 MB.", BOMB),
         packed("an encoding that nobody knows", 415, "Send the body as it is or compressed by gzip.", encoding="br"),
         packed("gzip in gzip", 422, "not UTF-8 at byte 1: 8b", gzip.compress(PACKED)),
     ),

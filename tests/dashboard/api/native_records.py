@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterable
 from typing import Any
 
 NDJSON = "application/x-ndjson"
+BOMB = gzip.compress(b" " * 70_000_000)  # 68 kB
 
 
 def lines(records: Iterable[Any]) -> bytes:

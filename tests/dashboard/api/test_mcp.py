@@ -7,10 +7,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import types
 
 from dashboard.api.mcp_server import MOST_CHARACTERS, TOOLS
 from dashboard.ingest.store_derived import derive_waiting
@@ -19,6 +18,9 @@ from tests.cases import each
 from tests.conftest import CHECKOUT
 from tests.dashboard.api.native_records import one_call, one_run
 from tests.dashboard.api.sending import Sender
+
+if TYPE_CHECKING:
+    from mcp import types  # each function imports it for itself: it takes half a second of each worker of a run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 SECRET = "AKIAIOSFODNN7EXAMPLE"
@@ -43,17 +45,23 @@ def ask(agent: Sender, method: str, params: dict[str, Any] | None = None) -> dic
 
 
 def use(agent: Sender, name: str, **arguments: Any) -> types.CallToolResult:
+    from mcp import types
+
     document = ask(agent, "tools/call", {"name": name, "arguments": arguments})
     return types.CallToolResult.model_validate(document["result"])
 
 
 def text_of(result: types.CallToolResult) -> str:
+    from mcp import types
+
     (part,) = result.content
     assert isinstance(part, types.TextContent)
     return part.text
 
 
 def test_a_client_is_told_the_tools_and_their_arguments(agent: Sender) -> None:
+    from mcp import types
+
     begun = types.InitializeResult.model_validate(ask(agent, "initialize", {"protocolVersion": "2025-06-18"})["result"])
     assert (begun.protocol_version, begun.server_info.name) == ("2025-06-18", "counterfoil")
     listed = types.ListToolsResult.model_validate(ask(agent, "tools/list")["result"])

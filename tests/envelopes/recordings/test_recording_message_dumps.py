@@ -1,4 +1,7 @@
-"""Messages as programs keep them; where no recording exists, the provider's own client makes the bodies."""
+"""Messages as programs keep them; where no recording exists, the provider's own client makes the bodies.
+
+The clients are imported where they are used: each worker of a run imports this file, and one runs it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,6 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types import Message, TextBlock, ToolUseBlock
-from anthropic.types import Usage as AnthropicUsage
-from langchain_core.load import dumpd
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_to_dict
-from openai.types.chat import ChatCompletion
-from openai.types.responses import ResponseFunctionToolCall, ResponseFunctionToolCallOutputItem
 
 from envelopes.halves import parse_parts
 from envelopes.recordings import UnknownFormat, detect_format
@@ -39,6 +36,8 @@ def facts(sample: Sample) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
 
 def chat_messages() -> list[dict[str, Any]]:
     """The messages of a request after one tool call, the answer of the model as OpenAI's client gives it."""
+    from openai.types.chat import ChatCompletion
+
     completion = ChatCompletion.model_validate(
         {
             "id": "chatcmpl-1",
@@ -111,6 +110,8 @@ def test_a_request_and_its_response_are_read_together() -> None:
 
 
 def test_items_of_responses_have_calls_and_receipts() -> None:
+    from openai.types.responses import ResponseFunctionToolCall, ResponseFunctionToolCallOutputItem
+
     call = ResponseFunctionToolCall(
         type="function_call", call_id="call_1", name="weather", arguments=json.dumps(ARGS), id="fc_1"
     )
@@ -130,13 +131,15 @@ def test_items_of_responses_have_calls_and_receipts() -> None:
 
 
 def test_blocks_of_anthropic_have_calls_receipts_and_the_flag_of_a_failure() -> None:
+    from anthropic.types import Message, TextBlock, ToolUseBlock, Usage
+
     asked = Message(
         id="msg_1",
         type="message",
         role="assistant",
         model="claude-sonnet-4-5",
         stop_reason="tool_use",
-        usage=AnthropicUsage(input_tokens=10, output_tokens=5, cache_read_input_tokens=90),
+        usage=Usage(input_tokens=10, output_tokens=5, cache_read_input_tokens=90),
         content=[
             TextBlock(type="text", text="I look."),
             ToolUseBlock(type="tool_use", id="toolu_1", name="weather", input=ARGS),
@@ -166,15 +169,19 @@ def test_blocks_of_anthropic_have_calls_receipts_and_the_flag_of_a_failure() -> 
     assert (usage.input_tokens, usage.context_tokens) == (10, 100)
 
 
-@pytest.mark.parametrize("serialise", [messages_to_dict, lambda messages: [dumpd(message) for message in messages]])
-def test_the_artifact_of_langchain_is_the_result(serialise: Any) -> None:
+@pytest.mark.parametrize("serialise", ["messages_to_dict", "dumpd"])
+def test_the_artifact_of_langchain_is_the_result(serialise: str) -> None:
+    from langchain_core.load import dumpd
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_to_dict
+
     messages = [
         HumanMessage("How is the weather?"),
         AIMessage("", tool_calls=[{"name": "weather", "args": ARGS, "id": "call_1"}]),
         ToolMessage("clear", tool_call_id="call_1", artifact=ANSWER, status="success"),
         ToolMessage("Error: no such city", tool_call_id="call_2", status="error"),
     ]
-    sample = read(serialise(messages))
+    is_dumped = serialise == "dumpd"
+    sample = read([dumpd(message) for message in messages] if is_dumped else messages_to_dict(messages))
     assert sample.format.name == "langchain"
     assert facts(sample) == (
         [("call_1", "weather", ARGS)],
@@ -186,6 +193,8 @@ def test_the_artifact_of_langchain_is_the_result(serialise: Any) -> None:
 
 
 def test_the_model_and_the_usage_of_langchain_are_those_of_its_responses() -> None:
+    from langchain_core.messages import AIMessage, HumanMessage, messages_to_dict
+
     details = {"cache_read": 60, "cache_creation": 10}
     usage = {"input_tokens": 100, "output_tokens": 7, "total_tokens": 107, "input_token_details": details}
     call = {"name": "weather", "args": ARGS, "id": "call_1"}

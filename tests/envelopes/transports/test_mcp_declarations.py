@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from mcp.types import Tool
-
 from envelopes import tools
 from envelopes.schema.tool import ToolAnnotations
 from envelopes.transports import transport
@@ -17,6 +15,8 @@ HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 def through_a_peer(declared: dict[str, Any]) -> dict[str, Any]:
     """The declaration as a peer that uses the protocol's own types sends it on."""
+    from mcp.types import Tool  # takes half a second, and each worker of a run imports this file
+
     return Tool.model_validate(declared).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
