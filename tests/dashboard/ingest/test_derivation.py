@@ -113,6 +113,7 @@ def test_calls_that_wait_are_derived_as_an_import_does(
     assert not derive_next_waiting()
 
 
+@pytest.mark.postgresql
 def test_the_background_work_rests_while_programs_send_until_calls_have_waited_too_long(
     project: Project, session: Path
 ) -> None:
