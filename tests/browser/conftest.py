@@ -132,10 +132,12 @@ class SharedPages:
 
 
 FORGET = "() => { if (origin !== 'null') { localStorage.clear(); sessionStorage.clear(); } }"
-# Ends what the page would go on asking for; true for one that was about to be left. To leave each for an empty one
-# costs as much as the first page of a test.
-FORGET_AND_STOP = f"""() => {{
+# Ends what the page would go on asking for; true for one that was about to be left. What was just pressed, and `stop`
+# itself, take effect in a later task: the next test's first page would be aborted. To leave each for an empty one costs
+# as much as the first page of a test.
+FORGET_AND_STOP = f"""async () => {{
   stop();
+  await new Promise((resolve) => setTimeout(resolve));
   for (let timer = setTimeout(() => {{}}); timer; timer--) clearTimeout(timer);
   ({FORGET})();
   return Boolean(globalThis.isLeft) || document.readyState !== "complete";
@@ -146,8 +148,9 @@ def _wipe(page: Page, kind: Kind) -> None:
     for other in page.context.pages:
         if other is not page:
             other.close()
-    is_left = page.evaluate(FORGET if kind.clocked else FORGET_AND_STOP)
-    if kind.clocked or is_left:  # its timers are not the browser's; its way to another page would end the next test's
+    has_timers = kind.script and not kind.clocked  # of the browser
+    is_left = page.evaluate(FORGET_AND_STOP if has_timers else FORGET)
+    if is_left or not has_timers:  # its way to another page would end the next test's
         page.goto("about:blank")
     page.context.clear_cookies()
     page.context.clear_permissions()

@@ -43,12 +43,14 @@ def connect(tmp_path: Path) -> Iterator[Connect]:
         wrapper.close()
 
 
-def write(wrapper: BaseDatabaseWrapper, *, seconds: float = 0.0) -> None:
-    """One transaction, which lasts at least so long."""
+def write(wrapper: BaseDatabaseWrapper, *, seconds: float = 0.0, begun: threading.Event | None = None) -> None:
+    """One transaction, which lasts at least so long and says when it has begun."""
     wrapper.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
     end = time.monotonic() + seconds
     with wrapper.cursor() as cursor:
         cursor.execute("INSERT INTO t VALUES (1)")
+        if begun is not None:
+            begun.set()
         while time.monotonic() < end:
             cursor.execute("SELECT count(*) FROM t")
     wrapper.commit()
@@ -57,22 +59,24 @@ def write(wrapper: BaseDatabaseWrapper, *, seconds: float = 0.0) -> None:
 
 def test_a_connection_waits_for_one_transaction_of_another_that_never_pauses(connect: Connect) -> None:
     busy, other = connect(), connect()
-    is_over, written = threading.Event(), list[float]()
+    is_over, begun, written, meanwhile = threading.Event(), threading.Event(), list[float](), 0
 
     def write_on() -> None:
         while not is_over.is_set():
-            write(busy, seconds=0.1)
+            write(busy, seconds=0.1, begun=begun)
             written.append(time.monotonic())
 
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(write_on)
-        while not written:
-            time.sleep(0)
-        before = len(written)
-        for _ in range(TRANSACTIONS):
-            write(other)
-        meanwhile = len(written) - before
-        is_over.set()
+        try:
+            for _ in range(TRANSACTIONS):
+                begun.clear()
+                assert begun.wait(timeout=60), "the other one writes"
+                before = len(written)
+                write(other)
+                meanwhile += len(written) - before
+        finally:
+            is_over.set()
         job.result()
     assert 0 < meanwhile <= 2 * TRANSACTIONS
 
