@@ -32,6 +32,7 @@ COLUMNS = (*HALVES, "message", COMMON)
 COLUMNS_BY_HALF = {"receipt": ("receipt", COMMON), "canonical": ("canonical", COMMON), ANY: COLUMNS}
 BETWEEN_TEXTS = " ¶ "  # as a word between two texts of one half, so that no words in a row are of both
 TABLE = "dashboard_searchtext"
+MANY_ENTRIES = 10_000  # that PostgreSQL's planner expects: they are not counted
 Entry: TypeAlias = Sequence[str]  # as `prepare_entry` makes it
 # `re` looks at each word again from each of its characters.
 _LONG_WORD = re2.compile(f"[A-Za-z0-9_\u0080-\U0010ffff]{{{LONGEST + 1}}}")
@@ -96,10 +97,10 @@ def _estimate_entries(half: str, phrase: Phrase) -> int:
 def count_calls_with(half: str, phrase: Phrase, most: int) -> int:
     """How many calls the entries are of, up to `most`.
 
-    On PostgreSQL how many entries, because the join takes longer there, and `most` where it expects many more.
+    On PostgreSQL how many entries, because the join takes longer there, and `most` where it expects MANY_ENTRIES.
     """
     is_sqlite = connection.vendor == "sqlite"
-    if not is_sqlite and _estimate_entries(half, phrase) > 3 * most:
+    if not is_sqlite and _estimate_entries(half, phrase) > max(most, MANY_ENTRIES):
         return most
     words = (_sqlite_query if is_sqlite else _postgresql_query)(half, phrase)
     entries = MATCHING[connection.vendor]

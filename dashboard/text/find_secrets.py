@@ -81,8 +81,7 @@ class _Gate:
         self.signs = compile_bytes("|".join(all_signs), is_utf8=is_utf8) if all_signs else None
         self._rules_by_piece = lru_cache(1_000)(self._rules_for)
 
-    def find(self, text: str, encoded: EncodedText, until: float, before: float = math.inf) -> Iterator[MaskSpan]:
-        """The spans that begin `before` a character, and those that overlap one of them."""
+    def find(self, text: str, encoded: EncodedText, until: float) -> Iterator[MaskSpan]:
         reached = 0
         for number, place in enumerate(self._places.finditer(encoded.data) if self._places else ()):
             position = encoded.position(place.start())
@@ -91,8 +90,6 @@ class _Gate:
                 return
             if position < reached:  # inside of what is masked already
                 continue
-            if position >= before:
-                return
             key, shape = self._rules_by_piece(place.group())
             spans = find_values(text, position, encoded.position(place.end()), key) if key else ()
             for span in _find_shape(text, position, *shape) if shape else spans:
@@ -102,7 +99,6 @@ class _Gate:
             for span in find_column(text, position, encoded.position(place.end()), key) if key else ():
                 if not _MASK.match(text, span.start, span.end):
                     yield span  # what is beside the column is searched too
-                    before = max(before, span.end)
 
     def _rules_for(self, piece: bytes) -> tuple[KeyRule | None, tuple[SecretShape, re.Pattern[str]] | None]:
         text = piece.decode()
@@ -133,14 +129,8 @@ class RuleSet:
         data = text.encode("latin-1" if is_bytes else "utf-8", "replace")
         return any(signs.search(data) is not None for signs in self._signs)
 
-    def find(
-        self, text: str, until: float = math.inf, *, is_bytes: bool = False, before: float = math.inf
-    ) -> list[MaskSpan]:
-        """The spans in order; those that overlap are one, under the rule that begins first.
-
-        Of those that begin at the character `before` or behind it, some may be left out: a window that ends there is
-        masked without them.
-        """
+    def find(self, text: str, until: float = math.inf, *, is_bytes: bool = False) -> list[MaskSpan]:
+        """The spans in order; those that overlap are one, under the rule that begins first."""
         spans: list[MaskSpan] = []
         for start in range(0, len(text), PIECE):
             if until < math.inf and thread_time() >= until:
@@ -148,7 +138,7 @@ class RuleSet:
                 break
             end, begin = start + PIECE, max(0, start - CONTEXT)
             part = text if len(text) <= PIECE else text[begin : end + CONTEXT]
-            for span in self._find(part, until, is_bytes=is_bytes, before=before - begin):
+            for span in self._find(part, until, is_bytes=is_bytes):
                 first = begin + span.start
                 if span.rule == NOT_SEARCHED:
                     spans.append(MaskSpan(max(first, start), begin + span.end, NOT_SEARCHED))
@@ -165,17 +155,14 @@ class RuleSet:
                         return rule.name
         return ""
 
-    def _find(self, text: str, until: float, *, is_bytes: bool, before: float) -> Iterator[MaskSpan]:
-        """Without noise a text has its characters further in front, so that `before` leaves out nothing that counts."""
+    def _find(self, text: str, until: float, *, is_bytes: bool) -> Iterator[MaskSpan]:
         has_letters, clean = self._has_letters, None
         if has_noise(text, has_letters=has_letters, is_bytes=is_bytes):
             clean = CleanText(text, has_letters=has_letters, is_bytes=is_bytes)
             text = clean.text
         encoded = EncodedText(text.encode("ascii", "replace"), is_same=True)
-        if not (self._own.keys or self._patterns):
-            searches = [self._built_in.find(text, encoded, until, before)]
-        else:  # what one gate finds behind `before` may overlap what the other finds in front of it
-            searches = [self._built_in.find(text, encoded, until)]
+        searches = [self._built_in.find(text, encoded, until)]
+        if self._own.keys or self._patterns:
             if not text.isascii():
                 encoded = EncodedText(text.encode("latin-1" if is_bytes else "utf-8", "replace"), is_same=is_bytes)
             searches.append(self._own.find(text, encoded, until))

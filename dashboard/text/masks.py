@@ -66,20 +66,19 @@ class Masks:
         """Begins a new time budget."""
         self._remaining = self._seconds
 
-    def find(self, text: str, *, is_bytes: bool = False, before: float = math.inf) -> list[MaskSpan]:
-        """`is_bytes`: the text is bytes decoded as Latin-1, one character a byte; `before` as in RuleSet."""
+    def find(self, text: str, *, is_bytes: bool = False) -> list[MaskSpan]:
+        """`is_bytes`: the text is bytes decoded as Latin-1, one character a byte."""
         if not self.rules.may_mask(text, is_bytes=is_bytes):
             return []
         began = thread_time()
-        spans = self.rules.find(text, began + self._remaining, is_bytes=is_bytes, before=before)
+        spans = self.rules.find(text, began + self._remaining, is_bytes=is_bytes)
         if len(spans) > MOST_MASKS and self._remaining < math.inf:
             spans[MOST_MASKS:] = [MaskSpan(spans[MOST_MASKS].start, len(text), NOT_SEARCHED)]
         self._remaining -= thread_time() - began
         return spans
 
-    def mask(self, text: str, before: float = math.inf) -> str:
-        """The text with its masks; those that begin at the character `before` or behind it may be missing."""
-        spans = self.find(text, before=before)
+    def mask(self, text: str) -> str:
+        spans = self.find(text)
         return self.apply(text, spans) if spans else text
 
     def mask_bytes(self, data: bytes) -> bytes:
@@ -218,10 +217,10 @@ def mask_around(text: str, start: int, end: int, name: str = "") -> str:
         return text
     if name and masks.rules.secret_name(name):
         return mask_value(name, text)
-    begin = max(0, start - CONTEXT)
-    part = text[begin : end + CONTEXT]
-    masked = masks.mask(part, before=end - begin)
-    return text if masked is part else f"{text[:begin]}{masked}{text[end + CONTEXT :]}"
+    start, end = max(0, start - CONTEXT), end + CONTEXT
+    part = text[start:end]
+    masked = masks.mask(part)
+    return text if masked is part else f"{text[:start]}{masked}{text[end:]}"
 
 
 def remember_window(markup: str) -> None:
