@@ -8,6 +8,7 @@ certificates are those of Dask's own configuration (`distributed.comm.tls`).
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -52,6 +53,8 @@ class ClusterExecutor(Executor):
             from distributed.security import Security
         except ImportError:
             raise ClusterRefused("COUNTERFOIL_DASK needs the extra: pip install 'counterfoil[cluster]'") from None
+        # Dask computes again what a lost worker had, and notes the keys of its jobs, which say nothing to an operator.
+        logging.getLogger("distributed.client").setLevel(logging.ERROR)
         self._program = name_program()
         security = Security(require_encryption=True) if address.startswith("tls:") else None
         try:
