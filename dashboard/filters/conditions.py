@@ -107,7 +107,7 @@ class Conditions:
         self._now = timezone.now()
         self._exact = exact or {}
         self._is_negated = False
-        self._are_few: dict[Term, bool] = {}
+        self._counts: dict[Term, int] = {}
 
     def on_call(self, node: Node, row: Row) -> Q:
         """A condition on each call, its run included. `row` is CALL or MEMBER."""
@@ -246,7 +246,8 @@ class Conditions:
             return Q(**{f"{column}__in": matching_ids(term.kind, phrase)})
         if self.is_in_few_calls(term):
             return Q(**{f"{column}__in": matching_ids(term.kind, phrase, is_listed=True)})
-        if is_exact(phrase) and is_read_whole(term.kind, phrase):  # of the others no more are read than a page shows
+        # Of a phrase that only the texts decide on, no more is read than a page shows.
+        if is_exact(phrase) and is_read_whole(self._count_calls(term, phrase)):
             return _probed(In(_hidden(column), matching_ids(term.kind, phrase, is_listed=True)))
         ids = matching_ids(term.kind, phrase, is_listed=self._is_negated)
         return Q(In(_hidden(column), ids))  # not one by one
@@ -254,13 +255,13 @@ class Conditions:
     def is_in_few_calls(self, term: Term) -> bool:
         """True for a payload term that few calls contain; those with it are looked up one by one."""
         phrase = phrase_of(term)
-        if term not in self._are_few:
-            self._are_few[term] = (
-                phrase is not None
-                and not phrase.parts
-                and count_calls_with(term.kind, phrase, settings.FEW_CALLS + 1) <= settings.FEW_CALLS
-            )
-        return self._are_few[term]
+        return phrase is not None and not phrase.parts and self._count_calls(term, phrase) <= settings.FEW_CALLS
+
+    def _count_calls(self, term: Term, phrase: Phrase) -> int:
+        """The calls that contain a payload term, as `count_calls_with` counts or estimates more than a few."""
+        if term not in self._counts:
+            self._counts[term] = count_calls_with(term.kind, phrase, settings.FEW_CALLS + 1)
+        return self._counts[term]
 
     def _has_message(self, term: Term, row: Row) -> Q:
         phrase = phrase_of(term)

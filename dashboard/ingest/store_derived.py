@@ -238,8 +238,10 @@ def derive_next_waiting(computing: Computing | None = None) -> bool:
     if not projects:
         return False
     with derivation_lock() as is_leader:
+        if not is_leader:
+            return False
         pace = Pace()
-        return is_leader and any(derive_waiting(project, computing, CALLS_A_STEP, pace=pace) for project in projects)
+        return any(derive_waiting(project, computing, CALLS_A_STEP, pace=pace) for project in projects)
 
 
 class Pace:

@@ -32,7 +32,7 @@ COLUMNS = (*HALVES, "message", COMMON)
 COLUMNS_BY_HALF = {"receipt": ("receipt", COMMON), "canonical": ("canonical", COMMON), ANY: COLUMNS}
 BETWEEN_TEXTS = " ¶ "  # as a word between two texts of one half, so that no words in a row are of both
 TABLE = "dashboard_searchtext"
-MANY_ENTRIES = 10_000  # that PostgreSQL's planner expects: they are not counted
+MANY_ENTRIES = 10_000  # of a phrase: more are estimated by PostgreSQL's planner, not counted
 Entry: TypeAlias = Sequence[str]  # as `prepare_entry` makes it
 # `re` looks at each word again from each of its characters.
 _LONG_WORD = re2.compile(f"[A-Za-z0-9_\u0080-\U0010ffff]{{{LONGEST + 1}}}")
@@ -78,13 +78,13 @@ def select_messages(project: Project, entries: Sequence[int]) -> QuerySet[Messag
     return messages.order_by(F("search_id").desc(nulls_last=True))
 
 
-def is_read_whole(half: str, phrase: Phrase) -> bool:
-    """True where PostgreSQL reads the entries with a phrase faster than it looks into those of one call after another.
+def is_read_whole(entries: int) -> bool:
+    """True where PostgreSQL reads so many entries faster than it looks into those of one call after another.
 
     To look into an entry takes four times as long, because its lexemes lie in another table, and a page with counted
     calls looks into as many thousands as the phrase is rare. SQLite always reads them all.
     """
-    return connection.vendor == "postgresql" and _estimate_entries(half, phrase) <= settings.LISTED_ENTRIES
+    return connection.vendor == "postgresql" and entries <= settings.LISTED_ENTRIES
 
 
 def _estimate_entries(half: str, phrase: Phrase) -> int:
@@ -97,11 +97,11 @@ def _estimate_entries(half: str, phrase: Phrase) -> int:
 def count_calls_with(half: str, phrase: Phrase, most: int) -> int:
     """How many calls the entries are of, up to `most`.
 
-    On PostgreSQL how many entries, because the join takes longer there, and `most` where it expects MANY_ENTRIES.
+    On PostgreSQL how many entries, because the join takes longer there; of more than MANY_ENTRIES its estimate.
     """
     is_sqlite = connection.vendor == "sqlite"
-    if not is_sqlite and _estimate_entries(half, phrase) > max(most, MANY_ENTRIES):
-        return most
+    if not is_sqlite and (estimate := _estimate_entries(half, phrase)) > max(most, MANY_ENTRIES):
+        return estimate
     words = (_sqlite_query if is_sqlite else _postgresql_query)(half, phrase)
     entries = MATCHING[connection.vendor]
     # CROSS JOIN has SQLite go from entry to entry, and stop at the last one that is counted.
