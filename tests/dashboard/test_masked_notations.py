@@ -217,6 +217,9 @@ def test_a_window_that_begins_or_ends_inside_a_secret_shows_nothing_of_it() -> N
         assert cut_window("a word\nand others", 2, 4, "summary").text == "word"
 
 
+KNOWN_BY_ITS_END = "f9db5b56cc0cbc1b0994b81965e6fc10ef77NRAL"
+
+
 @pytest.mark.parametrize(
     "rules",
     [
@@ -226,10 +229,10 @@ def test_a_window_that_begins_or_ends_inside_a_secret_shows_nothing_of_it() -> N
 )
 def test_a_window_has_the_masks_of_the_whole_text(rules: RuleSet) -> None:
     notations = [text for group in NOTATIONS.values() for text, *_ in group]
-    text = "\n".join([*notations, KEY, "ticket: 4711-abcd and a rabbit", KEY, *notations[::-1]])
-    whole = Masks(rules).mask(text)
+    text = "\n".join([*notations, KEY, "ticket: 4711-abcd and a rabbit", KNOWN_BY_ITS_END, KEY, *notations[::-1]])
+    whole, inside = Masks(rules).mask(text), text.index(KNOWN_BY_ITS_END)
     with masking(Masks(rules)):
-        for start in range(0, len(text), 151):
+        for start in (*range(0, len(text), 151), *range(inside, inside + len(KNOWN_BY_ITS_END))):
             for size in (1, 60, 700):
                 shown = mask_around(text, start, start + size)[start : start + size]
                 assert shown == whole[start : start + size], (start, size)

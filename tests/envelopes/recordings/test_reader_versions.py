@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from envelopes.recordings import RECORDINGS, UnknownFormat
+from tests.conftest import CHECKOUT, GOLDENS
 from tests.envelopes.recordings.samples import FOLDER, read_bytes
-from tests.source import CHECKOUT
 
 SAMPLES = CHECKOUT / "dashboard" / "samples"
-GOLDEN = CHECKOUT / "tests" / "golden" / "readers.txt"
 SUFFIXES = {".json", ".jsonl", ".eval", ".traj"}
 # Without a sample of its own: what programs send, or another packing of a format that is here.
 NOT_SAMPLED = {
@@ -37,15 +35,11 @@ def read_all() -> Iterator[tuple[str, str]]:
     for folder in (FOLDER, SAMPLES):
         for path in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES):
             try:
-                sample = read_bytes(path.read_bytes(), _name(path))
+                sample = read_bytes(path.read_bytes(), path.relative_to(folder).as_posix())
             except UnknownFormat:
                 continue
             records = [(type(record).__name__, stated_fields(record)) for record in sample.records]
             yield sample.format.name, hashlib.sha256(msgspec.json.encode(records)).hexdigest()
-
-
-def _name(path: Path) -> str:
-    return path.relative_to(FOLDER if path.is_relative_to(FOLDER) else SAMPLES).as_posix()
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +52,12 @@ def digests() -> dict[str, str]:
 
 
 def test_a_reader_that_yields_other_records_has_another_version(
-    digests: dict[str, str], golden: Callable[[str, str], None], pytestconfig: pytest.Config
+    digests: dict[str, str], golden: Callable[[str, str], None]
 ) -> None:
-    known = {name: (version, digest) for name, version, digest in map(str.split, GOLDEN.read_text().splitlines())}
+    known = {
+        name: (version, digest)
+        for name, version, digest in map(str.split, (GOLDENS / "readers.txt").read_text().splitlines())
+    }
     versions = {recording.name: str(recording.version) for recording in RECORDINGS}
     for name, digest in digests.items():
         is_other = name in known and known[name][1] != digest
