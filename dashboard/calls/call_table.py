@@ -26,6 +26,7 @@ from dashboard.filters.language import NEWEST, Preset, PresetLink, Query, link_p
 from dashboard.filters.saved_views import describe_missing_view, find_view
 from dashboard.ingest.run_stats import OUTCOMES, outcome_letter
 from dashboard.models import Call, Project, Run, SavedView
+from dashboard.models.fields import StoredID, read_stored_id
 from dashboard.models.notes import RowMarks, load_row_marks
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import CallQuerySet
@@ -257,23 +258,26 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
 class _Selection(NamedTuple):
     """The matching calls, a few of them by their ids; `matching` as in CallTable.
 
-    `newest` has the ids of all of them, or of the newest COUNTED_CALLS + 1; none where they were not counted. Their
-    times are asked for only where they are needed: to convert a thousand of them takes longer than the query.
+    `newest` has the ids of all of them as stored, or of the newest COUNTED_CALLS + 1; none where they were not counted.
+    Ids and times are converted only where they are needed: for a thousand calls that takes longer than the query.
     """
 
     calls: CallQuerySet
     matching: int | None
-    newest: Sequence[UUID] = ()
+    newest: Sequence[bytes | UUID] = ()
 
     def continue_newest(self, cursor: Cursor | None, size: int) -> list[Cursor] | None:
         """The `size` newest calls behind the cursor, found by their ids; None where they have to be searched for.
 
         Databases have calls without a time at different ends.
         """
-        if cursor is not None and cursor[1] not in self.newest:
-            return None
-        start = 0 if cursor is None else self.newest.index(cursor[1]) + 1
-        keys = self.newest[start : start + size]
+        start = 0
+        if cursor is not None:
+            stored = next((number for number, key in enumerate(self.newest) if read_stored_id(key) == cursor[1]), None)
+            if stored is None:
+                return None
+            start = stored + 1
+        keys = [read_stored_id(key) for key in self.newest[start : start + size]]
         if len(keys) < size and (self.matching is None or self.matching > settings.COUNTED_CALLS):
             return None
         times = dict(Call.objects.filter(pk__in=keys).values_list("pk", "started_at"))
@@ -286,10 +290,10 @@ def _select_calls(query: Query, project: Project, *, is_counted: bool) -> _Selec
     calls = query.calls_in(project)
     if not is_counted:
         return _Selection(calls, None)
-    keys = calls.order_by("-started_at", "-id").values_list("pk", flat=True)
+    keys = calls.order_by("-started_at", "-id").values_list(StoredID("pk"), flat=True)
     newest = list(keys[: settings.COUNTED_CALLS + 1])
     if len(newest) <= settings.COUNTED_CALLS:
-        calls = Call.objects.filter(pk__in=newest)
+        calls = Call.objects.filter(pk__in=[read_stored_id(key) for key in newest])
     return _Selection(calls, len(newest), newest)
 
 

@@ -1058,7 +1058,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='call',
-            index=models.Index(fields=['search_id'], name='calls_by_entry'),
+            index=models.Index(fields=['search_id', 'project', 'started_at', 'id'], name='calls_by_entry'),
         ),
         migrations.AddIndex(
             model_name='call',

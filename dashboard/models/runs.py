@@ -275,7 +275,8 @@ class Call(models.Model):
             models.Index(fields=["run", "line"]),
             models.Index(fields=["project"], condition=Q(derivation=""), name="underived_calls"),
             models.Index(fields=["project"], condition=Q(search_id=None), name="unsearchable_calls"),
-            models.Index(fields=["search_id"], name="calls_by_entry"),
+            # With what a page of found calls is sorted by, so that it is sorted without the wide rows.
+            models.Index(fields=["search_id", "project", "started_at", "id"], name="calls_by_entry"),
             models.Index(fields=["external_id"], name="calls_by_external_id"),  # an id that is pasted into the search
             # All calls, newest first; with the columns of filters, so that a rare value is found without the wide rows.
             models.Index(fields=["project", "-started_at", "-id", *FILTERED_COLUMNS], name="calls_by_time"),
