@@ -3,7 +3,7 @@
     python -m tests.bench.intake [--seconds 60] [--clients 1,4] [--format native,otlp]
 
 Batches of 50 calls with results cut from the project's own text: log-normal, median 1.2 KB, 5 % over 20 KB, 1 % of
-200 KB. OTLP is protobuf, and each step repeats the history of its conversation. The bounds of issue 15 stand beside
+200 KB. OTLP is protobuf, and each step repeats the history of its conversation. The bounds stand beside
 the figures; the exit code is 1 when one fails. The ratio is to raw sqlite3 inserts of the same bytes.
 
 The clients share the machine with the server. They build their batches before the clock starts, as many as fit into
