@@ -43,7 +43,7 @@ RECEIPT = {
         ),
         Fidelity(
             name="reconstructed",
-            heading="Rebuilt: what the model probably saw",
+            heading="Rebuilt, not recorded",
             got="As far as it can be rebuilt, the model got",
             badge="reconstructed: what the model saw was not recorded",
             means="The recording kept no receipt. This text was rebuilt from other parts of the recording.",

@@ -193,7 +193,7 @@ def derive_waiting(
 ) -> int:
     """Derives all calls that wait for it, or the first `most`, here or where `computing` says; returns how many.
 
-    Calls with damaged evidence go on waiting, and the log names them. With a pace it gives way to programs that send.
+    Calls with damaged evidence stay in the queue, and the log names them. With a pace it slows down while programs send.
     """
     # By source: the evidence of a portion is then in a few frames, where ids spread over all of them.
     waiting = Call.objects.waiting().filter(project=project).order_by("source_id", "pk")
@@ -216,19 +216,17 @@ def derive_waiting(
 
 
 def _load_undamaged(keys: Sequence[UUID]) -> list[RecordedCall]:
+    """The evidence of these calls. Damaged ones are found by halving, left out, and named in the log once."""
     try:
         return load_recorded_calls(keys)
-    except DamagedEvidence:
-        pass  # of which call, is found out below
-    calls: list[RecordedCall] = []
-    for key in keys:
-        try:
-            calls += load_recorded_calls([key])
-        except DamagedEvidence as damaged:
-            if key not in _REPORTED:
-                logger.error("call %s cannot be derived: %s", key, damaged)
-                _REPORTED.add(key)
-    return calls
+    except DamagedEvidence as damaged:
+        if len(keys) > 1:
+            middle = len(keys) // 2
+            return [*_load_undamaged(keys[:middle]), *_load_undamaged(keys[middle:])]
+        if keys[0] not in _REPORTED:
+            logger.error("call %s cannot be derived: %s", keys[0], damaged)
+            _REPORTED.add(keys[0])
+        return []
 
 
 def derive_next_waiting(computing: Computing | None = None) -> bool:
