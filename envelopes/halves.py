@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from envelopes.alignment.foreign_receipts import is_cut_proven
 from envelopes.alignment.mapping import Evidence, NoReading, OutputField, Reading, ToolMapping
 from envelopes.alignment.source_cuts import PREVIEW_TAG, OutputPreview, SourceCut, complete_cut, find_output_preview
 from envelopes.alignment.spans import Span, find_cut, to_segments, whole_cut
@@ -42,12 +43,14 @@ StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the stor
 class OutputCut(msgspec.Struct, frozen=True):
     """Which lines of one recorded output field the receipt shows. `cut.shown` counts from 0.
 
-    `source_cuts` are what the source left out of the field itself.
+    `source_cuts` are what the source left out of the field itself. Not `is_known`: the receipt may have the other lines
+    in a form that is not recognised, so they are not called cut.
     """
 
     field: OutputField
     cut: Cut
     source_cuts: tuple[SourceCut, ...] = ()
+    is_known: bool = True
 
     @property
     def complete(self) -> Cut:
@@ -86,7 +89,7 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
         """True when a part of the output did not reach the model, as far as the halves show it."""
         if self.receipt is None or self.reading.is_cut_unknown:
             return False
-        is_short = any(not output.complete.is_whole for output in self.outputs)
+        is_short = any(not output.complete.is_whole for output in self.outputs if output.is_known)
         return is_short or bool(self.reading.source_cuts) or self.preview is not None
 
 
@@ -155,12 +158,12 @@ def read_halves(
         is_linked=is_linked,
         first=first,
     )
-    beginning = _parse_beginning(result, call) if result and first else None
-    if beginning is not None:
-        halves = _read(call, beginning, list(notes))
-        if halves.has_more_links:
-            return msgspec.structs.replace(halves, is_beginning=True)
-    return _read(call, _parse(result, "result", notes) if result is not None else None, notes)
+    if result and first and (halves := _read_beginning(result, call, list(notes))):
+        return halves
+    value = _parse(result, "result", notes) if result is not None else None
+    if value is None and result not in (None, b"null"):  # it could not be decoded
+        call = msgspec.structs.replace(call, evidence=msgspec.structs.replace(evidence, has_result=False))
+    return _read(call, value, notes)
 
 
 def project_complete(halves: Halves, result: bytes | None) -> Projection:
@@ -195,7 +198,9 @@ def lint_recorded(
         is_recorded=True,
         is_whole=is_whole,
         complete=halves.evidence.result,
-        cuts=tuple(Shortened(output.field.pointer, output.cut, "complete") for output in halves.outputs),
+        cuts=tuple(
+            Shortened(output.field.pointer, output.cut, "complete") for output in halves.outputs if output.is_known
+        ),
         has_artifact=has_artifact,
     )
     return lint(call, family(halves.family).lint)
@@ -250,6 +255,13 @@ def _parse(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
     except Untrusted as error:
         notes.append(f"{surface}: {error.reason}")
         return None
+
+
+def _read_beginning(result: bytes, call: _Recorded, notes: list[str]) -> Halves | None:
+    """The halves with the beginning of the result's long lists; None where that is not enough."""
+    beginning = _parse_beginning(result, call)
+    halves = None if beginning is None else _read(call, beginning, notes)
+    return msgspec.structs.replace(halves, is_beginning=True) if halves and halves.has_more_links else None
 
 
 def _parse_beginning(result: bytes, call: _Recorded) -> JsonValue:
@@ -362,10 +374,25 @@ def _output_cuts(evidence: Evidence, reading: Reading, spans: list[Span], *, is_
         text = text_at(evidence.result, field.pointer)
         if text:
             own = [span for span in spans if span.document == "complete" and span.pointer == field.pointer]
-            cut = whole_cut(text) if is_whole else find_cut(text, own, start=field.start)
+            cut = whole_cut(text) if is_whole and field.claim == "certain" else find_cut(text, own, start=field.start)
             source_cuts = tuple(gap for gap in reading.source_cuts if gap.pointer == field.pointer)
-            cuts.append(OutputCut(field, cut, source_cuts))
+            output = OutputCut(
+                field, cut, source_cuts, is_known=_is_known(evidence, field, cut, spans, is_whole=is_whole)
+            )
+            if field.claim != "shortened" or (own and output.is_known and not cut.is_whole):
+                cuts.append(output)
     return tuple(cuts)
+
+
+def _is_known(evidence: Evidence, field: OutputField, cut: Cut, spans: list[Span], *, is_whole: bool) -> bool:
+    """False where the receipt may have the missing lines in another form.
+
+    `is_whole`: the import found no cut, and only the beginning of the receipt was aligned.
+    """
+    if field.claim == "certain" or cut.is_whole or evidence.receipt_text is None:
+        return True
+    text = text_at(evidence.result, field.pointer) or ""
+    return not is_whole and is_cut_proven(text, cut, spans, evidence.receipt_text)
 
 
 def _find_preview(evidence: Evidence, reading: Reading) -> OutputPreview | None:

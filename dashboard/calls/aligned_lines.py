@@ -81,8 +81,10 @@ def build_lines_pane(evidence: CallEvidence, *, is_hooked: bool = False) -> Line
     name = split(output.field.pointer)[-1] if output.field.pointer else "result"
     if is_hooked:
         return LinesPane(name=name, reason="The receipt was made from another output, which a hook returned.")
-    if not any(other.cut.shown or shown_spans(receipt, other.field.pointer) for other in halves.outputs):
-        reason = "The recorded output was not found in the receipt: which of its lines the model got is not known."
+    is_found = any(other.cut.shown or shown_spans(receipt, other.field.pointer) for other in halves.outputs)
+    if not is_found or not output.is_known:
+        found = "found whole" if is_found else "found"
+        reason = f"The recorded output was not {found} in the receipt: which of its lines the model got is not known."
         return LinesPane(name=name, reason=reason)
     is_long = len(text) > MAX_CHARACTERS or len(receipt.text) > MAX_RECEIPT
     if is_long or (halves.aligned is not None and halves.aligned < len(receipt.text)):

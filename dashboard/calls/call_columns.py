@@ -110,6 +110,7 @@ def _answer(call: Call) -> str:
 def _format_seen(call: Call) -> str:
     """`235 of ≥3,188`: the column has no room for the words."""
     seen = describe_seen_lines(call).removesuffix(" lines").replace("at least ", "≥").replace("at most ", "≤")
+    seen = seen.replace("less than ", "<")
     return (seen or "a part") if call.is_cut else ""
 
 

@@ -163,7 +163,7 @@ class _Output:
     ) -> None:
         self.field, self.cut, self.text = output.field, output.cut, text
         self.is_saved, self.is_linked = is_saved, is_linked
-        self.complete, self.source_cuts = output.complete, output.source_cuts
+        self.complete, self.source_cuts, self.is_known = output.complete, output.source_cuts, output.is_known
         self.lines_before = output.field.first_line - 1
         # Agents count the nothing behind a last newline as a line; here it is none.
         total = output.field.total_lines or 0
@@ -176,7 +176,8 @@ class _Output:
 
 def _output_bar(output: _Output, page: str, got: str) -> CutBar:
     domain, url, link = _domain(output), "", ""
-    if page and output.cut.gaps:
+    is_cut = output.is_known and not output.complete.is_whole
+    if page and is_cut and output.cut.gaps:
         line, partial = output.cut.gaps[0][0] + 1, output.partial
         if partial and partial.end - partial.start > LONG_BEGINNING:
             offset = len(output.text[: partial.end].encode("utf-8", "surrogatepass"))
@@ -190,8 +191,8 @@ def _output_bar(output: _Output, page: str, got: str) -> CutBar:
         name=printable(name),
         sentence=_sentence(output, got),
         domain=domain,
-        stretches=_stretches(output) if domain or not output.complete.is_whole else (),
-        is_cut=not output.complete.is_whole or output.is_saved,
+        stretches=_stretches(output) if domain or is_cut else (),
+        is_cut=is_cut or output.is_saved,
         url=url,
         link=link,
         leads_to_unseen=bool(url),
@@ -205,6 +206,9 @@ def _sentence(output: _Output, got: str) -> str:
         return f"{got} all {cut.total:,} lines{end}" if cut.total != 1 else f"{got} its one line{end}"
     if not output.cut.shown and not output.is_linked:
         return f"The recorded output ({_count_lines(output.cut.total)}) was not found in the receipt."
+    if not output.is_known:
+        lines = f"{cut.shown_count:,} of {_count_lines(cut.total)}"
+        return f"The receipt has {lines} word for word. It may have the others in another form: that is not known."
     if any(gap.unit != "lines" for gap in output.source_cuts):
         least = f"{got} {cut.shown_count:,} of at least {cut.total:,} lines."
         return f"{least} {describe_source_cuts(output.source_cuts)}"

@@ -15,7 +15,7 @@ from dashboard.models import Observation, Run
 from dashboard.text.find_secrets import CONTEXT
 from dashboard.text.masks import mask_text
 from envelopes.schema.result import JsonValue, ToolError
-from envelopes.schema.settlement import SITUATIONS
+from envelopes.schema.settlement import SITUATIONS, read_end
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SKIP_KINDS: dict[str, str] = {
     row.reason: row.kind for row in SITUATIONS if row.end == "skipped" and row.reason and row.kind
 }
+DENIED = re.compile(b'"denied(?:_r|R)eason"')
 SNAKE = re.compile("(?<=[a-z])_([a-z])")
 MAX_CHARACTERS = 1_000  # of one value on the page
 CALL_LABELS = {
@@ -119,15 +120,17 @@ def recorded_word(members: dict[str, bytes], name: str) -> str:
 
 
 def recorded_skip(settlement: Observation | None) -> ToolError | None:
-    """The reason of a call that its executor skipped, as the error of its envelope; None where it was not skipped."""
-    if settlement is None or b'"skipped"' not in settlement.data:
+    """The reason of a call that its runtime skipped or refused, as the error of its envelope; None for any other."""
+    if settlement is None or not (b'"status"' in settlement.data or DENIED.search(settlement.data)):
         return None
     members = recorded_members(settlement)
-    if recorded_word(members, "status") != "skipped" or "error" in members:
+    status, reason = recorded_word(members, "status"), recorded_word(members, "deniedReason")
+    end = read_end(status) if status or not reason else "refused"
+    if end not in ("skipped", "refused") or "error" in members:
         return None
-    kind = SKIP_KINDS.get(recorded_word(members, "deniedReason"), "skipped")
-    message = recorded_word(members, "userMessage") or "The call was skipped."
-    return ToolError(kind=kind, message=message, retryable=False)
+    kind = SKIP_KINDS.get(reason, "skipped" if end == "skipped" else "policy_denied")
+    message = recorded_word(members, "userMessage") or (reason if reason not in SKIP_KINDS else "")
+    return ToolError(kind=kind, message=message or f"The call was {end}.", retryable=False)
 
 
 def build_execution(evidence: CallEvidence) -> tuple[ExecutionFact, ...]:

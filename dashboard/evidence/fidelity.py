@@ -123,6 +123,8 @@ def describe_seen_lines(call: Call) -> str:
     """How many lines of a cut output the model got; empty where the recording has no lines to count."""
     if not call.output_lines:
         return ""
+    if (call.seen_lines, call.output_lines) == (0, 1):
+        return "less than 1 line"
     seen = f"at most {call.seen_lines:,}" if call.receipt_fidelity == "inflated" else f"{call.seen_lines:,}"
     least = "at least " if call.result_fidelity == "bounded" else ""
     return f"{seen} of {least}{call.output_lines:,} lines"

@@ -30,11 +30,11 @@ from envelopes.recordings.base import (
     UsageRecord,
 )
 from envelopes.recordings.json_lines import remark
+from envelopes.schema.settlement import read_end
 from envelopes.text.pointer import join
 from envelopes.text.untrusted_json import Untrusted, array_slices, is_portable, object_members
 
 Kind = Remark.Kind
-KNOWN_ENDS = frozenset({"", "ok", "error", "skipped", "timeout", "cancelled"})
 MOST_IN_PAYLOAD = 20
 SECOND = {
     "args": (Kind.ARGUMENTS, "kept beside the other arguments, which the page shows"),
@@ -128,7 +128,7 @@ def evidence_remarks(
 
 
 def _find_in_columns(call: Call, recorded_end: str) -> Iterator[EvidenceRemark]:
-    if recorded_end not in KNOWN_ENDS:
+    if recorded_end and read_end(recorded_end) is None:
         yield EvidenceRemark(
             Kind.STATUS, "status", recorded_end, "an unknown word: the outcome follows from the result"
         )

@@ -193,7 +193,8 @@ def derive_waiting(
 ) -> int:
     """Derives all calls that wait for it, or the first `most`, here or where `computing` says; returns how many.
 
-    Calls with damaged evidence stay in the queue, and the log names them. With a pace it slows down while programs send.
+    Calls with damaged evidence stay in the queue, and the log names them. With a pace it slows down for programs that
+    send.
     """
     # By source: the evidence of a portion is then in a few frames, where ids spread over all of them.
     waiting = Call.objects.waiting().filter(project=project).order_by("source_id", "pk")

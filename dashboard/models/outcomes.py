@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from envelopes.schema.settlement import CODES, SKIPPED_KINDS
+from envelopes.schema.settlement import CODES, SKIPPED_KINDS, RecordedEnd, read_end
 
 UNKNOWN, ERROR = "unknown", "error"  # statuses of an envelope
 
@@ -35,7 +35,13 @@ class Outcome(models.TextChoices):
 
 _OUTCOMES_OF_KINDS = {"cancelled": Outcome.CANCELLED, "interrupted": Outcome.INTERRUPTED}
 _OUTCOMES_OF_CODES = {"POLICY_DENIED": Outcome.REFUSED, "TIMEOUT": Outcome.TIMED_OUT, "CANCELLED": Outcome.CANCELLED}
-_RECORDED_ENDS = {"timeout": Outcome.TIMED_OUT, "cancelled": Outcome.CANCELLED, "skipped": Outcome.SKIPPED}
+_OUTCOMES_OF_ENDS: dict[RecordedEnd | None, Outcome] = {
+    "timeout": Outcome.TIMED_OUT,
+    "cancelled": Outcome.CANCELLED,
+    "skipped": Outcome.SKIPPED,
+    "refused": Outcome.REFUSED,
+    "interrupted": Outcome.INTERRUPTED,
+}
 
 
 def decide_outcome(
@@ -53,7 +59,7 @@ def decide_outcome(
     `recorded_end` is the source's own status word. `is_exit_an_answer`: the family knows this exit status as a result,
     as grep's 1. `is_interrupted`: the command was stopped before it finished.
     """
-    if recorded := _RECORDED_ENDS.get(recorded_end):
+    if recorded := _OUTCOMES_OF_ENDS.get(read_end(recorded_end)):
         return recorded
     if status == UNKNOWN:
         return Outcome.UNANSWERED

@@ -325,6 +325,8 @@ def _build_row(
 def _cut_column(call: Call) -> str:
     if not call.output_lines:
         return "a part"
+    if (call.seen_lines, call.output_lines) == (0, 1):
+        return "< 1 line"
     most = "≤ " if call.receipt_fidelity == "inflated" else ""
     more = "+" if call.result_fidelity == "bounded" else ""
     return f"{most}{call.seen_lines:,} / {call.output_lines:,}{more}"

@@ -162,7 +162,7 @@ def _share_outputs(evidence: CallEvidence, name: str, limit: int) -> Iterator[Sh
     """The recorded outputs of which the model got a part."""
     for number, output in enumerate(evidence.halves.outputs, 1):
         text = text_at(evidence.halves.evidence.result, output.field.pointer) or ""
-        if not output.cut.is_whole and output.cut.shown:
+        if output.is_known and not output.cut.is_whole and output.cut.shown:
             title = f"Recorded output {output.field.pointer}"
             note = "Marked lines were not seen by the model, or not whole."
             unseen = list(_find_unseen(output, text))

@@ -231,7 +231,7 @@ def read_untyped(evidence: Evidence) -> Reading:
             RecordedText(text),
             _first_line(text),
             links={"": "/result/text"},
-            outputs=(OutputField(""),),
+            outputs=(OutputField("", claim="proven"),),
             fidelity="stringified",
             source_cuts=find_source_cuts(text, "", "stream"),
         )

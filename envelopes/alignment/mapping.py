@@ -24,6 +24,12 @@ ResultFidelity: TypeAlias = Literal["structured", "bounded", "stringified", "par
 ReceiptFidelity: TypeAlias = Literal["exact", "recorded", "reconstructed", "inflated", "masked", "absent"]
 
 
+# What is said of an output of which the receipt does not have every line:
+#   certain    that the others were cut: the family knows how its agent prints this text
+#   proven     the same where `foreign_receipts.is_cut_proven`, else that it is not known
+#   shortened  as proven, but nothing where it is not known: the text is one of many that a result has
+Claim: TypeAlias = Literal["certain", "proven", "shortened"]
+
 NATIVE = "native"  # the agent of native records, which any runtime may write
 
 
@@ -59,6 +65,7 @@ class OutputField(msgspec.Struct, frozen=True):
     total_lines: int | None = None
     start: int = 0
     is_asked: bool = False
+    claim: Claim = "certain"
 
 
 class FieldSlice(msgspec.Struct, frozen=True):

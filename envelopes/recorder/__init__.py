@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
+from msgspec import UNSET
 
 from envelopes.recorder.shipper import Shipper
 from envelopes.recorder.spool import Spool
@@ -111,12 +112,17 @@ class LiveRun:
         self._receipts: Counter[str] = Counter()  # by call
 
     def record(self, kind: str, **members: Any) -> None:
-        """Adds one native record; members that are None are left out. For fields that no other method has.
+        """Adds one native record, for fields that no other method has.
 
-        Values that JSON cannot hold are written as their `repr`, and their paths listed in `not_json`.
+        Members that are None are left out, except for `complete`: a tool may return it. Values that JSON cannot hold
+        are written as their `repr`, and their paths listed in `not_json`.
         """
         replaced: list[str] = []
-        present = {name: _to_json(value, name, replaced) for name, value in members.items() if value is not None}
+        present = {
+            name: _to_json(value, name, replaced)
+            for name, value in members.items()
+            if value is not None or name == "complete"
+        }
         if replaced:
             present["not_json"] = replaced
         with self._lock:  # positions give the order, whatever the clock does
@@ -133,10 +139,13 @@ class LiveRun:
         self.record("call", call=call, tool=tool, args=args, at=_now(), **members)
         return call
 
-    def result(self, call: str, complete: Any = None, *, is_error: bool | None = None, **members: Any) -> None:
-        """Records what the tool returned, complete: the half that the runtime owns."""
-        value = {"complete": complete} if complete is not None else {}
-        self.record("result", call=call, is_error=is_error, ended_at=_now(), **value, **members)
+    def result(self, call: str, complete: Any = UNSET, *, is_error: bool | None = None, **members: Any) -> None:
+        """Records what the tool returned, complete, None too: the half that the runtime owns.
+
+        Without `complete` it records how the call ended, and no result.
+        """
+        members |= {} if complete is UNSET else {"complete": complete}
+        self.record("result", call=call, is_error=is_error, ended_at=_now(), **members)
 
     def receipt(self, call: str, text: str, **members: Any) -> None:
         """Records what the model was sent: a text, or `parts`. A second one of the call replaces the first."""

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolMessage
+from msgspec import UNSET
 
 from envelopes.recorder import LiveRun
 
@@ -45,7 +46,7 @@ class ToolCallbacks(BaseCallbackHandler):
         if not isinstance(output, ToolMessage):
             self._run.result(call, output)
             return
-        self._run.result(call, output.artifact, is_error=output.status == "error")
+        self._run.result(call, UNSET if output.artifact is None else output.artifact, is_error=output.status == "error")
         if isinstance(output.content, str):
             self._run.receipt(call, output.content)
         else:

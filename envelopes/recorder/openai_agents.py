@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from agents import Agent, ModelResponse, RunContextWrapper, RunHooks, Tool
+from msgspec import UNSET
 
 from envelopes.recorder import LiveRun
 
@@ -33,7 +34,7 @@ class ToolHooks(RunHooks[Any]):
     async def on_tool_end(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object) -> None:
         call = _call_id(context)
         is_text = isinstance(result, str)
-        self._run.result(call, None if is_text else result)
+        self._run.result(call, UNSET if is_text else result)
         self._run.receipt(call, str(result), fidelity="recorded" if is_text else "reconstructed")
 
     async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:

@@ -44,6 +44,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines
 from envelopes.recordings.object_fields import ObjectFields
+from envelopes.schema.settlement import read_end
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import Untrusted, object_slices
 
@@ -54,7 +55,7 @@ _RESULT_FIDELITIES: dict[str, ResultFidelity] = {name: name for name in get_args
 _DELIVERIES: dict[str, Delivery] = {name: name for name in get_args(Delivery)}
 _BEGINNING = re.compile(rb'\s*\{[^{}\[\]]{0,200}"type"\s*:\s*"([a-z]+)"')
 _SHA256 = re.compile("[0-9a-f]{64}")
-_FAILED = ("error", "timeout", "cancelled", "interrupted")
+_NO_FAILURES = ("ok", "skipped")
 MAX_ATTEMPT = 2**31 - 1
 
 
@@ -146,7 +147,10 @@ def _result_records(fields: ObjectFields, run: str, path: SourcePath) -> Records
     if canonical is not None and not canonical.startswith(b"{"):
         raise Untrusted("the canonical result is an object with five keys", "$.canonical")
     envelope = object_slices(canonical) if canonical else {}
+    error = fields.slice("error") or _present(envelope.get("error"))
     complete = fields.value("complete")
+    if complete == b"null" and error is not None:  # of a program that writes all fields
+        complete = None
     inner = envelope.get("result", b"null")
     result = complete if complete is not None else inner if inner != b"null" else None
     fidelity: ResultFidelity = "structured" if complete is not None else "bounded"
@@ -165,7 +169,7 @@ def _result_records(fields: ObjectFields, run: str, path: SourcePath) -> Records
         ended_at=ended_at,
         duration_ms=_duration(fields.integer("duration_ms", 0), started_at, ended_at),
         child_run=fields.text("child_run"),
-        error=fields.slice("error") or _present(envelope.get("error")),
+        error=error,
         document=fields.document,
     )
 
@@ -184,7 +188,8 @@ def _is_error(fields: ObjectFields, status: str | None, envelope: dict[str, byte
     if flag is not None:
         return flag
     if status is not None:
-        return status in _FAILED if status in (*_FAILED, "ok", "success", "skipped") else None
+        end = read_end(status)
+        return None if end is None else end not in _NO_FAILURES
     return envelope["status"] == b'"error"' if "status" in envelope else None
 
 
@@ -327,5 +332,6 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=lambda _call: False,
+        version=2,
     ),
 )

@@ -5,6 +5,7 @@
     SITUATIONS       the table: a row a situation, a column a vocabulary
     find_situation   settlement -> its row
     call_code        error kind -> CALL code; the kind is stored, the code follows from it
+    read_end         a runtime's own word for an end -> what it means
     blocks_tool      error -> whether its tool may not be called again in the turn
 
     envelope_situation, call_situation, outcome_situation   back from the vocabularies that hold less
@@ -20,6 +21,7 @@ returned a result.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -42,6 +44,7 @@ Phase: TypeAlias = Literal["pre_dispatch", "executed"]
 EntryKind: TypeAlias = Literal["file", "folder"]
 End: TypeAlias = Literal["ok", "error", "timeout", "cancelled", "skipped"]
 CallStatus: TypeAlias = End  # the same five words in CALL-039
+RecordedEnd: TypeAlias = Literal["ok", "error", "timeout", "cancelled", "skipped", "refused", "interrupted"]
 Code: TypeAlias = Literal[
     "VALIDATION_ERROR",
     "POLICY_DENIED",
@@ -144,6 +147,27 @@ BLOCKING_KINDS = frozenset(
         *("tool_not_exposed_for_round", "unsupported_agent_profile_capability", "tool_execution_failed"),
     }
 )
+
+
+_END_WORDS: dict[RecordedEnd, str] = {
+    "ok": "ok success succeeded successful complete completed done finished",
+    "error": "error errored fail failed failure exception",
+    "timeout": "timeout timed_out",
+    "cancelled": "cancelled canceled aborted",
+    "skipped": "skipped",
+    "refused": "refused denied rejected declined blocked forbidden",
+    "interrupted": "interrupted",
+}
+_ENDS_BY_WORD = {word: end for end, words in _END_WORDS.items() for word in words.split()}
+
+
+def read_end(word: str) -> RecordedEnd | None:
+    """Returns what a runtime's own word for the end of a call means; None for an unknown word.
+
+    >>> read_end("Timed out"), read_end("denied"), read_end("pending")
+    ('timeout', 'refused', None)
+    """
+    return _ENDS_BY_WORD.get(re.sub("[ -]", "_", word.strip().lower()))
 
 
 def call_code(kind: str) -> Code | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import islice, pairwise
-from os.path import commonprefix
+from collections.abc import Iterator
+from itertools import islice
 
 from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.foreign_receipts import match_result
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
@@ -15,8 +16,8 @@ from envelopes.families.external.results import ContentBlock, ContentBlocks, Jso
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_scalars
 
-MOST_SCALARS, SEARCHED_CHARACTERS = 400, 1_000_000  # of a result, in which the lines of a receipt are looked for
-LEAST_CHARACTERS = 8  # fewer are in two texts by chance
+MOST_SCALARS = 400  # of a result, among which its texts are
+LEAST_TEXT = 20  # characters
 MCP_AGENTS = ("claude-code", "codex")
 
 
@@ -32,10 +33,19 @@ def _read(evidence: Evidence) -> Reading:
     pointer = _find_blocks(evidence.result)
     if pointer is not None:
         return _read_blocks(evidence, pointer)
-    if evidence.result is None or isinstance(evidence.result, str):
+    if not evidence.has_result or isinstance(evidence.result, str):
         return read_untyped(evidence)
-    result, summary = JsonResult(evidence.result), f"{evidence.tool} returned a result"
-    return reading(evidence, result, summary, links={"": "/result/value"})
+    returned = "null" if evidence.result is None else "a result"
+    result, summary = JsonResult(evidence.result), f"{evidence.tool} returned {returned}"
+    outputs = tuple(OutputField(pointer, claim="shortened") for pointer in _find_texts(evidence.result))
+    return reading(evidence, result, summary, links={"": "/result/value"}, outputs=outputs)
+
+
+def _find_texts(result: JsonValue) -> Iterator[str]:
+    """The pointers of strings that are long enough to be cut."""
+    for pointer, value in islice(iterate_scalars(result), MOST_SCALARS):
+        if isinstance(value, str) and len(value) >= LEAST_TEXT:
+            yield pointer
 
 
 def _find_blocks(result: JsonValue) -> str | None:
@@ -51,6 +61,11 @@ def _is_blocks(value: JsonValue) -> bool:
         and bool(value)
         and all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in value)
     )
+
+
+def _is_printed(evidence: Evidence) -> bool:
+    """True for tools of agents that send the model each text of an MCP server as it is."""
+    return is_mcp_tool(evidence.agent, evidence.tool)
 
 
 def _recorded_blocks(result: JsonValue) -> list[RecordedObject]:
@@ -83,7 +98,7 @@ def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
         content,
         f"{evidence.tool} returned {words}",
         links=links,
-        outputs=tuple(map(OutputField, texts)),
+        outputs=tuple(OutputField(at, claim="certain" if _is_printed(evidence) else "proven") for at in texts),
         source_cuts=tuple(cut for at, text in texts.items() for cut in find_source_cuts(text, at, "server")),
     )
 
@@ -116,7 +131,7 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
         return align_failure(evidence, text)
     pointer = _find_blocks(evidence.result)
     if pointer is None:
-        return align_untyped(evidence, text) or _match_lines(evidence.result, text)
+        return align_untyped(evidence, text) or match_result(evidence.result, text)
     matches = [
         spans
         for index, block in enumerate(_recorded_blocks(evidence.result))
@@ -125,40 +140,8 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     if matches:
         return matches[0] if len(matches) == 1 else []
     structured_pointer, structured = _find_structured_content(evidence.result)
-    return match_json(text, structured, structured_pointer) if structured_pointer else []
+    spans = match_json(text, structured, structured_pointer) if structured_pointer else []
+    return spans or ([] if _is_printed(evidence) else match_result(evidence.result, text))
 
 
-def _match_lines(result: JsonValue, text: str) -> list[Span]:
-    """Links whole lines that a runtime picked out of the strings of a result; where two strings have them, none."""
-    scalars = list(islice(iterate_scalars(result), MOST_SCALARS + 1))
-    leaves = [(pointer, value) for pointer, value in scalars if isinstance(value, str)]
-    if len(scalars) > MOST_SCALARS or sum(len(value) for _, value in leaves) > SEARCHED_CHARACTERS:
-        return []
-    spans = sorted(span for pointer, value in leaves for span in _match_leaf(text, value, pointer))
-    return [] if any(before.end > after.start for before, after in pairwise(spans)) else spans
-
-
-def _match_leaf(text: str, value: str, pointer: str) -> list[Span]:
-    """Links all of the text, or all of the string, where the other has it once; else its first and its last lines."""
-    core, whole = text.strip("\n"), value.strip("\n")
-    if _has_lines(value, core) or _has_lines(text, whole):
-        shown = min(core, whole, key=len)
-        at, start = text.index(shown), value.index(shown)
-        return [Span(at, at + len(shown), pointer, start, start + len(shown))]
-    lines, others = text.split("\n"), value.split("\n")
-    head = commonprefix((lines, others))
-    tail = commonprefix((lines[len(head) :][::-1], others[len(head) :][::-1]))
-    first, last = len("\n".join(head)), len("\n".join(tail))
-    spans = [
-        Span(0, first, pointer, 0, first),
-        Span(len(text) - last, len(text), pointer, len(value) - last, len(value)),
-    ]
-    return [span for span in spans if span.end - span.start >= LEAST_CHARACTERS]
-
-
-def _has_lines(text: str, lines: str) -> bool:
-    """True where the text has these whole lines once."""
-    return len(lines) >= LEAST_CHARACTERS and f"\n{lines}\n" in f"\n{text}\n" and text.find(lines) == text.rfind(lines)
-
-
-FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=4, read=_read, align=_align)
+FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=5, read=_read, align=_align)

@@ -93,7 +93,7 @@ def test_surfaces_that_cannot_be_decoded_are_noted_and_taken_as_absent() -> None
     assert receipt == "receipt: not UTF-8 at byte 0: ff"
     assert args.startswith("args: ")
     assert result.startswith("result: ")
-    assert (read_back.evidence.args, read_back.evidence.result, read_back.evidence.has_result) == (None, None, True)
+    assert (read_back.evidence.args, read_back.evidence.result, read_back.evidence.has_result) == (None, None, False)
 
 
 def test_a_call_without_a_recorded_receipt_has_none_and_nothing_to_find_fault_with() -> None:
