@@ -17,6 +17,7 @@ from os.path import commonprefix
 from typing import NamedTuple
 
 from envelopes.alignment.json_spans import match_json
+from envelopes.alignment.mapping import OutputField
 from envelopes.alignment.spans import Span
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_scalars
@@ -24,12 +25,21 @@ from envelopes.text.preview import Cut
 
 MOST_SCALARS = 400  # of a result, each of which is looked for in the receipt
 MOST_STRINGS, SEARCHED_CHARACTERS = 20_000, 1_000_000  # of a result, whose lines are compared with the receipt's
+LEAST_TEXT = 20  # characters of a string that counts as an output
 LEAST_CHARACTERS = 8  # fewer are in two texts by chance
 LEAST_BEGINNING = 200  # characters that a receipt has in common with a text that it breaks off within a line
-LONGEST_NOTE = 400  # characters of a receipt, besides white space, that a runtime adds to what it shows of an output
+# Characters of a receipt that a runtime writes in place of an output, and around one that it shows in part.
+LONGEST_NOTE, LONGEST_FRAME = 400, 1_000
 LONGEST_MARK = 100  # characters behind the beginning of a JSON that was broken off
 _NUMBER = re.compile(r"[ \t]*\d{1,9}(?:[ \t]*[:|│→.)\]]|[ \t])[ \t]?[ \t]?")
 _MARK = " \t\r\n.…[(<{-"  # may begin the mark of a cut, and may be the next character of the text
+
+
+def find_outputs(result: JsonValue) -> tuple[OutputField, ...]:
+    """The strings of a value that are long enough to be cut; a cut is claimed of each only where it is proven."""
+    scalars = islice(iterate_scalars(result), MOST_SCALARS)
+    texts = (pointer for pointer, value in scalars if isinstance(value, str) and len(value) >= LEAST_TEXT)
+    return tuple(OutputField(pointer, claim="shortened") for pointer in texts)
 
 
 class _Place(NamedTuple):
@@ -218,7 +228,7 @@ def is_cut_proven(value: str, cut: Cut, spans: Iterable[Span], receipt: str) -> 
     lines = value.split("\n")
     unseen = [" ".join(line.split()) for first, last in cut.gaps for line in lines[first:last]]
     missing = [line for line in unseen if line]
-    size = sum(map(len, missing))
-    if not missing or len(note) > min(LONGEST_NOTE, size - 1) or (note and not rest and size < LEAST_BEGINNING):
+    size, limit = sum(map(len, missing)), LONGEST_FRAME if cut.shown else LONGEST_NOTE
+    if not missing or len(note) > min(limit, size - 1) or (note and not rest and size < LEAST_BEGINNING):
         return False
     return not any(line in note for line in missing)

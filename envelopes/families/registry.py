@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from envelopes.alignment.failures import read_failure
+from envelopes.alignment.foreign_receipts import find_outputs
 from envelopes.alignment.lenient_structs import reading
 from envelopes.alignment.mapping import NATIVE, Evidence, NoReading, Reading, ToolMapping
 from envelopes.families import FALLBACK, FAMILIES, is_mcp_tool, plugins
@@ -34,7 +35,7 @@ WITHHELD: dict[Profile, frozenset[Capability]] = {
 }
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
-EXECUTOR, EXECUTOR_VERSION = "audit", 3  # the agent of recordings of the audit layout, and how its results are read
+EXECUTOR, EXECUTOR_VERSION = "audit", 4  # the agent of recordings of the audit layout, and how its results are read
 INVENTORY_PATH = Path(__file__).with_name("inventory.json")
 FIRST_VERSION = "1.0"
 WORDS = ("description", "title", "default")
@@ -165,7 +166,7 @@ def _map_own_tool(agent: str, family: Family, definition: ToolDefinition) -> Too
             raise NoReading
         describe = family.outcomes.get(type(result))
         outcome = describe(result) if describe else f"{definition.name} returned a result"
-        return reading(evidence, result, outcome, links={})
+        return reading(evidence, result, outcome, links={}, outputs=find_outputs(evidence.result))
 
     return ToolMapping(
         agent=agent, tools=(definition.name,), version=EXECUTOR_VERSION, read=read, align=FALLBACK[1].align

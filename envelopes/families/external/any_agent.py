@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-
 from envelopes.alignment.failures import align_failure, read_failure
-from envelopes.alignment.foreign_receipts import match_result
+from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
@@ -14,10 +11,7 @@ from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
-from envelopes.text.pointer import iterate_scalars
 
-MOST_SCALARS = 400  # of a result, among which its texts are
-LEAST_TEXT = 20  # characters
 MCP_AGENTS = ("claude-code", "codex")
 
 
@@ -37,15 +31,7 @@ def _read(evidence: Evidence) -> Reading:
         return read_untyped(evidence)
     returned = "null" if evidence.result is None else "a result"
     result, summary = JsonResult(evidence.result), f"{evidence.tool} returned {returned}"
-    outputs = tuple(OutputField(pointer, claim="shortened") for pointer in _find_texts(evidence.result))
-    return reading(evidence, result, summary, links={"": "/result/value"}, outputs=outputs)
-
-
-def _find_texts(result: JsonValue) -> Iterator[str]:
-    """The pointers of strings that are long enough to be cut."""
-    for pointer, value in islice(iterate_scalars(result), MOST_SCALARS):
-        if isinstance(value, str) and len(value) >= LEAST_TEXT:
-            yield pointer
+    return reading(evidence, result, summary, links={"": "/result/value"}, outputs=find_outputs(evidence.result))
 
 
 def _find_blocks(result: JsonValue) -> str | None:

@@ -9,7 +9,10 @@ import pytest
 
 from envelopes import builtin, read_halves, tools
 from envelopes.families.registry import samples
+from envelopes.pipeline.project import project
+from envelopes.pipeline.render import render
 from envelopes.plan.answers import result_data
+from envelopes.storage.sinks import MemorySink
 from tests.cases import each
 
 COMPLETED = {"disposition": "completed", "exit_status": 0, "stdout": "3 passed\n", "stderr": ""}
@@ -74,3 +77,34 @@ def test_a_native_result_is_read_by_the_family_only_with_members_of_its_struct_a
         is_error=False,
     )
     assert (halves.family, halves.note) == (family, "")
+
+
+CUT_TEXTS = {
+    "ExecCommand": "/stdout",
+    "MemoryGet": "/memory/content",
+    "ReadArtifact": "/text",
+    "SpawnAgent": "/initial_output",
+    "TaskOutput": "/output",
+    "TaskStatus": "/task/child_observability/last_result",
+    "WebFetch": "/text",
+}
+
+
+@each("tool", list(tools()))
+def test_the_cut_of_a_receipt_that_this_library_wrote_is_found_in_its_record(tool: str) -> None:
+    """The lines are those of the projection. Cuts of lists, and of the second text of a result, are not found."""
+    complete, owner = samples(tool)["large"], builtin(tool)[0]
+    projection = project(complete, owner, owner.projection, MemorySink())
+    receipt = render(projection.canonical, owner, owner.rendering)
+    halves = read_halves(
+        agent="audit",
+        tool=tool,
+        args=b"{}",
+        result=json.dumps(result_data(complete)).encode(),
+        content=json.dumps(receipt.text).encode(),
+        is_error=False,
+    )
+    found = {output.field.pointer: output.cut.shown for output in halves.outputs}
+    assert all(shown in [cut.cut.shown for cut in projection.cuts] for shown in found.values())
+    assert list(found) == [pointer for name, pointer in CUT_TEXTS.items() if name == tool]
+    assert halves.is_cut == bool(found)
