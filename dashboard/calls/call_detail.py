@@ -30,6 +30,7 @@ from dashboard.evidence.remarks import RemarkList, load_remarks
 from dashboard.ingest.derive import update_columns
 from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run
+from dashboard.models.evidence import differ
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
@@ -312,7 +313,7 @@ def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
 
 
 def _disagreeing_surfaces(evidence: CallEvidence) -> dict[str, tuple[EvidenceOption, ...]]:
-    """Receipts that followed each other in time do not disagree."""
+    """The surfaces of which sources have different values. Receipts that followed each other in time do not differ."""
     options: dict[str, list[Observation]] = {surface: [] for surface in SURFACES}
     for observation in evidence.observations:
         if observation.surface in options and observation.pk not in evidence.replacements:
@@ -320,7 +321,7 @@ def _disagreeing_surfaces(evidence: CallEvidence) -> dict[str, tuple[EvidenceOpt
     return {
         surface: tuple(_observation_option(observation, evidence.chosen.get(surface)) for observation in observations)
         for surface, observations in options.items()
-        if len(observations) > 1
+        if differ(observations)
     }
 
 

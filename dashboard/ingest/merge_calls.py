@@ -20,8 +20,8 @@ from dashboard.models import (
     ReceiptSupersession,
     RecordedReceipt,
     RunCall,
-    load_slices,
 )
+from dashboard.models.evidence import differ
 from dashboard.models.identity import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
 from envelopes.recordings.base import (
@@ -34,7 +34,7 @@ from envelopes.recordings.base import (
     SupersedeRecord,
 )
 from envelopes.recordings.json_lines import remark
-from envelopes.text.untrusted_json import join_object, normalize_json
+from envelopes.text.untrusted_json import join_object
 
 # The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
 FIDELITIES = (
@@ -375,7 +375,7 @@ class CallMerge:
         replaced = {receipt.observation_id for receipt in self.rows.receipts if receipt.seq > 1}
         receipts = [row for row in self.rows.surface("receipt") if row.pk not in replaced]
         surfaces = (self.rows.surface("args"), self.rows.surface("result"), receipts)
-        self.call.is_disagreeing = any(_differ(observations) for observations in surfaces)
+        self.call.is_disagreeing = any(map(differ, surfaces))
         return True
 
     def _select(self, observations: Sequence[Observation], chosen: Sequence[Observation | None]) -> None:
@@ -418,10 +418,3 @@ def _is_before(receipt: RecordedReceipt, supersession: ReceiptSupersession) -> b
 def _earlier(known: datetime | None, at: str | None) -> datetime | None:
     times = [time for time in (known, column_time(at)) if time is not None]
     return min(times, default=None)
-
-
-def _differ(observations: list[Observation]) -> bool:
-    if len(observations) < 2:
-        return False
-    load_slices(observations)
-    return len({normalize_json(bytes(row.data)) for row in observations}) > 1

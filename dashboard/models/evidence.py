@@ -12,7 +12,8 @@ from django.db import models
 
 from dashboard.models.fields import CompactUUIDField, HashField, ZstdField, compress_beside, decompress_beside
 from dashboard.models.runs import Call, ReceiptAuthor, Run
-from dashboard.models.sources import DamagedEvidence, SourceSlice
+from dashboard.models.sources import DamagedEvidence, SourceSlice, load_slices
+from envelopes.text.untrusted_json import normalize_json
 
 
 class ObservationQuerySet(models.QuerySet["Observation"]):
@@ -53,6 +54,14 @@ class Observation(SourceSlice):
 
     def __str__(self) -> str:
         return f"{self.surface} of {self.call_id} at line {self.line}"
+
+
+def differ(observations: Sequence[Observation]) -> bool:
+    """True where observations of one surface have different values: not in spacing or the order of members alone."""
+    if len(observations) < 2:
+        return False
+    load_slices(observations)
+    return len({normalize_json(bytes(row.data)) for row in observations}) > 1
 
 
 class RecordedReceiptQuerySet(models.QuerySet["RecordedReceipt"]):

@@ -116,6 +116,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
 }
 
 
+_WITH_KIND = (NATIVE, "otlp")  # agents whose errors have a kind, and no code
 # What the types of an agent's own errors mean.
 _KINDS: dict[str, dict[str, str]] = {
     "inspect-ai": {
@@ -174,7 +175,7 @@ def _read_coded_error(evidence: Evidence) -> Reading | None:
     kinds = _KINDS.get(evidence.agent, {})
     name = "type" if kinds else "code"
     code, message, details = recorded.get(name), recorded.get("message"), recorded.get("details")
-    code = code or (recorded.get("kind") if evidence.agent == NATIVE else None)  # the recorder names the kind alone
+    code = code or (recorded.get("kind") if evidence.agent in _WITH_KIND else None)
     if not (isinstance(code, str) and code and isinstance(message, str) and message):
         return None
     kind, hint = recorded.get("kind"), recorded.get("recoveryHint")

@@ -307,20 +307,9 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
         started_at=iso_time(start),
         ended_at=iso_time(end),
         duration_ms=max(0, end - start) // 1_000,
-        error=_error(members) if is_error else None,
+        error=dump_json(conventions.failure(attributes, *_events_and_message(members))) if is_error else None,
         extra=dump_json(rest) if rest else None,
     )
-
-
-def _error(members: dict[str, bytes]) -> bytes:
-    """The exception event of a span that failed, else its status message."""
-    events = parse_json(members.get("events", b"[]"))
-    for event in events if isinstance(events, list) else ():
-        match event:
-            case ["exception", dict() as attributes]:
-                names = {"exception.type": "type", "exception.message": "message"}
-                return dump_json({new: attributes[name] for name, new in names.items() if name in attributes})
-    return dump_json({"message": _word(members, "status_message")})
 
 
 def _model_records(members: dict[str, bytes], line: int, run: str) -> Records:
@@ -378,6 +367,10 @@ def _attributes(members: dict[str, bytes]) -> dict[str, Any]:
     return attributes if isinstance(attributes, dict) else {}
 
 
+def _events_and_message(members: dict[str, bytes]) -> tuple[Any, str]:
+    return parse_json(members.get("events", b"[]")), _word(members, "status_message")
+
+
 def _word(members: dict[str, bytes], name: str) -> str:
     value = parse_json(members.get(name, b'""'))
     return storable(value) if isinstance(value, str) else ""
@@ -397,7 +390,7 @@ _format = partial(
     Format,
     agent="otlp",
     namespace="otlp",
-    version=2,
+    version=3,
     read=read,
     is_global_call_id=lambda _call: False,
     unnamed=UNNAMED,

@@ -69,6 +69,7 @@ DOTTED = re.compile(r"(llm\.(?:in|out)put_messages|gen_ai\.(?:prompt|completion)
 NESTED = re.compile(r"(tool_calls|contents)\.(\d{1,5})\.(?:tool_call\.|message_content\.)?(.+)")
 OUTPUTS = ("llm.output_messages", "gen_ai.completion")
 CHOICE = "gen_ai.choice"
+UNKNOWN_ERROR = "_OTHER"  # the word for a kind of error that an instrumentation does not know
 MESSAGE_EVENTS = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
@@ -295,3 +296,20 @@ def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
 def is_message_attribute(name: str) -> bool:
     """True for an attribute whose content is in the parts of its messages."""
     return name in (*INPUT_LISTS, *OUTPUT_LISTS) or DOTTED.fullmatch(name) is not None
+
+
+def failure(attributes: dict[str, Any], events: Any, message: str) -> dict[str, Any]:
+    """The kind and the message of a failed span: its `error.type` and what its exception event says, else its status.
+
+    >>> failure({"error.type": "timeout"}, [["exception", {"exception.type": "E"}]], "no answer")
+    {'kind': 'timeout', 'message': 'no answer'}
+    """
+    exception: dict[str, Any] = {}
+    for event in events if isinstance(events, list) else ():
+        match event:
+            case ["exception", dict() as found]:
+                exception = exception or found
+    kind = attributes.get("error.type")
+    kind = exception.get("exception.type") if kind in (None, UNKNOWN_ERROR) else kind
+    error = {"message": exception.get("exception.message") or message}
+    return {"kind": str(kind), **error} if kind else error

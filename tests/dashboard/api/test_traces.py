@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -21,6 +23,7 @@ from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Message, Project, Run, SourceFrame
 from tests.cases import each
 from tests.dashboard.api.sending import Sender, export_all
+from tests.dashboard.page_text import parse_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 PROTOBUF = "application/x-protobuf"
@@ -273,6 +276,17 @@ def test_the_schema_of_a_tool_is_not_taken_for_its_arguments(
     called = {"openinference.span.kind": "TOOL", "tool.name": "search", "tool.parameters": parameters}
     sender.post("/v1/traces", json.dumps(request(span(2, "search", called, seconds=2))).encode(), "application/json")
     assert json.loads(Call.objects.get(project=project).observations.get(surface="args").data) == args
+
+
+def test_arguments_that_differ_in_spacing_alone_are_no_disagreement(
+    project: Project, sender: Sender, alice: User, client: Client
+) -> None:
+    sender.post("/v1/traces", json.dumps(request(*genai())).encode(), "application/json")
+    derive_waiting(project)
+    call = Call.objects.get()
+    assert call.observations.filter(surface="args").count() == 2
+    page = parse_page(client.get(call.get_absolute_url(), follow=True)).by_id("step").text
+    assert "Logs disagree" not in page
 
 
 def test_until_the_next_model_span_arrives_the_receipt_is_absent(project: Project, sender: Sender) -> None:

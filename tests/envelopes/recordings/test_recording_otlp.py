@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from envelopes.halves import parse_parts
+from envelopes.halves import parse_parts, read_halves
 from envelopes.recordings.base import EventRecord, MessageRecord, ReceiptRecord, RunRecord
+from envelopes.recordings.otlp import conventions
+from envelopes.text.untrusted_json import dump_json
 from tests.envelopes.recordings.samples import Sample, read_bytes
 from tests.envelopes.session_lines import only
 
@@ -148,3 +150,23 @@ def test_a_handoff_is_an_event_and_no_call(name: str, attributes: dict[str, str]
         [("agent.handoff", name)] if is_event else []
     )
     assert [call.tool for call in sample.calls] == ([] if is_event else [name])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "exception", "kind", "message"),
+    [
+        ({"error.type": "timeout"}, None, "timeout", "no answer"),
+        ({"error.type": "OSError"}, {"exception.type": "Other", "exception.message": "refused"}, "OSError", "refused"),
+        ({"error.type": "_OTHER"}, {"exception.type": "builtins.KeyError"}, "builtins.KeyError", "no answer"),
+        ({}, None, "tool_execution_failed", "no answer"),
+    ],
+)
+def test_the_kind_of_a_failed_tool_is_its_error_type_or_that_of_its_exception(
+    attributes: dict[str, str], exception: dict[str, str] | None, kind: str, message: str
+) -> None:
+    events = [] if exception is None else [["exception", exception]]
+    error = dump_json(conventions.failure(attributes, events, "no answer"))
+    halves = read_halves(agent="otlp", tool="search", args=b"{}", result=error, content=None, is_error=True)
+    canonical = halves.projection.canonical
+    assert canonical.error is not None
+    assert (canonical.error.kind, canonical.error.message) == (kind, message)
