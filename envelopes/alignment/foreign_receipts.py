@@ -30,7 +30,7 @@ LEAST_CHARACTERS = 8  # fewer are in two texts by chance
 LEAST_BEGINNING = 200  # characters that a receipt has in common with a text that it breaks off within a line
 # Characters of a receipt that a runtime writes in place of an output, and around one that it shows in part.
 LONGEST_NOTE, LONGEST_FRAME = 400, 1_000
-LONGEST_MARK = 100  # characters behind the beginning of a JSON that was broken off
+LONGEST_MARK = 100  # characters behind the beginning of a text or a JSON that was broken off
 _NUMBER = re.compile(r"[ \t]*\d{1,9}(?:[ \t]*[:|│→.)\]]|[ \t])[ \t]?[ \t]?")
 _MARK = " \t\r\n.…[(<{-"  # may begin the mark of a cut, and may be the next character of the text
 
@@ -56,7 +56,7 @@ def match_result(result: JsonValue, text: str) -> list[Span]:
     if len(scalars) > MOST_STRINGS or sum(len(value) for _, value in strings) > SEARCHED_CHARACTERS:
         return []
     spans = _match_strings(strings, text) if len(scalars) <= MOST_SCALARS else []
-    if _count_linked(spans) == len(text.strip()):
+    if len(text.strip()) - (linked := _count_linked(spans)) <= min(linked, LONGEST_MARK):
         return spans
     return max(spans, _match_runs(strings, text), _match_broken_json(result, text), key=_count_linked)
 
