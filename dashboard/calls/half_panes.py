@@ -17,15 +17,17 @@ from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidel
 from dashboard.text import json_markup
 from dashboard.text.receipt_markup import FieldLinks, ReceiptChunk, receipt_chunk
 from dashboard.text.text_markup import FIRST_CHARS, NEXT_CHARS, TextChunk, text_chunk
+from envelopes.families import FALLBACK
 from envelopes.schema.receipt import Receipt
 from envelopes.schema.result import JsonValue
-from envelopes.text.pointer import iterate_strings, resolve, text_at
+from envelopes.text.pointer import iterate_scalars, iterate_strings, resolve, text_at
 from envelopes.text.tokens import TokenCount
 
 ARGS_FIRST_CHARS = 8 * 1024
 MAX_FIELDS = 60
 MAX_OWN_CUTS = 3  # fields that are named
 LEAST_LINE = 16  # characters of a line that is looked for in the result
+MOST_VALUES = 5_000  # of a result, which are looked for in the receipt
 MAX_SEARCHED = 20_000_000  # characters, of all lines together
 _LINE_NUMBER = re.compile(r"^[0-9]{1,12}(?:→|\t|:)")
 # The attribute that carries the pointer of a value, by document.
@@ -308,6 +310,8 @@ def _occurs_in_result(receipt: Receipt, examined: int, evidence: CallEvidence) -
     A line of a few characters occurs by chance. Before the line there may be its number.
     """
     unlinked = [segment.text for segment in receipt.beginning(examined) if segment.source is None]
+    if evidence.halves.family == FALLBACK[0].name and _has_value("\n".join(unlinked), evidence.halves.evidence.result):
+        return True
     lines = {line.strip() for text in unlinked if len(text) >= LEAST_LINE for line in text.splitlines()}
     lines |= {_LINE_NUMBER.sub("", line) for line in lines}
     long_lines = [line for line in lines if len(line) >= LEAST_LINE]
@@ -321,6 +325,19 @@ def _occurs_in_result(receipt: Receipt, examined: int, evidence: CallEvidence) -
         return any(line in text for line in long_lines)
     text = raw.decode("utf-8", "replace")
     return any(json.dumps(line, ensure_ascii=False)[1:-1] in text for line in long_lines)
+
+
+def _has_value(text: str, result: JsonValue) -> bool:
+    """True where a line of a string of the result, or a number, is in the text, or where there are too many of them.
+
+    How the runtime of a tool that no family knows writes its results is not known: “12 km/h” may come from a 12.
+    """
+    scalars = list(islice(iterate_scalars(result), MOST_VALUES + 1))
+    values = [str(value) for _, value in scalars if value is not None and not isinstance(value, bool)]
+    lines = {line.strip() for value in values for line in value.split("\n")} - {""}
+    if len(scalars) > MOST_VALUES or len(lines) * len(text) > MAX_SEARCHED:
+        return bool(text.strip())
+    return any(line in text and re.search(rf"(?<!\w){re.escape(line)}(?!\w)", text) for line in lines)
 
 
 def _build_field(document: str, pointer: str, characters: int, links: FieldLinks) -> LinkedField:

@@ -38,6 +38,8 @@ def record_calls(run: LiveRun) -> None:
         ("number_log", LOG, "\n".join(f"{number}: {line}" for number, line in enumerate(LOG.split("\n"), 1))),
         ("join_log", LOG, LOG.replace("\n", "; ")),
         ("dump", {"text": "x" * 900}, "x" * 400 + "…"),
+        ("weather", {"wind": {"speed": 12}, "sky": "overcast"}, "Overcast. Wind 12 km/h."),
+        ("greet", {"name": "Ann"}, "Said hello."),
     ):
         call = run.call(tool, {})
         run.result(call, result)
@@ -88,3 +90,15 @@ def test_what_was_cut_is_stated_and_what_is_not_known_is_not(
     joined = sentences("join_log")
     assert "The recorded output (400 lines) was not found in the receipt." in joined
     assert "cut before the model" not in joined
+
+
+def test_words_that_may_come_from_the_result_are_not_said_to_be_the_runtimes_own(
+    recorded: dict[str, Call], alice: User, client: Client
+) -> None:
+    def share(tool: str) -> str:
+        page = parse_page(client.get(recorded[tool].get_absolute_url(), follow=True))
+        return page.select_one("[data-half=receipt] .share").text
+
+    assert "the text is not linked, because its place in the result is not certain" in share("weather")
+    assert "the text is not linked, because its place in the result is not certain" in share("join_log")
+    assert "the text was added by the runtime" in share("greet")
