@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from envelopes.alignment.foreign_receipts import is_cut_proven
+from envelopes.alignment.foreign_receipts import find_note, is_cut_proven
 from envelopes.alignment.mapping import Evidence, NoReading, OutputField, Reading, ToolMapping
 from envelopes.alignment.source_cuts import PREVIEW_TAG, OutputPreview, SourceCut, complete_cut, find_output_preview
 from envelopes.alignment.spans import Span, find_cut, to_segments, whole_cut
@@ -311,7 +311,9 @@ def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
         reading=reading,
         projection=projection,
         receipt=_receipt(call, spans if call.is_linked else []),
-        outputs=_output_cuts(call.evidence, reading, seen, is_whole=until is not None),
+        outputs=_output_cuts(
+            call.evidence, reading, seen, note=_find_note(call.parts or (), spans), is_whole=until is not None
+        ),
         preview=preview,
         aligned=until,
         has_more_links=has_more_links,
@@ -368,31 +370,34 @@ def _receipt(call: _Recorded, spans: list[list[Span]]) -> Receipt | None:
     return Receipt(tuple(parts))
 
 
-def _output_cuts(evidence: Evidence, reading: Reading, spans: list[Span], *, is_whole: bool) -> tuple[OutputCut, ...]:
-    cuts: list[OutputCut] = []
-    for field in reading.outputs:
-        text = text_at(evidence.result, field.pointer)
-        if text:
-            own = [span for span in spans if span.document == "complete" and span.pointer == field.pointer]
-            cut = whole_cut(text) if is_whole and field.claim == "certain" else find_cut(text, own, start=field.start)
-            source_cuts = tuple(gap for gap in reading.source_cuts if gap.pointer == field.pointer)
-            output = OutputCut(
-                field, cut, source_cuts, is_known=_is_known(evidence, field, cut, spans, is_whole=is_whole)
-            )
-            if field.claim != "shortened" or (own and output.is_known and not cut.is_whole):
-                cuts.append(output)
-    return tuple(cuts)
-
-
-def _is_known(evidence: Evidence, field: OutputField, cut: Cut, spans: list[Span], *, is_whole: bool) -> bool:
-    """False where the receipt may have the missing lines in another form.
+def _output_cuts(
+    evidence: Evidence, reading: Reading, spans: list[Span], *, note: str | None, is_whole: bool
+) -> tuple[OutputCut, ...]:
+    """`note` is the receipt without its links, None where it has parts that are no text.
 
     `is_whole`: the import found no cut, and only the beginning of the receipt was aligned.
     """
-    if field.claim == "certain" or cut.is_whole or evidence.receipt_text is None:
-        return True
-    text = text_at(evidence.result, field.pointer) or ""
-    return not is_whole and is_cut_proven(text, cut, spans, evidence.receipt_text)
+    cuts: list[OutputCut] = []
+    for field in reading.outputs:
+        text = text_at(evidence.result, field.pointer)
+        if not text:
+            continue
+        own = [span for span in spans if span.document == "complete" and span.pointer == field.pointer]
+        cut = whole_cut(text) if is_whole and field.claim == "certain" else find_cut(text, own, start=field.start)
+        source_cuts = tuple(gap for gap in reading.source_cuts if gap.pointer == field.pointer)
+        is_known = field.claim == "certain" or cut.is_whole or evidence.receipt_text is None
+        if not is_known and note is not None and not is_whole:
+            is_known = is_cut_proven(text, cut, note, is_linked=bool(own))
+        if field.claim != "shortened" or (own and is_known and not cut.is_whole):
+            cuts.append(OutputCut(field, cut, source_cuts, is_known=is_known))
+    return tuple(cuts)
+
+
+def _find_note(parts: Sequence[RecordedPart], spans: Sequence[Sequence[Span]]) -> str | None:
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) < len(parts):
+        return None
+    return " ".join(map(find_note, texts, spans))
 
 
 def _find_preview(evidence: Evidence, reading: Reading) -> OutputPreview | None:

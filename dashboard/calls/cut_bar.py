@@ -95,7 +95,9 @@ def build_cut_bars(
     for cut in halves.outputs:
         text = text_at(halves.evidence.result, cut.field.pointer) or ""
         shown = None if is_inflated else receipt
-        output = _Output(cut, text, shown, is_saved=bool(saved), is_linked=is_linked)
+        output = _Output(
+            cut, text, shown, is_saved=bool(saved), is_linked=is_linked, is_beginning=halves.aligned is not None
+        )
         bars.append(_output_bar(output, pages.get(cut.field.pointer, ""), got))
     bars += _other_bars(halves, got)
     with_key = next((bar for bar in bars if bar.leads_to_unseen), None)
@@ -155,14 +157,21 @@ class _Output:
 
     `cut` is that of the recorded field, `complete` that of the complete output. `receipt` is None where the model got
     less than it holds. Not `is_linked`: nothing of the receipt could be linked to any output, so that it is not known
-    what it has of them.
+    what it has of them. `is_beginning`: only the beginning of the receipt was aligned.
     """
 
     def __init__(
-        self, output: OutputCut, text: str, receipt: Receipt | None, *, is_saved: bool, is_linked: bool
+        self,
+        output: OutputCut,
+        text: str,
+        receipt: Receipt | None,
+        *,
+        is_saved: bool,
+        is_linked: bool,
+        is_beginning: bool,
     ) -> None:
         self.field, self.cut, self.text = output.field, output.cut, text
-        self.is_saved, self.is_linked = is_saved, is_linked
+        self.is_saved, self.is_linked, self.is_beginning = is_saved, is_linked, is_beginning
         self.complete, self.source_cuts, self.is_known = output.complete, output.source_cuts, output.is_known
         self.lines_before = output.field.first_line - 1
         # Agents count the nothing behind a last newline as a line; here it is none.
@@ -204,6 +213,8 @@ def _sentence(output: _Output, got: str) -> str:
     if cut.is_whole:
         end = ", as far as it was recorded." if output.is_saved else "."
         return f"{got} all {cut.total:,} lines{end}" if cut.total != 1 else f"{got} its one line{end}"
+    if not output.is_known and output.is_beginning:
+        return f"Only the beginning of the receipt was compared with the recorded output ({_count_lines(cut.total)})."
     if not output.cut.shown and not output.is_linked:
         return f"The recorded output ({_count_lines(output.cut.total)}) was not found in the receipt."
     if not output.is_known:

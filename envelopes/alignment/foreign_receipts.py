@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise
 from os.path import commonprefix
 from typing import NamedTuple
@@ -150,9 +150,12 @@ def _match_runs(strings: Sequence[tuple[str, str]], text: str) -> list[Span]:
     anchors = [_find_anchor(line, places) for line in shown]
     uses = Counter(anchor for anchor in anchors if anchor)
     taken: dict[int, _Place] = {}  # by line of the receipt
+    used: set[_Place] = set()
     for index, anchor in enumerate(anchors):
         if anchor and uses[anchor] == 1 and index not in taken:
-            _extend(index, anchor, shown, texts, taken)
+            run = dict(_extend(index, anchor, shown, texts, taken, used))
+            taken |= run
+            used.update(run.values())
     return _to_spans(strings, texts, shown, taken)
 
 
@@ -169,17 +172,22 @@ def _find_anchor(line: str, places: dict[str, _Place | None]) -> _Place | None:
 
 
 def _extend(
-    index: int, anchor: _Place, shown: Sequence[str], texts: Sequence[Sequence[str]], taken: dict[int, _Place]
-) -> None:
-    """Takes the line at `index` and those before and behind it, as far as receipt and text go on alike."""
-    lines, used = texts[anchor.text], {*taken.values()}
+    index: int,
+    anchor: _Place,
+    shown: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    taken: Container[int],
+    used: Container[_Place],
+) -> Iterator[tuple[int, _Place]]:
+    """The line at `index` and those before and behind it, as far as receipt and text go on alike."""
+    lines = texts[anchor.text]
     for step in (-1, 1):
         at, line = (index, anchor.line) if step == 1 else (index - 1, anchor.line - 1)
         while 0 <= at < len(shown) and 0 <= line < len(lines):
             place = _Place(anchor.text, line)
             if at in taken or place in used or not _shows(shown[at], lines[line]):
                 break
-            taken[at] = place
+            yield at, place
             at, line = at + step, line + step
 
 
@@ -214,21 +222,26 @@ def _to_spans(
     return [span for span in spans if span.end > span.start]
 
 
-def is_cut_proven(value: str, cut: Cut, spans: Iterable[Span], receipt: str) -> bool:
-    """True where a receipt cannot have the lines of `value` that the cut leaves out, in whatever form.
-
-    `spans` are all that link the receipt. The rest of it has to be a note: no longer than one, shorter than what is
-    missing, and without any line of that. A short value of which nothing is linked may be said in other words.
-    """
+def find_note(text: str, spans: Iterable[Span]) -> str:
+    """The characters of a text part that no span links, with one space in place of white space."""
     rest, at = [], 0
     for span in sorted(spans):
-        rest.append(receipt[at : span.start])
+        rest.append(text[at : span.start])
         at = max(at, span.end)
-    note = " ".join(" ".join([*rest, receipt[at:]]).split())
+    return " ".join(" ".join([*rest, text[at:]]).split())
+
+
+def is_cut_proven(value: str, cut: Cut, note: str, *, is_linked: bool) -> bool:
+    """True where a receipt cannot have the lines of `value` that the cut leaves out, in whatever form.
+
+    `note` is what remains of the receipt beside the links. It has to be shorter than what is missing, no longer than a
+    runtime's own words are, and without any of the missing lines. Not `is_linked`: nothing of the value was found, and
+    a short value may be said in other words.
+    """
     lines = value.split("\n")
     unseen = [" ".join(line.split()) for first, last in cut.gaps for line in lines[first:last]]
     missing = [line for line in unseen if line]
     size, limit = sum(map(len, missing)), LONGEST_FRAME if cut.shown else LONGEST_NOTE
-    if not missing or len(note) > min(limit, size - 1) or (note and not rest and size < LEAST_BEGINNING):
+    if not missing or len(note) > min(limit, size - 1) or (note and not is_linked and size < LEAST_BEGINNING):
         return False
     return not any(line in note for line in missing)

@@ -21,9 +21,20 @@ ONE_LINE = "x".join(map(str, range(60_000)))
 MARK = f"\n... [{len(ONE_LINE) - 2_000} characters truncated] ...\n"
 
 
-def halves_of(result: JsonValue, receipt: str) -> Halves:
+def halves_of(result: JsonValue, receipt: JsonValue) -> Halves:
     recorded, content = json.dumps(result).encode(), json.dumps(receipt).encode()
     return read_halves(agent="native", tool="anything", args=b"{}", result=recorded, content=content, is_error=False)
+
+
+def test_a_receipt_of_several_parts_is_measured_part_by_part() -> None:
+    texts: JsonValue = [{"type": "text", "text": text} for text in ("Log:", LOG[:2_000], "[cut]")]
+    (output,) = halves_of({"text": LOG}, texts).outputs
+    assert (output.cut.shown_count, output.is_known) == (77, True)
+
+
+def test_a_part_that_is_no_text_may_hold_the_rest() -> None:
+    parts: JsonValue = [{"type": "text", "text": LOG[:2_000]}, {"type": "document", "url": "file:///deploy.log"}]
+    assert not halves_of(LOG, parts).is_cut
 
 
 def linked_share(halves: Halves) -> float:
