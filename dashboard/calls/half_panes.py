@@ -310,7 +310,8 @@ def _occurs_in_result(receipt: Receipt, examined: int, evidence: CallEvidence) -
     A line of a few characters occurs by chance. Before the line there may be its number.
     """
     unlinked = [segment.text for segment in receipt.beginning(examined) if segment.source is None]
-    if evidence.halves.family == FALLBACK[0].name and _has_value("\n".join(unlinked), evidence.halves.evidence.result):
+    is_unknown = evidence.halves.family == FALLBACK[0].name and not any(segment.source for segment in receipt.segments)
+    if is_unknown and _has_value("\n".join(unlinked), evidence.halves.evidence.result):
         return True
     lines = {line.strip() for text in unlinked if len(text) >= LEAST_LINE for line in text.splitlines()}
     lines |= {_LINE_NUMBER.sub("", line) for line in lines}

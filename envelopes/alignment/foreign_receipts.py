@@ -31,6 +31,11 @@ LEAST_BEGINNING = 200  # characters that a receipt has in common with a text tha
 # Characters of a receipt that a runtime writes in place of an output, and around one that it shows in part.
 LONGEST_NOTE, LONGEST_FRAME = 400, 1_000
 LONGEST_MARK = 100  # characters behind the beginning of a text or a JSON that was broken off
+_ENCODERS = tuple(
+    json.JSONEncoder(ensure_ascii=is_ascii, **form)
+    for form in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4})
+    for is_ascii in (True, False)
+)
 _NUMBER = re.compile(r"[ \t]*\d{1,9}(?:[ \t]*[:|│→.)\]]|[ \t])[ \t]?[ \t]?")
 _MARK = " \t\r\n.…[(<{-"  # may begin the mark of a cut, and may be the next character of the text
 
@@ -117,13 +122,24 @@ def _match_broken_json(result: JsonValue, text: str) -> list[Span]:
     """Links the beginning of the result's JSON, in one of its usual forms, with at most a short mark behind it."""
     if not isinstance(result, dict | list) or not text.startswith(("{", "[")):
         return []
-    for form in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}):
-        for is_ascii in (True, False):
-            whole = json.dumps(result, ensure_ascii=is_ascii, **form)
-            shown = len(_common_beginning(whole, text).rstrip(_MARK))
-            if shown >= LEAST_BEGINNING and len(text) - shown <= LONGEST_MARK:
-                return list(_end_at(shown, match_json(whole, result, "")))
+    for encoder in _ENCODERS:
+        if not text.startswith(_first_characters(encoder, result)):
+            continue
+        whole = encoder.encode(result)
+        shown = len(_common_beginning(whole, text).rstrip(_MARK))
+        if shown >= LEAST_BEGINNING and len(text) - shown <= LONGEST_MARK:
+            return list(_end_at(shown, match_json(whole, result, "")))
     return []
+
+
+def _first_characters(encoder: json.JSONEncoder, result: JsonValue) -> str:
+    """LEAST_BEGINNING characters of the JSON, of which no more is written."""
+    text = ""
+    for piece in encoder.iterencode(result):
+        text += piece
+        if len(text) >= LEAST_BEGINNING:
+            break
+    return text[:LEAST_BEGINNING].rstrip(_MARK)
 
 
 def _end_at(end: int, spans: Iterable[Span]) -> Iterator[Span]:

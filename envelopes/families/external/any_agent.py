@@ -116,8 +116,11 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     if read_failure(evidence):
         return align_failure(evidence, text)
     pointer = _find_blocks(evidence.result)
+    structured_pointer, structured = _find_structured_content(evidence.result)
     if pointer is None:
-        return align_untyped(evidence, text) or match_result(evidence.result, text)
+        spans = align_untyped(evidence, text)
+        spans = spans or (match_json(text, structured, structured_pointer) if structured_pointer else [])
+        return spans or match_result(evidence.result, text)
     matches = [
         spans
         for index, block in enumerate(_recorded_blocks(evidence.result))
@@ -125,7 +128,6 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     ]
     if matches:
         return matches[0] if len(matches) == 1 else []
-    structured_pointer, structured = _find_structured_content(evidence.result)
     spans = match_json(text, structured, structured_pointer) if structured_pointer else []
     return spans or ([] if _is_printed(evidence) else match_result(evidence.result, text))
 

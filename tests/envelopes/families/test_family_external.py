@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -209,3 +211,13 @@ def test_structured_content_is_traced_wherever_a_server_put_it() -> None:
 
 def test_a_failure_is_linked_to_the_recorded_sentence() -> None:
     assert linked("Error: no such issue", "no such issue") == [("", "no such issue")]
+
+
+def test_structured_content_beside_no_block_is_linked() -> None:
+    value: JsonValue = {"issues": [{"id": 7, "title": "Broken login"}]}
+    result: JsonValue = {"content": [], "structuredContent": value}
+    receipt = json.dumps(value, indent=2)
+    assert linked(result, receipt) == [
+        ("/structuredContent/issues/0/id", "7"),
+        ("/structuredContent/issues/0/title", "Broken login"),
+    ]
