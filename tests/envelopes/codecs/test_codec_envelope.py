@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from envelopes.codecs import content_blocks, holon
 from envelopes.codecs.content_blocks import ReceiptBlocks
-from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart
+from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, image_part
 from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
 from envelopes.text.untrusted_json import Untrusted, dump_json
 from tests.envelopes.settled import (
@@ -269,7 +269,7 @@ BLOCKS = st.builds(
     ReceiptBlocks,
     st.lists(
         st.builds(lambda text: TextPart((Segment(text, "label"),)), ODD_TEXT)
-        | st.builds(lambda data: ImagePart("image/png", data, len(data) * 3 // 4), TEXT)
+        | st.builds(lambda data: image_part("image/png", data), TEXT)
         | st.builds(
             lambda used: OtherPart("tool_use", dump_json({"type": "tool_use", "input": used}).decode()), OBJECT
         ),
