@@ -134,8 +134,12 @@ class SharedPages:
 FORGET = "() => { if (origin !== 'null') { localStorage.clear(); sessionStorage.clear(); } }"
 # Ends what the page would go on asking for; true for one that was about to be left. What was just pressed, and `stop`
 # itself, take effect in a later task: the next test's first page would be aborted. To leave each for an empty one costs
-# as much as the first page of a test.
+# as much as the first page of a test. Parts of a page that come into view ask for more, without the cookies, and the
+# sign-in page in answer reloads the page.
 FORGET_AND_STOP = f"""async () => {{
+  for (const name of ["htmx:beforeRequest", "htmx:beforeSwap"]) {{
+    addEventListener(name, (event) => {{ event.preventDefault(); event.stopImmediatePropagation(); }}, true);
+  }}
   stop();
   await new Promise((resolve) => setTimeout(resolve));
   for (let timer = setTimeout(() => {{}}); timer; timer--) clearTimeout(timer);
