@@ -8,6 +8,7 @@ recorded receipt. Odd evidence raises nothing: where a mapping fails on a call, 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TypeAlias
@@ -85,11 +86,16 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
     is_beginning: bool = False
 
     @property
+    def known_outputs(self) -> tuple[OutputCut, ...]:
+        """Those of which it is known what the receipt has of them."""
+        return tuple(output for output in self.outputs if output.is_known)
+
+    @property
     def is_cut(self) -> bool:
         """True when a part of the output did not reach the model, as far as the halves show it."""
         if self.receipt is None or self.reading.is_cut_unknown:
             return False
-        is_short = any(not output.complete.is_whole for output in self.outputs if output.is_known)
+        is_short = any(not output.complete.is_whole for output in self.known_outputs)
         return is_short or bool(self.reading.source_cuts) or self.preview is not None
 
 
@@ -198,9 +204,7 @@ def lint_recorded(
         is_recorded=True,
         is_whole=is_whole,
         complete=halves.evidence.result,
-        cuts=tuple(
-            Shortened(output.field.pointer, output.cut, "complete") for output in halves.outputs if output.is_known
-        ),
+        cuts=tuple(Shortened(output.field.pointer, output.cut, "complete") for output in halves.known_outputs),
         has_artifact=has_artifact,
     )
     return lint(call, family(halves.family).lint)
@@ -311,9 +315,7 @@ def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
         reading=reading,
         projection=projection,
         receipt=_receipt(call, spans if call.is_linked else []),
-        outputs=_output_cuts(
-            call.evidence, reading, seen, note=_find_note(call.parts or (), spans), is_whole=until is not None
-        ),
+        outputs=_output_cuts(call, reading, seen, spans, is_whole=until is not None),
         preview=preview,
         aligned=until,
         has_more_links=has_more_links,
@@ -371,29 +373,36 @@ def _receipt(call: _Recorded, spans: list[list[Span]]) -> Receipt | None:
 
 
 def _output_cuts(
-    evidence: Evidence, reading: Reading, spans: list[Span], *, note: str | None, is_whole: bool
+    call: _Recorded, reading: Reading, seen: list[Span], spans: list[list[Span]], *, is_whole: bool
 ) -> tuple[OutputCut, ...]:
-    """`note` is the receipt without its links, None where it has parts that are no text.
+    """`seen` are the spans that the model got, `spans` all of each part.
 
     `is_whole`: the import found no cut, and only the beginning of the receipt was aligned.
     """
+    own_by_pointer: dict[str, list[Span]] = defaultdict(list)
+    for span in seen if reading.outputs else ():
+        if span.document == "complete":
+            own_by_pointer[span.pointer].append(span)
+    can_prove = not is_whole and any(field.claim != "certain" for field in reading.outputs)
+    note = _find_note(call.parts or (), spans) if can_prove else None
     cuts: list[OutputCut] = []
     for field in reading.outputs:
-        text = text_at(evidence.result, field.pointer)
-        if not text:
+        own = own_by_pointer.get(field.pointer, [])
+        text = text_at(call.evidence.result, field.pointer)
+        if not text or (field.claim == "shortened" and not own):
             continue
-        own = [span for span in spans if span.document == "complete" and span.pointer == field.pointer]
         cut = whole_cut(text) if is_whole and field.claim == "certain" else find_cut(text, own, start=field.start)
         source_cuts = tuple(gap for gap in reading.source_cuts if gap.pointer == field.pointer)
-        is_known = field.claim == "certain" or cut.is_whole or evidence.receipt_text is None
-        if not is_known and note is not None and not is_whole:
+        is_known = field.claim == "certain" or cut.is_whole or call.parts is None
+        if not is_known and note is not None:
             is_known = is_cut_proven(text, cut, note, is_linked=bool(own))
-        if field.claim != "shortened" or (own and is_known and not cut.is_whole):
+        if field.claim != "shortened" or (is_known and not cut.is_whole):
             cuts.append(OutputCut(field, cut, source_cuts, is_known=is_known))
     return tuple(cuts)
 
 
 def _find_note(parts: Sequence[RecordedPart], spans: Sequence[Sequence[Span]]) -> str | None:
+    """The receipt without its links; None where it has parts that are no text."""
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) < len(parts):
         return None

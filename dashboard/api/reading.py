@@ -131,7 +131,7 @@ def _output_gaps(evidence: CallEvidence) -> list[OutputGaps]:
     gaps: list[OutputGaps] = []
     if evidence.halves.receipt is None:  # what the model got is not known
         return gaps
-    for output in (output for output in evidence.halves.outputs if output.is_known):
+    for output in evidence.halves.known_outputs:
         cut, first = output.cut, output.field.first_line
         ranges = [(start + first, end + first - 1) for start, end in cut.gaps]
         pointer = output.field.pointer
@@ -152,7 +152,7 @@ def load_unseen(project: Project, key: UUID, query: Mapping[str, str]) -> TextWi
     evidence, params = load_evidence(call, query), Params(query)
     if evidence.halves.receipt is None:
         raise NotAnswered("Of this call no receipt was recorded: what the model saw of its output is not known.")
-    outputs = {output.field.pointer: output for output in evidence.halves.outputs if output.is_known}
+    outputs = {output.field.pointer: output for output in evidence.halves.known_outputs}
     pointer = params.text("pointer", default=next(iter(outputs), ""))
     output = outputs.get(pointer)
     if output is None:

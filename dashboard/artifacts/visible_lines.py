@@ -115,9 +115,8 @@ def find_visible_lines(
 
 def _find_in_field(artifact: Artifact, evidence: CallEvidence, content: Content) -> VisibleLines | None:
     receipt = evidence.halves.receipt
-    outputs = evidence.halves.outputs
-    known = (output for output in outputs if output.is_known)
-    cut = next((output.cut for output in known if output.field.pointer == artifact.pointer), None)
+    outputs = evidence.halves.known_outputs
+    cut = next((output.cut for output in outputs if output.field.pointer == artifact.pointer), None)
     if receipt is None or cut is None:
         return None
     if cut.is_whole:

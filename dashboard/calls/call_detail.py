@@ -238,8 +238,7 @@ def _cut_badges(call: Call, halves: Halves) -> Iterator[CallBadge]:
         yield CallBadge(text="log holds more than the model got", tone="warn")
     if is_cut_by_source:
         yield CallBadge(text="cut by the source", tone="warn")
-    known = (output for output in halves.outputs if output.is_known)
-    is_short = any(not output.cut.is_whole for output in known) or halves.preview is not None
+    is_short = any(not output.cut.is_whole for output in halves.known_outputs) or halves.preview is not None
     is_short = is_short or "tokens" in units
     if call.is_cut and not is_inflated and (is_short or not is_cut_by_source):
         yield CallBadge(text="cut before the model", tone="warn")

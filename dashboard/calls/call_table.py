@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Q
 from django.http import QueryDict
 from django.utils import timezone
@@ -26,7 +27,7 @@ from dashboard.filters.language import NEWEST, Preset, PresetLink, Query, link_p
 from dashboard.filters.saved_views import describe_missing_view, find_view
 from dashboard.ingest.run_stats import OUTCOMES, outcome_letter
 from dashboard.models import Call, Project, Run, SavedView
-from dashboard.models.fields import StoredID, read_stored_id
+from dashboard.models.fields import CompactUUIDField, StoredID, read_stored_id
 from dashboard.models.notes import RowMarks, load_row_marks
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import CallQuerySet
@@ -271,12 +272,10 @@ class _Selection(NamedTuple):
 
         Databases have calls without a time at different ends.
         """
-        start = 0
-        if cursor is not None:
-            stored = next((number for number, key in enumerate(self.newest) if read_stored_id(key) == cursor[1]), None)
-            if stored is None:
-                return None
-            start = stored + 1
+        stored = None if cursor is None else CompactUUIDField().get_db_prep_value(cursor[1], connection)
+        if stored is not None and stored not in self.newest:
+            return None
+        start = 0 if stored is None else self.newest.index(stored) + 1
         keys = [read_stored_id(key) for key in self.newest[start : start + size]]
         if len(keys) < size and (self.matching is None or self.matching > settings.COUNTED_CALLS):
             return None

@@ -221,10 +221,9 @@ def _derive_receipt(
 
 
 def _receipt_columns(halves: Halves, observations: dict[str, Observation], text: str) -> dict[str, Any]:
-    known = [output for output in halves.outputs if output.is_known]
-    total = sum(output.complete.total for output in known)
+    total = sum(output.complete.total for output in halves.known_outputs)
     # Without a receipt nothing was seen and nothing was cut: the call is unanswered, or its receipt was not recorded.
-    seen = sum(output.complete.shown_count for output in known) if halves.receipt else 0
+    seen = sum(output.complete.shown_count for output in halves.known_outputs) if halves.receipt else 0
     is_bounded = _result_fidelity(halves, observations) == "bounded" and not halves.reading.is_cut_unknown
     is_inflated = "receipt" in observations and observations["receipt"].fidelity == "inflated"
     return {

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import Indel
 
-from envelopes.text.preview import split_lines
+from envelopes.text.preview import common_beginning, split_lines
 
 LARGEST_TABLE = 40_000_000  # lines of one side times lines of the other: the bits of the table, 5 MB
 MOST_LINES = 60_000  # of each side
@@ -213,18 +213,9 @@ def _pieces(words: list[str], steps: list[tuple[int, int, bool]]) -> list[DiffPi
 
 def _diff_ends(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
     """Two long lines without their equal ends."""
-    head = _common_beginning(before, after)
-    tail = _common_beginning(before[head:][::-1], after[head:][::-1])
+    head = common_beginning(before, after)
+    tail = common_beginning(before[head:][::-1], after[head:][::-1])
     return _middle_changed(before, head, tail), _middle_changed(after, head, tail)
-
-
-def _common_beginning(left: str, right: str) -> int:
-    """The number of equal characters, by bisection: comparing slices is cheap."""
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if left[low:middle] == right[low:middle] else (low, middle - 1)
-    return low
 
 
 def _middle_changed(line: str, head: int, tail: int) -> list[DiffPiece]:

@@ -21,7 +21,7 @@ from envelopes.alignment.mapping import OutputField
 from envelopes.alignment.spans import Span
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_scalars
-from envelopes.text.preview import Cut
+from envelopes.text.preview import Cut, common_beginning
 
 MOST_SCALARS = 400  # of a result, each of which is looked for in the receipt
 MOST_STRINGS, SEARCHED_CHARACTERS = 20_000, 1_000_000  # of a result, whose lines are compared with the receipt's
@@ -101,21 +101,12 @@ def _has_lines(text: str, lines: str) -> bool:
 
 def _match_ends(text: str, value: str, pointer: str) -> list[Span]:
     """Links the beginning and the end of a string that was broken off within a line."""
-    first = len(_common_beginning(text, value).rstrip(_MARK))
+    first = len(text[: common_beginning(text, value)].rstrip(_MARK))
     if first < LEAST_BEGINNING:
         return []
-    last = len(_common_beginning(text[first:][::-1], value[first:][::-1]))
+    last = common_beginning(text[first:][::-1], value[first:][::-1])
     end = Span(len(text) - last, len(text), pointer, len(value) - last, len(value))
     return [Span(0, first, pointer, 0, first), *([end] if last >= LEAST_BEGINNING else [])]
-
-
-def _common_beginning(text: str, other: str) -> str:
-    """By halving: `commonprefix` compares strings character by character in Python."""
-    low, high = 0, min(len(text), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if text[low:middle] == other[low:middle] else (low, middle - 1)
-    return text[:low]
 
 
 def _match_broken_json(result: JsonValue, text: str) -> list[Span]:
@@ -126,7 +117,7 @@ def _match_broken_json(result: JsonValue, text: str) -> list[Span]:
         if not text.startswith(_first_characters(encoder, result)):
             continue
         whole = encoder.encode(result)
-        shown = len(_common_beginning(whole, text).rstrip(_MARK))
+        shown = len(text[: common_beginning(whole, text)].rstrip(_MARK))
         if shown >= LEAST_BEGINNING and len(text) - shown <= LONGEST_MARK:
             return list(_end_at(shown, match_json(whole, result, "")))
     return []

@@ -20,7 +20,7 @@ import msgspec
 
 from envelopes.alignment.source_cuts import find_output_preview
 from envelopes.schema.receipt import Document, Segment, SegmentSource
-from envelopes.text.preview import Cut
+from envelopes.text.preview import Cut, common_beginning
 
 SPLIT_CHARACTERS = 8 * 1024  # a text is split into lines in chunks of this size
 
@@ -102,13 +102,8 @@ def match_once(text: str, value: str, pointer: str, *, start: int = 0, end: int 
 
 def match_prefix(text: str, at: int, value: str, pointer: str) -> Span | None:
     """Links the longest run from `at` that equals the beginning of `value`, as in a preview of its head."""
-    shown = text[at : at + len(value)]
-    low, high = 0, len(shown)
-    if not value.startswith(shown):
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if shown[:middle] == value[:middle] else (low, middle - 1)
-    return Span(at, at + high, pointer, 0, high) if high else None
+    length = common_beginning(text[at : at + len(value)], value)
+    return Span(at, at + length, pointer, 0, length) if length else None
 
 
 def match_numbered(

@@ -340,3 +340,12 @@ def _without_heredocs(lines: list[str]) -> Iterator[str]:
                 yield word
                 at = ends[following]
         at += 1
+
+
+def common_beginning(text: str, other: str) -> int:
+    """The number of characters that both begin with, by bisection: comparing slices is cheap."""
+    low, high = 0, min(len(text), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if text[low:middle] == other[low:middle] else (low, middle - 1)
+    return low

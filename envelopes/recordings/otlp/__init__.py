@@ -307,9 +307,14 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
         started_at=iso_time(start),
         ended_at=iso_time(end),
         duration_ms=max(0, end - start) // 1_000,
-        error=dump_json(conventions.failure(attributes, *_events_and_message(members))) if is_error else None,
+        error=_error(members, attributes) if is_error else None,
         extra=dump_json(rest) if rest else None,
     )
+
+
+def _error(members: dict[str, bytes], attributes: dict[str, Any]) -> bytes:
+    events = parse_json(members.get("events", b"[]"))
+    return dump_json(conventions.failure(attributes, events, _word(members, "status_message")))
 
 
 def _model_records(members: dict[str, bytes], line: int, run: str) -> Records:
@@ -365,10 +370,6 @@ def _run_record(members: dict[str, bytes], line: int, run: str) -> RunRecord:
 def _attributes(members: dict[str, bytes]) -> dict[str, Any]:
     attributes = parse_json(members.get("attributes", b"{}"))
     return attributes if isinstance(attributes, dict) else {}
-
-
-def _events_and_message(members: dict[str, bytes]) -> tuple[Any, str]:
-    return parse_json(members.get("events", b"[]")), _word(members, "status_message")
 
 
 def _word(members: dict[str, bytes], name: str) -> str:
