@@ -74,7 +74,7 @@ class FoundMessage(NamedTuple):
     """`url` is the place in the history of the run, `whole_url` the message by itself."""
 
     hit: PayloadHit
-    role: str
+    heading: str
     run: str
     line: int
     url: str
@@ -265,7 +265,7 @@ def _read_messages(messages: Sequence[Message], phrases: Mapping[Term, Phrase]) 
         start = HistoryCursor(message.line - 1, LAST_RANK, LAST_KEY)
         yield FoundMessage(
             hit=hits[0],
-            role=message.role,
+            heading=message.heading,
             run=printable(mask_text(str(message.run))[:LONGEST_LABEL]),
             line=message.line,
             url=f"{model_url}?after={start}#m-{message.pk}",

@@ -125,7 +125,8 @@ class RunSteps:
 def load_steps(run: Run, selected: Collection[UUID]) -> RunSteps:
     """`selected` are the calls that may be scored. Raises RunTooLong, and DamagedEvidence of lost bytes."""
     branches = outermost(load_branches(run))
-    messages = list(run.messages.exclude(delivery=Message.Delivery.WITHHELD))
+    # What the client added is no use of an output, even where it repeats one.
+    messages = list(run.messages.filter(kind="").exclude(delivery=Message.Delivery.WITHHELD))
     arguments = list(Observation.objects.filter(surface="args", selected=True, call__memberships__run=run))
     outputs = load_outputs(run)
     recorded = [receipt.observation for output in outputs for receipt in output if receipt.observation is not None]

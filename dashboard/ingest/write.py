@@ -318,6 +318,7 @@ class _BatchWrite:
                 "run_id": (run := self.runs[message.run].pk),
                 "id": derive_id("message", run.bytes, message.key, beside=run),
                 "role": column_text(message.role, 32),
+                "kind": column_text(message.kind, 64),
                 "step": column_text(message.step, 200),
                 "at": column_time(message.at),
                 "line": message.place,

@@ -22,6 +22,7 @@ from dashboard.models.fields import CompactUUIDField, ZstdField
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.models.projects import Project
 from dashboard.models.sources import SourceSlice
+from envelopes.recordings.base import STANDING_KINDS
 
 IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
 
@@ -364,12 +365,14 @@ class Message(SourceSlice):
 
         SENT = "sent"
         QUEUED = "queued"
+        REWORDED = "reworded"
         WITHHELD = "withheld"
         UNCLEAR = "unclear"
 
     id = CompactUUIDField(primary_key=True, editable=False)
     run = models.ForeignKey(Run, models.CASCADE, related_name="messages", db_index=False)
     role = models.CharField(max_length=32)
+    kind = models.CharField(max_length=64, default="")  # of what is no message, see `MessageRecord`
     step = models.CharField(max_length=200, default="")
     at = models.DateTimeField(null=True)
     line = models.BigIntegerField()
@@ -385,7 +388,16 @@ class Message(SourceSlice):
         ]
 
     def __str__(self) -> str:
-        return f"{self.role} at line {self.line}"
+        return f"{self.heading} at line {self.line}"
+
+    @property
+    def heading(self) -> str:
+        return self.kind or self.role
+
+    @property
+    def is_standing(self) -> bool:
+        """Part of every request from its line on, until the next one of its kind."""
+        return self.kind in STANDING_KINDS
 
 
 class Event(SourceSlice):

@@ -1,18 +1,20 @@
 """The gauge of the history of the run: what a request weighed, as recorded, beside what the history above it weighs.
 
-A recording has no system prompt and no definitions of tools, and its tokens are counted here by another tokenizer: the
-history makes about half of a request. The rest is shown as not recorded. A history that weighs more than its request
-is contradicted: some of it was no longer there.
+Most recordings have no system prompt and no definitions of tools, and tokens are counted here by another tokenizer:
+the history makes about half of a request. The rest is shown as not recorded. A history that weighs more than its
+request is contradicted: some of it was no longer there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from dashboard.evidence.context_changes import load_requests
 from dashboard.models import Run
 from dashboard.runs.timeline import HistoryCursor, HistoryItem, Timeline
 from envelopes.pipeline.context_usage import ModelRequest
+from envelopes.recordings.base import STANDING_KINDS
 
 FULL_TOKENS = 200_000  # a full gauge
 BOTTOM_RANK = 0  # of the first item of a line
@@ -23,13 +25,15 @@ class ContextWeight:
     """The context up to and with an item: `shown` are the tokens of the history above it that nothing removed.
 
     `unrecorded` is what the last request weighed more than the history above it, negative when it weighed less; None
-    where no request is recorded since the last compaction. `request` is the one that begins with this item.
+    where no request is recorded since the last compaction. `request` is the one that begins with this item. `missing`
+    are those of STANDING_KINDS that are not shown above it.
     """
 
     shown: int
     unrecorded: int | None = None
     request: ModelRequest | None = None
     shown_above: int = 0
+    missing: tuple[str, ...] = STANDING_KINDS
 
     @property
     def total(self) -> int:
@@ -64,9 +68,10 @@ class ContextWeight:
                 f"{recorded} What is shown above as present weighs about {self.shown_above:,} by our estimate, "
                 "more than that: some of it was no longer there, or is counted too high here."
             )
+        rest = f": {', '.join(self.missing)} and the like" if self.missing else ", or counted otherwise by the provider"
         return (
             f"{recorded} About {self.shown_above:,} of them are shown above; the rest, about {self.unrecorded:,}, is "
-            "not recorded: system prompt, tool definitions and the like."
+            f"not recorded{rest}."
         )
 
     @property
@@ -92,19 +97,14 @@ class ContextGauge:
     def _pass_before(self, start: HistoryCursor) -> None:
         passed = [request for request in self.requests if (request.line, BOTTOM_RANK) < (start.line, start.rank)]
         self._next = len(passed)
-        if passed and self.since(start.line) < passed[-1].line:
-            self._unrecorded = passed[-1].tokens - self.shown_at(passed[-1].line)
+        if passed and self._timeline.last_compaction(start.line) < passed[-1].line:
+            self._unrecorded = passed[-1].tokens - self._timeline.tokens_before(passed[-1].line)
 
-    def since(self, line: int) -> int:
-        """The line of the last compaction before this one, -1 without one."""
-        return max((event.line for event in self._timeline.compactions if event.line < line), default=-1)
+    def weigh(self, item: HistoryItem, before: int, shown: int, standing: Collection[str]) -> ContextWeight:
+        """`before` and `shown` are the tokens of the history without the item and with it.
 
-    def shown_at(self, line: int) -> int:
-        """The tokens of the history before this line that nothing recorded has removed."""
-        return self._timeline.counts(HistoryCursor(line, BOTTOM_RANK), since=self.since(line)).tokens
-
-    def weigh(self, item: HistoryItem, before: int, shown: int) -> ContextWeight:
-        """`before` and `shown` are the tokens of the history without the item and with it."""
+        `standing` are the kinds of what stands in every request by then.
+        """
         request = None
         if item.kind in ("message", "call", "receipt"):
             while self._next < len(self.requests) and self.requests[self._next].line <= item.cursor.line:
@@ -113,4 +113,8 @@ class ContextGauge:
                 self._next += 1
         if item.kind == "compaction":
             self._unrecorded = None
-        return ContextWeight(shown, self._unrecorded, request, before)
+        return ContextWeight(shown, self._unrecorded, request, before, find_missing(standing))
+
+
+def find_missing(standing: Collection[str]) -> tuple[str, ...]:
+    return tuple(kind for kind in STANDING_KINDS if kind not in standing)

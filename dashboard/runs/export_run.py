@@ -187,6 +187,7 @@ class _RunExport:
                 "step": json_text(message.step),
                 "at": json_time(message.at),
                 "delivery": None if message.delivery == Message.Delivery.SENT else json_text(message.delivery),
+                "kind": json_text(message.kind),
                 "position": dump_json(message.line),
             }
             yield join_members(None, members)

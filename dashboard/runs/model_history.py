@@ -6,6 +6,7 @@ A page costs a fixed number of queries: for its items, for the number of items i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,7 +36,6 @@ from dashboard.runs.receipt_presence import (
 )
 from dashboard.runs.replay import ReplayedReceipt, ReplayedReceipts
 from dashboard.runs.run_marks import (
-    DELIVERY_NOTES,
     DROP_MEANING,
     GAP_MEANING,
     LEFT_MEANING,
@@ -44,6 +44,7 @@ from dashboard.runs.run_marks import (
     EntryNote,
     Gap,
     Removal,
+    describe_message,
     load_branches,
 )
 from dashboard.runs.timeline import (
@@ -156,14 +157,14 @@ def load_history(
     timeline = Timeline(run, replayed, branch, until)
     items = timeline.before(ahead, most) if backwards else timeline.after(behind, most)
     start = items[0].cursor if items and (backwards or behind) else None
-    since = max((event.line for event in timeline.compactions if start and event.line < start.line), default=-1)
+    since = timeline.last_compaction(start.line) if start else -1
     counts = timeline.counts(start, since=since)
     if branch and since < 0:
-        counts = replace(counts, tokens=counts.tokens + _tokens_before(run, branch))
+        counts = replace(counts, tokens=counts.tokens + Timeline(run).tokens_before(branch.start))
     gauge = None if replayed else ContextGauge(run, timeline, start)
     state = ContextState.build(timeline, gauge, until) if gauge else None
     payloads = _load_payloads(items, replayed, state)
-    entries = _build_entries(run, items, counts, timeline.compactions, payloads, gauge)
+    entries = _build_entries(run, items, counts, timeline, payloads, gauge)
     fitting = _fitting(entries, page_chars, backwards=backwards)
     return HistoryPage(
         entries=tuple(entries[fitting.start : fitting.stop]),
@@ -176,13 +177,6 @@ def load_history(
         branch=branch,
         step=ContextStep.build(run, timeline, state) if state and until is not None else None,
     )
-
-
-def _tokens_before(run: Run, branch: Branch) -> int:
-    """The tokens of the history that a branch continues."""
-    timeline = Timeline(run)
-    since = max((event.line for event in timeline.compactions if event.line < branch.start), default=-1)
-    return timeline.counts(HistoryCursor(branch.start, 0), since=since).tokens
 
 
 def _load_payloads(
@@ -208,20 +202,23 @@ def _build_entries(
     run: Run,
     items: Sequence[HistoryItem],
     counts: HistoryCounts,
-    compactions: Sequence[Compaction],
+    timeline: Timeline,
     payloads: _Payloads,
     gauge: ContextGauge | None,
 ) -> list[HistoryEntry]:
     entries: list[HistoryEntry] = []
     running = counts.tokens
-    lines = [compaction.line for compaction in compactions]
+    lines = [compaction.line for compaction in timeline.compactions]
+    standing = Counter(timeline.standing(items[0].cursor.line) if counts.before else {})
     for item in items:
-        before, running = running, 0 if item.kind == "compaction" else max(0, running + item.tokens)
-        weight = gauge.weigh(item, before, running) if gauge else ContextWeight(running)
-        bisect = bisect_right if item.kind == "compaction" else bisect_left
-        next_compaction = compactions[bisect(lines, item.cursor.line) :][:1]
-        presence = payloads.state.notes(item) if payloads.state else ()
-        notes = [*presence, *map(describe_compaction, next_compaction)]
+        is_compaction = item.kind == "compaction"
+        if item.standing_kind:
+            standing[item.standing_kind] += item.tokens
+        before, running = running, sum(standing.values()) if is_compaction else max(0, running + item.tokens)
+        weight = gauge.weigh(item, before, running, standing) if gauge else ContextWeight(running)
+        bisect = bisect_right if is_compaction else bisect_left
+        next_compaction = [] if item.standing_kind else timeline.compactions[bisect(lines, item.cursor.line) :][:1]
+        notes = [*(payloads.state.notes(item) if payloads.state else ()), *map(describe_compaction, next_compaction)]
         line = item.row.line if isinstance(item.row, ContextDrop) else item.cursor.line
         is_event = not isinstance(item.row, Message | RunCall | RecordedReceipt)
         anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
@@ -239,7 +236,7 @@ def _build_entries(
             case Branch() | Removal() | ContextDrop() | Gap() as mark:
                 entry = _mark_entry(new_entry, run, mark, notes)
             case Replacement() | Compaction() as event:
-                entry = _event_entry(new_entry, event, notes)
+                entry = _event_entry(new_entry, event, notes, has_standing=bool(standing))
         entries.append(entry)
     return entries
 
@@ -260,11 +257,10 @@ def _message_entry(
     new_entry: NewEntry, run: Run, message: Message, payloads: _Payloads, notes: Iterable[EntryNote]
 ) -> HistoryEntry:
     url = f"{reverse('run-context', args=[run.pk])}?message={message.pk}"
-    delivery = DELIVERY_NOTES.get(message.delivery)
     return new_entry(
-        heading=message.role,
+        heading=message.heading,
         texts=preview_parts(payloads.messages.get(message.pk, NO_PAYLOAD)),
-        notes=(*([delivery] if delivery else []), *notes),
+        notes=(*describe_message(message), *notes),
         url=url,
         url_text="whole message",
         raw_url=f"{url}&raw=1",
@@ -367,15 +363,16 @@ def _mark_entry(
             return new_entry(heading=mark.sentence, notes=(note, *notes), url=mark.url, url_text="Problems")
 
 
-def _event_entry(new_entry: NewEntry, event: Replacement | Compaction, notes: Iterable[EntryNote]) -> HistoryEntry:
+def _event_entry(
+    new_entry: NewEntry, event: Replacement | Compaction, notes: Iterable[EntryNote], *, has_standing: bool
+) -> HistoryEntry:
     if isinstance(event, Replacement):
         receipts = "1 earlier receipt" if event.count == 1 else f"{event.count:,} earlier receipts"
         sentence = f"{receipts} cleared from the context: {event.reason or 'replaced'}"
     else:
-        sentence = f"{event.message or 'The history was compacted'}. The model no longer saw anything "
-        sentence += (
-            "else above this line; what stayed is not in the count below" if event.is_partial else "above this line"
-        )
+        kept = "else above this line; what stayed is not in the count below" if event.is_partial else "above this line"
+        kept += ", except what is in every request" if has_standing else ""
+        sentence = f"{event.message or 'The history was compacted'}. The model no longer saw anything {kept}"
     return new_entry(heading=f"{sentence}.", notes=tuple(notes))
 
 
@@ -397,9 +394,8 @@ class MessagePage:
     total: int
 
     @property
-    def note(self) -> EntryNote | None:
-        """How it reached the model, where it was not sent as it is."""
-        return DELIVERY_NOTES.get(self.message.delivery)
+    def notes(self) -> tuple[EntryNote, ...]:
+        return tuple(describe_message(self.message))
 
     @property
     def previous(self) -> int:

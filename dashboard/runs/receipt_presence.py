@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -20,7 +20,8 @@ from django.db.models import Min
 from dashboard.evidence.context_changes import ContextDrop, drop_concerning
 from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Message, RecordedReceipt, Run, RunCall
-from dashboard.runs.context_gauge import ContextGauge, ContextWeight
+from dashboard.runs.context_gauge import ContextGauge, ContextWeight, find_missing
+from dashboard.runs.history_sizes import AddedText
 from dashboard.runs.run_marks import Branch, EntryNote, model_url
 from dashboard.runs.timeline import Compaction, HistoryItem, Timeline
 from dashboard.text.formatting import format_place
@@ -66,13 +67,14 @@ class ContextState:
     compactions: tuple[Compaction, ...]
     left: tuple[Branch, ...]
     step: int | None = None
+    added: tuple[AddedText, ...] = ()
 
     @classmethod
     def build(cls, timeline: Timeline, gauge: ContextGauge, step: int | None = None) -> ContextState:
         """`timeline` and `gauge` end at the step."""
         last = gauge.requests[-1] if gauge.requests else None
-        since = gauge.since(last.line) if last else -1
-        shown = gauge.shown_at(last.line) if last else 0
+        since = timeline.last_compaction(last.line) if last else -1
+        shown = timeline.tokens_before(last.line) if last else 0
         return cls(tuple(timeline.drops), since, shown, last, tuple(timeline.compactions), tuple(timeline.left), step)
 
     @classmethod
@@ -83,7 +85,7 @@ class ContextState:
         if isinstance(stored, cls):
             return stored
         timeline = Timeline(run)
-        state = cls.build(timeline, ContextGauge(run, timeline, None))
+        state = replace(cls.build(timeline, ContextGauge(run, timeline, None)), added=tuple(timeline.added()))
         cache.set(key, state, CACHE_SECONDS)
         return state
 
@@ -173,6 +175,8 @@ class ContextState:
     def notes(self, item: HistoryItem) -> Iterator[EntryNote]:
         """Yields the grade of a receipt at a step; otherwise what speaks against that the item is still there."""
         receipt = item.row if isinstance(item.row, RecordedReceipt) else None
+        if item.standing_kind:
+            return
         if receipt is not None and self.step is not None:
             yield self.grade(receipt)[1]
         elif isinstance(item.row, Message | RunCall | RecordedReceipt):
@@ -204,7 +208,8 @@ def _describe_clear(receipt: PlacedReceipt) -> str:
 class ReceiptPresence:
     """When a receipt was first in the context, by its fidelity, and whether it is still there at the end.
 
-    `note` is a badge of the grade with a sentence about it, `url` the receipt in the history of the run.
+    `note` is a badge of the grade with a sentence about it, `url` the receipt in the history of the run. `added` are
+    the kinds of texts that the client added between the receipt and the model's next answer.
     """
 
     line: int
@@ -212,12 +217,15 @@ class ReceiptPresence:
     grade: Presence
     note: EntryNote
     url: str
+    added: tuple[str, ...] = ()
 
 
 def load_presence(run: Run, receipt: RecordedReceipt) -> ReceiptPresence:
-    grade, note = ContextState.load_end(run).grade(receipt)
+    state = ContextState.load_end(run)
+    grade, note = state.grade(receipt)
     first = receipt_fidelity(receipt.fidelity).badge
-    return ReceiptPresence(receipt.line, first, grade, note, model_url(run, receipt.line))
+    behind = dict.fromkeys(text.kind for text in state.added if text.answer < receipt.line < text.line)
+    return ReceiptPresence(receipt.line, first, grade, note, model_url(run, receipt.line), tuple(behind))
 
 
 @dataclass(frozen=True)
@@ -240,10 +248,11 @@ class ContextStep:
         counts = tuple((words, grades[grade]) for grade, words in GRADE_WORDS.items() if grades[grade])
         last = state.last if state.last and state.last.line == line else None
         unrecorded = last.tokens - state.shown if last else None
+        weight = ContextWeight(state.shown, unrecorded, last, state.shown, find_missing(timeline.standing()))
         lines = [*run.requests.order_by("line").values_list("line", flat=True)]
         return cls(
             line,
-            ContextWeight(state.shown, unrecorded, last, state.shown).sentence.replace("shown above", "shown below"),
+            weight.sentence.replace("shown above", "shown below"),
             counts,
             max((other for other in lines if other < line), default=None),
             min((other for other in lines if other > line), default=None),

@@ -26,8 +26,9 @@ from django.urls import reverse
 
 from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.models import Call, RecordedReceipt, Run
+from dashboard.runs.history_sizes import load_message_sizes
 from dashboard.runs.run_marks import load_branches
-from dashboard.runs.timeline import NOT_COUNTED, ReceiptMark, load_compactions
+from dashboard.runs.timeline import ReceiptMark, load_compactions
 from dashboard.runs.waterfall import CallRowPage
 from dashboard.text.formatting import format_change
 from dashboard.text.params import parse_integer
@@ -284,9 +285,8 @@ class ReplayTotals:
 
 def add_up_replay(run: Run, replay: Replay, limit: int | None = None) -> ReplayTotals:
     """Adds up messages and calls in the order of their lines, with recorded and with replayed receipts."""
-    messages = run.messages.exclude(delivery__in=NOT_COUNTED).values_list("line", "tokens", "size")
     entries: list[tuple[int, int, ReplayCall | None]] = [
-        (line, tokens or size // CHARACTERS_PER_TOKEN, None) for line, tokens, size in messages
+        (size.line, size.tokens, None) for size in load_message_sizes(run.messages.all())
     ]
     entries += [(call.line, call.args_tokens, call) for call in replay.calls]
     left = load_branches(run)

@@ -54,6 +54,11 @@ class EntryNote:
 # How a message reached the model, where it was not sent as it is.
 DELIVERY_NOTES: dict[str, EntryNote] = {
     Message.Delivery.QUEUED: EntryNote("", QUEUED, QUEUED_MEANING),
+    Message.Delivery.REWORDED: EntryNote(
+        "",
+        "wording not recorded",
+        "The recording has this text as the client added it to the messages. How it worded it is not recorded.",
+    ),
     Message.Delivery.WITHHELD: EntryNote(
         "warn", "not sent to the model", "The client wrote this line for the person and kept it from the model."
     ),
@@ -63,6 +68,17 @@ DELIVERY_NOTES: dict[str, EntryNote] = {
         "The client wrote this line. Whether it sent the line to the model too is not recorded, so it is not counted.",
     ),
 }
+
+
+def describe_message(message: Message) -> Iterator[EntryNote]:
+    """The badges of a message: whose text it is where it is no message, and how it reached the model."""
+    if message.is_standing:
+        yield EntryNote("", "in every request", f"Part of each request from here on, until another {message.kind}.")
+    elif message.kind:
+        means = f"The client added this text to the messages, in the role {message.role}. Nobody wrote it as a message."
+        yield EntryNote("", "added by the client", means)
+    if note := DELIVERY_NOTES.get(message.delivery):
+        yield note
 
 
 class _Rewind(msgspec.Struct):

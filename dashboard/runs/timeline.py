@@ -34,6 +34,15 @@ from dashboard.evidence.context_changes import (
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.fields import UUIDDigits
 from dashboard.models.sources import SLICE_FIELDS, SourceSlice
+from dashboard.runs.history_sizes import (
+    NOT_COUNTED,
+    AddedText,
+    HistorySize,
+    find_added,
+    load_call_sizes,
+    load_message_sizes,
+    weigh_standing,
+)
 from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches_and_removals, load_gaps, outermost
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
@@ -45,7 +54,6 @@ if TYPE_CHECKING:
 WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
 HEAD_BYTES = 64 * 1024
 NO_KEY = UUID(int=0)
-NOT_COUNTED = (Message.Delivery.WITHHELD, Message.Delivery.UNCLEAR)
 RANKS = {
     "message": 0,
     "call": 1,
@@ -143,6 +151,11 @@ class HistoryItem:
     def kind(self) -> str:
         return KINDS[self.cursor.rank]
 
+    @property
+    def standing_kind(self) -> str:
+        """The kind of what is part of every request from here on, whatever is compacted; empty for all else."""
+        return self.row.kind if isinstance(self.row, Message) and self.row.is_standing else ""
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryCounts:
@@ -166,15 +179,6 @@ class _Mark(NamedTuple):
     tokens: int
     at: datetime | None = None
     row: Replacement | Compaction | Gap | Branch | Removal | ContextDrop | None = None
-
-
-class _Size(NamedTuple):
-    """The place and the tokens of a message or a call; `role` is None for a call and for what was not sent."""
-
-    line: int
-    key: str  # hexadecimal
-    tokens: int
-    role: str | None = None
 
 
 class Timeline:
@@ -212,7 +216,7 @@ class Timeline:
         rank = RANKS["branch"]
         marks += [_Mark(other.start, rank, other.key.hex, 0, other.at, other) for other in self.left]
         self._marks = sorted(marks, key=_sort_key)
-        self._sizes: dict[str, list[_Size]] = {}
+        self._sizes: dict[str, list[HistorySize]] = {}
 
     def has(self, line: int, *, is_request: bool = False) -> bool:
         """True for a line of these items, or for that of the request behind them; not of a branch that was left."""
@@ -243,7 +247,7 @@ class Timeline:
     def counts(self, cursor: HistoryCursor | None, *, since: int) -> HistoryCounts:
         """The items in front of the cursor, none when it is None.
 
-        `since` is the line of the last compaction in front of it, -1 without one: tokens count from there.
+        Tokens count from `since`, the last compaction in front of it or -1, and for what stands in every request.
         """
         ahead = [] if cursor is None else self._marks[: bisect_left(self._marks, _sort_key(cursor), key=_sort_key)]
         before, total = len(ahead), len(self._marks)
@@ -258,29 +262,44 @@ class Timeline:
                 position = cursor.line, cursor.rank, cursor.key.hex
                 ahead_of = bisect_left(sizes, position, key=lambda size: (size.line, RANKS[kind], size.key))
                 before += ahead_of
-                tokens += sum(size.tokens for size in sizes[:ahead_of] if size.line > since)
+                tokens += sum(size.tokens for size in sizes[:ahead_of] if size.line > since or size.is_standing)
         return HistoryCounts(before, total, max(0, tokens))
+
+    def last_compaction(self, line: int) -> int:
+        """The line of the last compaction before this one, -1 without one."""
+        return max((event.line for event in self.compactions if event.line < line), default=-1)
+
+    def tokens_before(self, line: int) -> int:
+        """The tokens of the history before this line that nothing recorded has removed."""
+        return self.counts(HistoryCursor(line, 0), since=self.last_compaction(line)).tokens
+
+    def standing(self, line: int | None = None) -> dict[str, int]:
+        """The tokens of what stands in every request from before `line`, or at the end, by kind."""
+        return weigh_standing(self._load_sizes("message"), line)
+
+    def added(self) -> list[AddedText]:
+        """In order, the texts that the client added to the messages."""
+        return find_added(self._load_sizes("message"), self._load_sizes("call"))
 
     def weigh_kinds(self, since: int) -> dict[str, tuple[int, int]]:
         """The number and the tokens of what came behind the line `since` and is still there; not of what was not sent.
 
-        By kind: the roles of the messages, then `arguments` and `receipts`.
+        By kind or role of the messages, then `arguments` and `receipts`. What `standing` has is not among them.
         """
         groups: dict[str, list[int]] = defaultdict(list)
         for size in self._load_sizes("message"):
-            if size.line > since and size.role is not None:
-                groups[size.role].append(size.tokens)
+            if size.line > since and size.kind is not None and not size.is_standing:
+                groups[f"{size.kind}, added by the client" if size.is_added else size.kind].append(size.tokens)
         groups["arguments"] = [size.tokens for size in self._load_sizes("call") if size.line > since]
         present = (receipt for receipt in self.receipts if receipt.superseded_line is None)
         groups["receipts"] = [receipt.tokens for receipt in present if receipt.line > since]
         return {kind: (len(groups[kind]), sum(groups[kind])) for kind in groups if groups[kind]}
 
-    def _load_sizes(self, kind: str) -> list[_Size]:
+    def _load_sizes(self, kind: str) -> list[HistorySize]:
         """All messages or all calls in order, asked for once: each page counts and weighs them several times."""
         if kind not in self._sizes:
-            line, key = PAGED[kind]
-            rows = self._rows(kind).annotate(hex=UUIDDigits(key)).order_by()
-            self._sizes[kind] = sorted(_message_sizes(rows) if kind == "message" else _call_sizes(rows))
+            load_sizes = load_message_sizes if kind == "message" else load_call_sizes
+            self._sizes[kind] = load_sizes(self._rows(kind))
         return self._sizes[kind]
 
     def _rows(self, kind: str) -> QuerySet[Any]:
@@ -302,14 +321,18 @@ class Timeline:
         if kind == "message":
             for message in rows.defer("own_data")[:limit]:
                 key = HistoryCursor(message.line, RANKS[kind], message.pk)
-                tokens = message.tokens or message.size // CHARACTERS_PER_TOKEN
-                yield HistoryItem(key, message.at, 0 if message.delivery in NOT_COUNTED else tokens, message)
+                yield HistoryItem(key, message.at, self._message_tokens(message), message)
         else:
             receipts = RecordedReceipt.objects.filter(run=self._run, call=OuterRef("call"))
             members = rows.select_related("call").only("run_id", "call_id", "ordinal", "inherited", *_SHOWN_CALL)
             for member in members.annotate(has_receipt=Exists(receipts))[:limit]:
                 key = HistoryCursor(member.ordinal, RANKS[kind], member.call_id)
                 yield HistoryItem(key, member.call.started_at, member.call.args_bytes // CHARACTERS_PER_TOKEN, member)
+
+    def _message_tokens(self, message: Message) -> int:
+        if message.is_standing:
+            return next(size.tokens for size in self._load_sizes("message") if size.key == message.pk.hex)
+        return 0 if message.delivery in NOT_COUNTED else message.tokens or message.size // CHARACTERS_PER_TOKEN
 
     def _load_marked(self, marks: Sequence[_Mark]) -> Iterator[HistoryItem]:
         keys = [UUID(mark.key) for mark in marks if mark.rank == RANKS["receipt"]]
@@ -380,20 +403,6 @@ def _is_beside(kind: str, cursor: HistoryCursor | None, *, ascending: bool) -> Q
         return Q(**{f"{line}__{beyond}": cursor.line}) | Q(**{line: cursor.line, f"{key}__{beyond}": cursor.key})
     includes_line = (rank > cursor.rank) is ascending
     return Q(**{f"{line}__{beyond}{'e' if includes_line else ''}": cursor.line})
-
-
-def _message_sizes(rows: QuerySet[Any]) -> Iterator[_Size]:
-    """Tokens by size, for rows stored without a count of their own; none of what was not sent."""
-    columns = rows.values_list("line", "hex", "role", "delivery", "tokens", "size")
-    for line, key, role, delivery, tokens, size in columns:
-        is_counted = delivery not in NOT_COUNTED
-        counted = (tokens or size // CHARACTERS_PER_TOKEN) if is_counted else 0
-        yield _Size(line, key, counted, role if is_counted else None)
-
-
-def _call_sizes(rows: QuerySet[Any]) -> Iterator[_Size]:
-    for line, key, size in rows.values_list("ordinal", "hex", "call__args_bytes"):
-        yield _Size(line, key, size // CHARACTERS_PER_TOKEN)
 
 
 def load_item_payloads(

@@ -109,8 +109,10 @@ def labelled_parts(data: bytes) -> list[LabelledText]:
             case OtherPart():
                 # A block that is one text under its own name ({"type": "thinking", "thinking": "…"}), else its JSON.
                 block = _parse_or_decode(part.raw.encode("utf-8", "surrogatepass"))
-                text = block.get(part.kind) if isinstance(block, dict) else None
-                parts.append((part.kind, text if isinstance(text, str) else part.raw))
+                members = block if isinstance(block, dict) else {}
+                text, name = members.get(part.kind), members.get("name")
+                label = name if part.kind == "object" and isinstance(name, str) else part.kind
+                parts.append((label, text if isinstance(text, str) else part.raw))
     return parts
 
 

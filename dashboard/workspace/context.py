@@ -17,11 +17,15 @@ from dashboard.runs.receipt_presence import ContextStep
 from dashboard.runs.timeline import Timeline
 from dashboard.text.formatting import format_place
 from dashboard.workspace.steps import RunPosition
+from envelopes.recordings.base import SYSTEM_PROMPT, TOOL_DEFINITIONS
 
 KIND_WORDS = {
     "user": ("message of the user", "messages of the user"),
     "assistant": ("message of the model", "messages of the model"),
     "system": ("system message", "system messages"),
+    "developer": ("message of the developer", "messages of the developer"),
+    SYSTEM_PROMPT: ("system prompt", "system prompts"),
+    TOOL_DEFINITIONS: ("tool definitions", "tool definitions"),
     "arguments": ("call's arguments", "calls' arguments"),
     "receipts": ("receipt", "receipts"),
 }
@@ -68,6 +72,7 @@ def load_context(place: RunPosition, before: str = "") -> ContextTab:
     if request_before is None:
         request_before = run.members.filter(ordinal__lt=step.line).aggregate(last=Max("ordinal"))["last"]
     weights, added = timeline.weigh_kinds(since), timeline.weigh_kinds((request_before or 0) - 1)
+    weights |= {kind: (1, weight) for kind, weight in timeline.standing().items()}
     tokens = sum(weight for _, weight in weights.values())
     return ContextTab(
         step=step,
@@ -87,7 +92,7 @@ def load_context(place: RunPosition, before: str = "") -> ContextTab:
 
 
 def _label(kind: str, number: int) -> str:
-    one, more = KIND_WORDS.get(kind, (f"message of {kind}", f"messages of {kind}"))
+    one, more = KIND_WORDS.get(kind, (kind, kind))
     return one if number == 1 else more
 
 

@@ -32,7 +32,9 @@ import msgspec
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 
 RemarkKind: TypeAlias = Literal["timestamp", "value", "duration", "length", "line", "tool", "pair"]
-Delivery: TypeAlias = Literal["sent", "queued", "withheld", "unclear"]
+Delivery: TypeAlias = Literal["sent", "queued", "reworded", "withheld", "unclear"]
+SYSTEM_PROMPT, TOOL_DEFINITIONS = "system prompt", "tool definitions"
+STANDING_KINDS = (SYSTEM_PROMPT, TOOL_DEFINITIONS)
 
 
 class SourceLine(msgspec.Struct, frozen=True, gc=False):
@@ -88,7 +90,12 @@ class MessageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="messag
     """`content` is JSON: a string, or a list of blocks without the tool blocks. `key` is unique in the run.
 
     `delivery` is how it reached the model: `sent` as it is; `queued` while the agent worked and sent in a wording
-    that is not recorded; `withheld` by the client; `unclear` where the recording leaves it open.
+    that is not recorded; `reworded` by the client in a wording that is not recorded; `withheld` by the client;
+    `unclear` where the recording leaves it open.
+
+    `kind` is set on what is no message of a person or of the model: the client's own word for a text that it added
+    (`skill_listing`, `hook_additional_context`), or one of STANDING_KINDS. Those are part of every request from their
+    place on, whatever is compacted, until the next one of the same kind.
     """
 
     key: str
@@ -97,6 +104,7 @@ class MessageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="messag
     step: str | None = None
     at: str | None = None
     delivery: Delivery = "sent"
+    kind: str | None = None
 
 
 class CallRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="call"):

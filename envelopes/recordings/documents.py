@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
 
@@ -18,6 +18,8 @@ import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.recordings.base import (
+    SYSTEM_PROMPT,
+    TOOL_DEFINITIONS,
     CallRecord,
     LineProblem,
     LineRecord,
@@ -41,6 +43,7 @@ from envelopes.schema.result import JsonValue, summarize
 from envelopes.storage.seekable import load_zstd
 from envelopes.text.untrusted_json import Untrusted, array_slices, check_json, dump_json, object_slices, parse_json
 
+_STANDING = {"system": SYSTEM_PROMPT, "instructions": SYSTEM_PROMPT, "tools": TOOL_DEFINITIONS}  # of APIs
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 _KEYS_READ = 64
 PIECE_BYTES = 1024 * 1024
@@ -320,6 +323,16 @@ class Conversation:
                     line=content.line, run=self.run, key=key, role=storable(role), content=content.raw, step=step, at=at
                 )
             )
+
+    def add_standing(self, body: Mapping[str, DocumentValue]) -> None:
+        """The system prompt and the definitions of tools of a request; nothing for what is no text or list."""
+        for name, kind in _STANDING.items():
+            raw = body[name].raw if name in body else b""
+            if raw[:1] in (b'"', b"[") and len(raw) > len("[]"):
+                line = body[name].line
+                self.records.append(
+                    MessageRecord(line=line, run=self.run, key=name, role="system", content=raw, kind=kind)
+                )
 
     def add_call(
         self, call: str, node: DocumentValue, tool: str, args: bytes, *, step: str | None = None, at: str | None = None

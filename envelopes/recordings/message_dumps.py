@@ -300,9 +300,7 @@ def _read_body(
     dump = _Dump(root, named or name_run(path, first[: prompt + 1]), agent, model)
     for body in bodies:
         facts = body.members()
-        for name in ("system", "instructions"):
-            if name in facts:
-                dump.add_message(name, facts[name], "system")
+        dump.add_standing(facts)
         for nodes in _lists_in(body):
             read_messages(dump, nodes)
         if text_member(facts, "type") == "message" and "content" in facts:  # the response of Anthropic
@@ -414,6 +412,7 @@ def _format(
         agent=agent,
         namespace=agent,
         mark=mark,
+        version=2,
         is_document=True,
         sniff=sniff,
         read=partial(_read_document, agent, read_messages),

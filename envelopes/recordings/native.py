@@ -239,6 +239,7 @@ def _message_records(fields: ObjectFields, run: str, path: SourcePath) -> Record
         step=fields.text("step"),
         at=at,
         delivery=fields.choice("delivery", _DELIVERIES, "sent"),
+        kind=fields.text("kind"),
     )
 
 

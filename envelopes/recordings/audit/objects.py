@@ -227,6 +227,7 @@ def message_records(fields: ObjectFields, run: str) -> Records:
         step=fields.text("step"),
         at=fields.time("at"),
         delivery=fields.choice("delivery", _DELIVERIES, "sent"),
+        kind=fields.text("kind"),
     )
 
 

@@ -3,9 +3,10 @@
 reader_state  the state of a reader from line to line, and the run records that follow from it
 conversation  the queue of messages, rewinds, and conversations that begin anew
 messages      an API message: calls, results, receipts, artifacts, and the text around them
+attachments   what the program put beside the messages: reminders, files, the system prompt
 line          one line of a session file: its run, its session, and the session it was copied from
 subagents     progress lines and sidechains, which report another run's calls; workflow journals
-session       session files, releases 2.0.64 to 2.1.42
+session       session files, seen of releases 2.0.64 to 2.1.42, later ones as described
 hooks         the input of PreToolUse and PostToolUse hooks
 stream_json   `claude -p --output-format stream-json`
 """
@@ -23,6 +24,7 @@ SESSION = _format(
     name="claude-code",
     title="Claude Code session",
     mark="lines with a type and a sessionId",
+    version=2,
     sniff=session.sniff,
     read=session.read,
     name_mark=session.name_mark,

@@ -28,8 +28,9 @@ _QUEUED_CHARACTERS = 64 * 1024  # of one message
 def read_queue_operation(state: ReaderState, operation: str, content: bytes) -> bytes | None:
     """Follows the queue of messages that come in while a step runs. Returns the message that was sent just now.
 
-    `enqueue` has the message. `remove` has none: the client sends the message with the answers of the step. `dequeue`
-    takes a message that follows as a line of its own; `popAll` gives it back to the person.
+    `enqueue` has the message. `remove` has none: the client sends the message with the answers of the step, by an
+    attachment where it writes what its attachments became. `dequeue` takes a message that follows as a line of its own;
+    `popAll` gives it back to the person.
     """
     if operation == "enqueue":
         text = content.decode() if 0 < len(content) <= _QUEUED_CHARACTERS else None
@@ -42,7 +43,7 @@ def read_queue_operation(state: ReaderState, operation: str, content: bytes) -> 
     removed = _take_queued(state, content)
     if operation == "popAll" and removed is None:
         state.queue.clear()
-    if operation != "remove" or removed is None or removed.content is None:
+    if operation != "remove" or removed is None or removed.content is None or state.renders:
         return None
     state.unqueued = [*state.unqueued, digest(text_slice(removed.content.encode()))][-_QUEUED_MESSAGES:]
     return removed.content.encode()

@@ -20,8 +20,10 @@ import msgspec
 from envelopes.recordings.base import (
     ArtifactRecord,
     CallRecord,
+    Delivery,
     EventRecord,
     LineProblem,
+    MessageRecord,
     ReceiptRecord,
     Record,
     RemarkRecord,
@@ -84,6 +86,8 @@ class SessionEntry(ForeignEntry, frozen=True, gc=False, rename="camel"):
     content: msgspec.Raw = NOTHING
     data: msgspec.Raw = NOTHING
     attachment: msgspec.Raw = NOTHING
+    rendered: msgspec.Raw = NOTHING
+    rendered_role: str | None = None
     tool_use_result: msgspec.Raw = NOTHING
     mcp_meta: msgspec.Raw = NOTHING
     tool_denial_kind: msgspec.Raw = NOTHING
@@ -179,6 +183,21 @@ class SessionLine(msgspec.Struct, frozen=True):
             call=call,
             payload=payload,
             at=self.at,
+        )
+
+    def plain_message(
+        self, role: str, content: bytes, delivery: Delivery = "sent", kind: str | None = None
+    ) -> MessageRecord:
+        """The message that a line is which has no API message."""
+        return MessageRecord(
+            line=self.number,
+            run=self.run,
+            key=message_key(self.entry.uuid, self.number, self.raw),
+            role=role,
+            content=content,
+            at=self.at,
+            delivery=delivery,
+            kind=kind,
         )
 
     def level_remarks(self) -> Iterator[RemarkRecord]:

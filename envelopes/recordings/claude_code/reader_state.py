@@ -109,6 +109,8 @@ class ReaderState(msgspec.Struct):
     `queue`      messages that wait for the end of the step, see `conversation`
     `unqueued`   digests of messages that left the queue, for attachments that repeat them
     `attached`   how many messages an attachment took from the queue before the queue's own line
+    `renders`    the client writes what its attachments became for the model
+    `standing`   a digest of the last system prompt and of the last definitions of tools
     `noted`      how many messages were read
     `prompts_below` the newest prompt below each message that has one
     `left`       branches that a rewind left, by their last messages
@@ -136,6 +138,8 @@ class ReaderState(msgspec.Struct):
     queue: list[QueuedMessage] = []
     unqueued: list[str] = []
     attached: int = 0
+    renders: bool = False
+    standing: dict[str, str] = {}
     noted: int = 0
     prompts_below: dict[str, Prompt] = {}
     left: dict[str, LeftBranch] = {}

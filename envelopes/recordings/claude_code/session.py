@@ -9,22 +9,20 @@
    write `forkedFrom`: such calls are inherited. Older ones rewrote it: then only the calls' own ids show it,
    and the dashboard joins them when it stores them. Lines with another `sessionId` behind the session's own are
    no copies: a program that goes on after `/clear` may write them into the same log.
-5. An `attachment` is something that the program put beside a message. `queued_command` is what a person wrote,
-   or a background task reported, while a tool ran: the model got it as a message, so it is one. Other
-   attachments (hooks, changed files, reminders, lists of tools) are events: how the program words them for the
-   model is not recorded.
+5. An `attachment` is something that the program put beside a message: a message too where the model got it, see
+   `attachments`.
 6. `compact_boundary`, `microcompact_boundary` and `content-replacement` lines report receipts that are no longer
    in the model's context, or are replaced there by a shorter text.
-7. `queue-operation` lines report what came in while a step ran. Releases without that attachment have only them:
-   what was enqueued and then removed went to the model with the answers of the step, in a wording that is not
-   recorded.
+7. `queue-operation` lines report what came in while a step ran. Releases without an attachment for it have only
+   them: what was enqueued and then removed went to the model with the answers of the step, in a wording that is not
+   recorded. Releases that write what attachments became for the model send it by its attachment.
 8. The client keeps from the model: errors of the API that it wrote as the model's messages (`isApiErrorMessage`),
    and the notices in `system` lines. Releases differ in whether they send what a local command printed.
 9. Two prompts below one message (`parentUuid`) are a rewind: the lines from the first to the second are a branch that
    left the conversation. Its event has the lines, as no line of the file states them.
 10. A line without a predecessor (`parentUuid` null) in the middle of a file begins a conversation anew: the context
    was cleared, and no line of the file states it. Its event is at the line before.
-11. Unknown types are events with a remark, never problems.
+11. States of the program (modes, links, costs) are events. Unknown types are events with a remark, never problems.
 """
 
 from __future__ import annotations
@@ -37,20 +35,14 @@ import msgspec
 from envelopes.recordings.base import (
     Delivery,
     LineProblem,
-    MessageRecord,
     Record,
     RunRecord,
     SourceLine,
     SourcePath,
     SupersedeRecord,
 )
-from envelopes.recordings.claude_code.conversation import (
-    find_rewind,
-    find_root,
-    note_step,
-    read_queue_operation,
-    take_attached,
-)
+from envelopes.recordings.claude_code.attachments import attachment_records
+from envelopes.recordings.claude_code.conversation import find_rewind, find_root, note_step, read_queue_operation
 from envelopes.recordings.claude_code.line import SessionLine, identify_file, parse_line, read_entry, with_origin
 from envelopes.recordings.claude_code.messages import ApiMessage, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
@@ -64,7 +56,6 @@ from envelopes.recordings.claude_code.reader_state import (
     ReaderState,
     disambiguate,
     follow_up_records,
-    message_key,
     remember,
     unknown_remarks,
 )
@@ -85,14 +76,14 @@ from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 Records = Iterator[Record | LineProblem]
 _BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot", "file-history-delta"})
-
-
-class Attachment(msgspec.Struct, frozen=True, gc=False):
-    """`prompt` is a string, or a list of blocks."""
-
-    type: str | None = None
-    prompt: msgspec.Raw = NOTHING
-    tool_use_id: str | None = msgspec.field(default=None, name="toolUseID")
+# States of the program and links, which are events without a remark.
+_KNOWN_EVENTS = frozenset(
+    (
+        *("mode", "permission-mode", "last-prompt", "agent-name", "tag", "pr-link", "worktree-state", "relocated"),
+        *("bridge-session", "continued-in", "cost-state", "atis-latch", "frame-link"),
+        *("artifact-comment-monitor", "artifact-autoreact-ledger"),
+    )
+)
 
 
 class PreservedMessages(msgspec.Struct, frozen=True):
@@ -119,7 +110,6 @@ class ContentReplacement(msgspec.Struct, frozen=True, rename="camel"):
     replacement: msgspec.Raw = NOTHING
 
 
-_read_attachment = struct_reader(Attachment)
 _read_preserved_messages = struct_reader(PreservedMessages)
 _read_compact_metadata = struct_reader(CompactMetadata)
 _read_microcompact_metadata = struct_reader(MicrocompactMetadata)
@@ -189,7 +179,7 @@ def _records(line: SessionLine) -> Records:
     if line.entry.uuid and (waiting := line.state.note_message(line.entry.uuid)):
         yield from _title_update(line, SUMMARY, waiting)
     yield from _root(line)
-    read_type = _TYPES.get(line.entry.type, _unknown)
+    read_type = _TYPES.get(line.entry.type, _other)
     if line.state.session is not None or read_type is _title:
         yield from read_type(line)
 
@@ -247,21 +237,9 @@ def _system(line: SessionLine) -> Records:
         yield from _BOUNDARIES[subtype](line)
     elif first_byte(line.entry.content) == b'"':
         delivery: Delivery = "unclear" if subtype == LOCAL_COMMAND else "withheld"
-        yield _plain_message(line, "system", bytes(line.entry.content), delivery)
+        yield line.plain_message("system", bytes(line.entry.content), delivery)
     else:
         yield line.event(subtype, subtype, line.raw)
-
-
-def _plain_message(line: SessionLine, role: str, content: bytes, delivery: Delivery = "sent") -> MessageRecord:
-    return MessageRecord(
-        line=line.number,
-        run=line.run,
-        key=message_key(line.entry.uuid, line.number, line.raw),
-        role=role,
-        content=content,
-        at=line.at,
-        delivery=delivery,
-    )
 
 
 def _queue_operation(line: SessionLine) -> Records:
@@ -269,7 +247,7 @@ def _queue_operation(line: SessionLine) -> Records:
     yield line.event("queue-operation", operation, line.raw)
     content = bytes(line.entry.content)
     if sent := read_queue_operation(line.state, operation, content):
-        message = _plain_message(line, "user", sent, "queued")
+        message = line.plain_message("user", sent, "queued")
         yield message
         yield from follow_up_records(line.state, message)
     elif operation == "enqueue" and line.state.queue[-1].content is None and content:
@@ -301,23 +279,6 @@ def _title_update(line: SessionLine, rank: int, text: str) -> Records:
         if rank == CHOSEN and title != " ".join(text.split()):
             was, became = text.encode("utf-8", "surrogatepass"), f"shown by its first {len(title) - 1} characters"
             yield remark("length", "$.customTitle", was, became, line=line.number, run=line.run)
-
-
-def _attachment(line: SessionLine) -> Records:
-    yield from line.run_updates()
-    try:
-        attachment = _read_attachment(line.entry.attachment)
-    except Untrusted:
-        attachment = Attachment()
-    if attachment.type == "queued_command" and first_byte(attachment.prompt) in (b'"', b"["):
-        if take_attached(line.state, bytes(attachment.prompt)):
-            yield line.event("attachment", attachment.type, line.raw, attachment.tool_use_id)
-            return
-        message = _plain_message(line, "user", bytes(attachment.prompt), "queued")
-        yield message
-        yield from follow_up_records(line.state, message)
-    else:
-        yield line.event("attachment", attachment.type or "attachment", line.raw, attachment.tool_use_id)
 
 
 def _compacted(line: SessionLine) -> Records:
@@ -386,10 +347,11 @@ def _bookkeeping(line: SessionLine) -> Records:
     yield from ()
 
 
-def _unknown(line: SessionLine) -> Records:
+def _other(line: SessionLine) -> Records:
     kind = line.entry.type or ""
     yield line.event(kind, kind, line.raw)
-    yield from unknown_remarks(line.state, line.number, line.run, kind)
+    if kind not in _KNOWN_EVENTS:
+        yield from unknown_remarks(line.state, line.number, line.run, kind)
 
 
 _BOUNDARIES: dict[str, Callable[[SessionLine], Records]] = {
@@ -404,7 +366,7 @@ _TYPES: dict[str, Callable[[SessionLine], Records]] = {
     "summary": _title,
     "custom-title": _title,
     "ai-title": _title,
-    "attachment": _attachment,
+    "attachment": attachment_records,
     "content-replacement": _replaced,
     "queue-operation": _queue_operation,
     "file-history-snapshot": _bookkeeping,

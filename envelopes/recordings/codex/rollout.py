@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import (
+    SYSTEM_PROMPT,
     CallRecord,
     LineProblem,
     MessageRecord,
@@ -157,7 +158,7 @@ def _session_meta(line: RolloutRead) -> Records:
     )
     instructions = member(bytes(item.base_instructions), "text")
     if instructions.startswith(b'"'):
-        yield _message_record(line, "system", instructions)
+        yield _message_record(line, "system", instructions, kind=SYSTEM_PROMPT)
     yield from session_remarks(line)
 
 

@@ -12,7 +12,7 @@ place is the earliest span that has it. Protobuf and JSON give the same lines.
    An agent that a tool calls may have a conversation of its own. Its run is a child of the call in whose span it ran,
    where both spans are in one request. A handoff is an event: its call is the model's, to `transfer_to_…`.
 3. The arguments, results and parts are JSON as the attributes have them, without line ends between tokens.
-4. Spans of other things (HTTP, databases) are left out.
+4. The system prompt and the definitions of tools are parts too. Spans of other things (HTTP, databases) are left out.
 5. Counts of input tokens contain the cached ones (GenAI conventions), which are counted apart here.
 """
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -51,6 +52,7 @@ from envelopes.recordings.otlp.conventions import (
     message_parts,
     run_name,
     span_kind,
+    standing_parts,
 )
 from envelopes.recordings.otlp.odd_values import odd_lines, odd_records, read_odd_line
 from envelopes.recordings.otlp.spans import (
@@ -103,7 +105,7 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
         if kind == "other":
             continue
         run = run_name(span)
-        lines = list(part_lines(span)) if kind == "model" else []
+        lines = [] if kind == "tool" else list(part_lines(span, has_messages=kind == "model"))
         yield from lines
         yield _span_line(span, kind, run, [line.key for line in lines])
 
@@ -113,10 +115,11 @@ def _child_line(child: ChildRun) -> TraceLine:
     return trace_line({name: dump_json(value) for name, value in members.items()}, child.at)
 
 
-def part_lines(span: TraceSpan) -> Iterator[TraceLine]:
-    """The parts of the messages of a model's span, or of a log event that is read as one."""
+def part_lines(span: TraceSpan, *, has_messages: bool = True) -> Iterator[TraceLine]:
+    """Lines of what is in every request, and of messages, which the span of an agent repeats from its model's."""
     run = run_name(span)
-    return (_part_line(part, run, span) for part in message_parts(span))
+    parts = chain(standing_parts(span.attributes), message_parts(span) if has_messages else ())
+    return (_part_line(part, run, span) for part in parts)
 
 
 def _part_line(part: TracePart, run: str, span: TraceSpan) -> TraceLine:
@@ -127,6 +130,7 @@ def _part_line(part: TracePart, run: str, span: TraceSpan) -> TraceLine:
         "call": dump_json(part.call) if part.call else b"",
         "tool": dump_json(part.tool) if part.tool else b"",
         "rebuilt": b"true" if part.is_rebuilt else b"",
+        "standing": dump_json(part.standing) if part.standing else b"",
         "content": part.content,
     }
     content = {name: raw for name, raw in members.items() if raw}
@@ -209,7 +213,7 @@ def read_protobuf(lines: Iterable[SourceLine], _path: SourcePath, _state: dict[s
         return
     try:
         spans = decode_protobuf(b"".join(line.raw for line in content))
-        yield from [record for line in span_lines(spans) for record in _expand(line.raw, content[0].number)]
+        yield from _read_lines(span_lines(spans), content[0].number)
     except (Untrusted, Unavailable) as refusal:
         reason = refusal.reason if isinstance(refusal, Untrusted) else str(refusal)
         yield LineProblem(line=content[0].number, path="$", reason=reason, raw=b"", lines=len(content))
@@ -222,7 +226,7 @@ def _read_checked(raw: bytes, number: int, shown: bytes, lines: int = 1) -> Reco
             yield from list(_read_line(members, number))
         else:
             document = parse_json(raw)
-            records = [record for line in span_lines(json_spans(document)) for record in _expand(line.raw, number)]
+            records = _read_lines(span_lines(json_spans(document)), number)
             yield from records
             run = next((record.run for record in records if not isinstance(record, LineProblem)), "")
             yield from odd_records(document, number, shown, run)
@@ -230,8 +234,8 @@ def _read_checked(raw: bytes, number: int, shown: bytes, lines: int = 1) -> Reco
         yield LineProblem(line=number, path=refusal.path, reason=refusal.reason, raw=shown, lines=lines)
 
 
-def _expand(raw: bytes, number: int) -> Records:
-    return _read_line(object_slices(raw), number)
+def _read_lines(lines: Iterable[TraceLine], number: int) -> list[Record | LineProblem]:
+    return [record for line in lines for record in _read_line(object_slices(line.raw), number)]
 
 
 def _read_line(members: dict[str, bytes], line: int) -> Records:
@@ -262,8 +266,10 @@ def _read_line(members: dict[str, bytes], line: int) -> Records:
         case "call" if call:
             yield CallRecord(call=call, tool=_word(members, "tool") or "unknown", args=content, **place)
         case "text":
-            digest = hashlib.blake2s(content + members.get("role", b""), digest_size=16).hexdigest()
-            yield MessageRecord(key=digest, role=_word(members, "role") or "user", content=content, **place)
+            role, standing = _word(members, "role") or "user", _word(members, "standing")
+            named = content + members.get("role", b"") + members.get("standing", b"")
+            digest = hashlib.blake2s(named, digest_size=16).hexdigest()
+            yield MessageRecord(key=digest, role=role, content=content, kind=standing or None, **place)
         case _:
             raise Untrusted("not a known kind of line, or a call without an id", "$.otlp")
 
@@ -391,7 +397,7 @@ _format = partial(
     Format,
     agent="otlp",
     namespace="otlp",
-    version=3,
+    version=4,
     read=read,
     is_global_call_id=lambda _call: False,
     unnamed=UNNAMED,

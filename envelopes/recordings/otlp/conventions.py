@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from envelopes.recordings.base import SYSTEM_PROMPT, TOOL_DEFINITIONS
 from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
@@ -64,7 +65,10 @@ CACHE_CREATION = (
 )
 INPUT_LISTS = ("gen_ai.input.messages", "ai.prompt.messages")
 OUTPUT_LISTS = ("gen_ai.output.messages",)
-HISTORIES = ("pydantic_ai.all_messages", "all_messages_events", "gen_ai.system_instructions")
+SYSTEM_PROMPTS = "gen_ai.system_instructions"
+TOOL_LISTS = ("gen_ai.tool.definitions", "ai.prompt.tools")
+TOOL_SCHEMA = re.compile(r"llm\.tools\.(\d{1,5})\.tool\.json_schema")
+HISTORIES = ("pydantic_ai.all_messages", "all_messages_events", SYSTEM_PROMPTS, *TOOL_LISTS)
 DOTTED = re.compile(r"(llm\.(?:in|out)put_messages|gen_ai\.(?:prompt|completion))\.(\d{1,5})\.(?:message\.)?(.+)")
 NESTED = re.compile(r"(tool_calls|contents)\.(\d{1,5})\.(?:tool_call\.|message_content\.)?(.+)")
 OUTPUTS = ("llm.output_messages", "gen_ai.completion")
@@ -85,7 +89,7 @@ class TracePart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a message: a `call` with its arguments, the `response` that the model got for one, or a `text`.
 
     `content` is JSON. `is_output`: the model wrote it in this span. `is_rebuilt`: it was recorded as a value, and the
-    text that the model got of it is not known.
+    text that the model got of it is not known. `standing` is one of STANDING_KINDS, empty for a part of a message.
     """
 
     kind: Literal["call", "response", "text"]
@@ -95,6 +99,7 @@ class TracePart(msgspec.Struct, frozen=True, kw_only=True):
     tool: str = ""
     is_output: bool = False
     is_rebuilt: bool = False
+    standing: str = ""
 
 
 class ChildRun(NamedTuple):
@@ -178,6 +183,25 @@ def as_json(value: Any) -> bytes:
         except (Untrusted, msgspec.DecodeError):
             return dump_json(value)
     return dump_json(value)
+
+
+def standing_parts(attributes: Attributes) -> Iterator[TracePart]:
+    """The system prompt and the definitions of the tools, in whichever convention a span has them."""
+    prompt = attributes.get(SYSTEM_PROMPTS)
+    texts = [part.content for text in _objects_of(prompt) for part in _part(text, "system", is_output=False)]
+    if not texts and isinstance(prompt, str) and prompt:
+        texts = [dump_json(prompt)]
+    if texts:
+        content = texts[0] if len(texts) == 1 else b"[" + b",".join(texts) + b"]"
+        yield TracePart(kind="text", role="system", content=content, standing=SYSTEM_PROMPT)
+    tools = first_value(attributes, TOOL_LISTS)
+    numbered = [
+        (int(found[1]), as_json(attributes[name])) for name in attributes if (found := TOOL_SCHEMA.fullmatch(name))
+    ]
+    if tools is not None or numbered:
+        listed = b"[" + b",".join(schema for _, schema in sorted(numbered)) + b"]"
+        content = listed if tools is None else as_json(tools)
+        yield TracePart(kind="text", role="system", content=content, standing=TOOL_DEFINITIONS)
 
 
 def message_parts(span: TraceSpan) -> Iterator[TracePart]:
@@ -295,7 +319,9 @@ def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
 
 def is_message_attribute(name: str) -> bool:
     """True for an attribute whose content is in the parts of its messages."""
-    return name in (*INPUT_LISTS, *OUTPUT_LISTS) or DOTTED.fullmatch(name) is not None
+    if name in INPUT_LISTS or name in OUTPUT_LISTS:
+        return True
+    return DOTTED.fullmatch(name) is not None or TOOL_SCHEMA.fullmatch(name) is not None
 
 
 def failure(attributes: dict[str, Any], events: Any, message: str) -> dict[str, Any]:

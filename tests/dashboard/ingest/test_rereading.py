@@ -51,6 +51,7 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
 )
+from envelopes.recordings.claude_code import SESSION as SESSION_FORMAT
 from tests.conftest import CHECKOUT
 from tests.dashboard.api.native_records import one_run
 from tests.dashboard.api.sending import Sender
@@ -313,7 +314,7 @@ def test_sources_with_damaged_bytes_stay_as_they_are_and_others_are_read(
     (damaged,) = rederive()["read"]["damaged"]
     assert damaged.startswith(str(tmp_path / SESSION))
     assert set(Call.objects.values_list("tool", flat=True)) == {"Bash", "NewBash"}
-    assert set(Source.objects.values_list("reader", flat=True)) == {1, 2}
+    assert set(Source.objects.values_list("reader", flat=True)) == {SESSION_FORMAT.version, SESSION_FORMAT.version + 1}
 
 
 def test_a_file_that_grows_goes_on_after_it(
@@ -326,7 +327,7 @@ def test_a_file_that_grows_goes_on_after_it(
     with path.open("ab") as file:
         file.write(json.dumps(answers("toolu_01")).encode() + b"\n")
     import_paths(project, [path])
-    assert Source.objects.get().reader == 1  # of its first line
+    assert Source.objects.get().reader == SESSION_FORMAT.version  # of its first line
     rederive()
     assert store_derived(project, older) == 0
     with path.open("ab") as file:

@@ -183,11 +183,7 @@ def test_what_a_person_wrote_while_a_tool_ran_is_a_message(prompt: Any) -> None:
 @pytest.mark.parametrize(
     ("attachment", "kind", "call"),
     [
-        (
-            {"type": "hook_additional_context", "content": ["x"], "toolUseID": "toolu_1"},
-            "hook_additional_context",
-            "toolu_1",
-        ),
+        ({"type": "hook_success", "stdout": "x", "toolUseID": "toolu_1"}, "hook_success", "toolu_1"),
         ({"type": "queued_command", "prompt": 7}, "queued_command", None),
         ({"type": 7}, "attachment", None),
         ("odd", "attachment", None),

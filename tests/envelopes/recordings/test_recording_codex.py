@@ -109,7 +109,7 @@ def test_the_run_has_its_facts_its_plan_and_its_instructions() -> None:
     assert [run.title for run in runs if run.title] == ["show tools"]
     assert b"in_progress" in [run.plan for run in runs if run.plan][-1]
     messages = only(MessageRecord, sample.records)
-    assert (messages[0].role, messages[0].content[:20]) == ("system", b'"You are Codex, a co')
+    assert (messages[0].kind, messages[0].content[:20]) == ("system prompt", b'"You are Codex, a co')
     assert [message.delivery for message in messages].count("sent") == len(messages)
 
 

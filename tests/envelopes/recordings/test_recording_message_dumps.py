@@ -149,6 +149,7 @@ def test_blocks_of_anthropic_have_calls_receipts_and_the_flag_of_a_failure() -> 
     request = {
         "model": "claude-sonnet-4-5",
         "system": "be brief",
+        "tools": [{"name": "weather", "input_schema": {"type": "object"}}],
         "messages": [
             {"role": "user", "content": "How is the weather?"},
             {"role": "assistant", "content": asked["content"]},
@@ -158,10 +159,16 @@ def test_blocks_of_anthropic_have_calls_receipts_and_the_flag_of_a_failure() -> 
     sample = read(request)
     assert sample.format.name == "anthropic"
     assert facts(sample) == ([("toolu_1", "weather", ARGS)], {"toolu_1": "no such city"}, {})
-    assert [message.role for message in only(MessageRecord, sample.records)] == ["system", "user", "assistant"]
+    assert [(message.role, message.kind) for message in only(MessageRecord, sample.records)] == [
+        ("system", "system prompt"),
+        ("system", "tool definitions"),
+        ("user", None),
+        ("assistant", None),
+    ]
     (halves,) = sample.halves()
     assert halves.projection.canonical.error is not None
-    pair = read({"request": {"model": "m", "messages": request["messages"][:1]}, "response": asked})
+    echoed = {**asked, "instructions": None, "tools": []}
+    pair = read({"request": {"model": "m", "messages": request["messages"][:1]}, "response": echoed})
     assert facts(pair)[0] == facts(sample)[0]
     keys = [{message.key for message in only(MessageRecord, one.records)} for one in (sample, pair)]
     assert keys[1] <= keys[0]  # the response has the place that it has in the next request

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from envelopes.halves import parse_parts, read_halves
 from envelopes.recordings.base import EventRecord, MessageRecord, ReceiptRecord, RunRecord
-from envelopes.recordings.otlp import conventions
+from envelopes.recordings.otlp import conventions, span_lines
+from envelopes.recordings.otlp.spans import earliest_lines, json_spans
 from envelopes.text.untrusted_json import dump_json
 from tests.envelopes.recordings.samples import Sample, read_bytes
 from tests.envelopes.session_lines import only
 
 
-def trace(attributes: dict[str, str], *events: dict[str, Any], name: str = "chat") -> Sample:
+def trace_request(attributes: dict[str, str], *events: dict[str, Any], name: str = "chat") -> dict[str, Any]:
     """A request with one span."""
     span = {
         "traceId": "ab" * 16,
@@ -26,7 +28,11 @@ def trace(attributes: dict[str, str], *events: dict[str, Any], name: str = "chat
         "attributes": [{"key": name, "value": {"stringValue": text}} for name, text in attributes.items()],
         "events": list(events),
     }
-    request = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+def trace(attributes: dict[str, str], *events: dict[str, Any], name: str = "chat") -> Sample:
+    request = trace_request(attributes, *events, name=name)
     return read_bytes(json.dumps(request).encode() + b"\n", "traces.jsonl")
 
 
@@ -52,6 +58,47 @@ def test_a_receipt_is_exact_only_where_its_text_was_recorded(response: object, e
     part = {"type": "tool_call_response", "id": "c1", "response": response}
     messages = json.dumps([{"role": "tool", "parts": [part]}])
     assert receipts(trace({"gen_ai.operation.name": "chat", "gen_ai.input.messages": messages})) == expected
+
+
+INSTRUCTIONS = json.dumps([{"type": "text", "content": "Be brief."}])
+TWO = json.dumps([{"type": "text", "content": "Be brief."}, {"type": "text", "content": "And kind."}])
+SCHEMAS = ['{"type":"function","function":{"name":"a"}}', '{"name":"b"}']
+TOOLS = [json.loads(schema) for schema in SCHEMAS]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({"gen_ai.system_instructions": INSTRUCTIONS}, [("system prompt", "Be brief.")]),
+        ({"gen_ai.system_instructions": "Be brief."}, [("system prompt", "Be brief.")]),
+        ({"gen_ai.system_instructions": TWO}, [("system prompt", ["Be brief.", "And kind."])]),
+        ({"gen_ai.tool.definitions": json.dumps(TOOLS)}, [("tool definitions", TOOLS)]),
+        ({"ai.prompt.tools": json.dumps(SCHEMAS)}, [("tool definitions", SCHEMAS)]),
+        (
+            {f"llm.tools.{index}.tool.json_schema": schema for index, schema in reversed([*enumerate(SCHEMAS)])},
+            [("tool definitions", TOOLS)],
+        ),
+        ({"gen_ai.system_instructions": "", "gen_ai.tool.definitions": ""}, []),
+    ],
+)
+@pytest.mark.parametrize("operation", ["chat", "invoke_agent"])
+def test_what_stands_in_every_request_is_a_message_of_its_kind(
+    attributes: dict[str, str], expected: list[Any], operation: str
+) -> None:
+    """The spans of agents have it too, and no message of their model's spans a second time."""
+    messages = {"gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": "hi"}]}])}
+    sample = trace({"gen_ai.operation.name": operation, **attributes, **messages})
+    records = only(MessageRecord, sample.records)
+    assert [(record.kind, json.loads(record.content)) for record in records if record.kind] == expected
+    assert [record.role for record in records if not record.kind] == ["user"] * (operation == "chat")
+
+
+def test_what_stands_in_every_request_is_stored_once_and_not_in_each_span() -> None:
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.system_instructions": INSTRUCTIONS}
+    [span] = json_spans(trace_request(attributes))
+    later = msgspec.structs.replace(span, span="ef" * 8, start=span.start + 5)
+    lines = earliest_lines(span_lines([later, span]))
+    assert [line.at for line in lines if b"Be brief." in line.raw] == [span.start]
 
 
 def test_an_answer_without_its_content_is_no_receipt() -> None:

@@ -1,0 +1,150 @@
+"""Attachments: what the program put beside the messages. What the model got of them are messages, the rest events.
+
+1. Releases from about 2.1.250 on write the text as it went to the model (`rendered`), with the role of its message
+   (`renderedRole`). It is a message whose kind is the type of the attachment.
+2. Older releases write the text alone, in a field that depends on the type. For the types of _TEXTS it is known that
+   they were sent; the wording around the text is not recorded.
+3. `prompt_snapshot` has the system prompt and the definitions of the tools. It is repeated: each part is a message
+   where it differs from the one before.
+4. `queued_command` is what a person wrote, or a background task reported, while a tool ran. A client that writes
+   `rendered` sends queued messages by their attachments, so that the queue's own lines are none.
+5. Everything else, such as the success of a hook, is an event. What names a call is an event of it, message or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from envelopes.recordings.base import (
+    SYSTEM_PROMPT,
+    TOOL_DEFINITIONS,
+    LineProblem,
+    MessageRecord,
+    Record,
+)
+from envelopes.recordings.claude_code.conversation import take_attached
+from envelopes.recordings.claude_code.line import SessionLine
+from envelopes.recordings.claude_code.reader_state import digest, follow_up_records
+from envelopes.recordings.json_lines import NOTHING, first_byte, struct_reader
+from envelopes.text.untrusted_json import Untrusted, array_slices, object_slices
+
+# The members that lead to the text which older releases sent, by the type of the attachment.
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "hook_additional_context": ("content",),
+    "hook_blocking_error": ("blockingError", "blockingError"),
+    "nested_memory": ("content", "content"),
+    "skill_listing": ("content",),
+    "invoked_skills": ("skills", "content"),
+    "edited_text_file": ("snippet",),
+    "file": ("content", "file", "content"),
+    "plan_file_reference": ("planContent",),
+    "mcp_instructions_delta": ("addedBlocks",),
+    "deferred_tools_delta": ("addedLines",),
+    "agent_listing_delta": ("addedLines",),
+}
+_BOUNDARY = b'"__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"'  # stands between two texts of the prompt and is not sent
+
+
+class Attachment(msgspec.Struct, frozen=True, gc=False):
+    """`prompt` is a string, or a list of blocks; `system_prompt` a list of strings, `tools` one of definitions."""
+
+    type: str | None = None
+    prompt: msgspec.Raw = NOTHING
+    system_prompt: msgspec.Raw = msgspec.field(default=NOTHING, name="systemPrompt")
+    tools: msgspec.Raw = NOTHING
+    tool_use_id: str | None = msgspec.field(default=None, name="toolUseID")
+
+
+class RenderedMessage(msgspec.Struct, frozen=True, gc=False):
+    """One element of `rendered`: a message that the model got."""
+
+    content: msgspec.Raw = NOTHING
+
+
+_read_attachment = struct_reader(Attachment)
+_read_rendered = struct_reader(RenderedMessage)
+
+
+def attachment_records(line: SessionLine) -> Iterator[Record | LineProblem]:
+    yield from line.run_updates()
+    try:
+        attachment = _read_attachment(line.entry.attachment)
+    except Untrusted:
+        attachment = Attachment()
+    rendered = _rendered_content(line)
+    line.state.renders = line.state.renders or rendered is not None
+    name = attachment.type or "attachment"
+    if name == "prompt_snapshot":
+        messages = list(_snapshot_messages(line, attachment))
+    elif name == "queued_command":
+        messages = list(_queued_messages(line, attachment, rendered))
+        for message in messages:
+            prompt = bytes(attachment.prompt) or message.content
+            yield from follow_up_records(line.state, msgspec.structs.replace(message, content=prompt))
+    elif rendered is not None:
+        messages = [line.plain_message(line.entry.rendered_role or "user", rendered, kind=name)]
+    else:
+        content = _join(_texts_at(bytes(line.entry.attachment), _TEXTS[name])) if name in _TEXTS else None
+        messages = [line.plain_message("user", content, "reworded", kind=name)] if content else []
+    yield from messages
+    if not messages or attachment.tool_use_id:
+        yield line.event("attachment", name, line.raw, attachment.tool_use_id)
+
+
+def _rendered_content(line: SessionLine) -> bytes | None:
+    """The content of the messages that the model got, as one; None where none is recorded."""
+    if first_byte(line.entry.rendered) != b"[":
+        return None
+    try:
+        return _join([bytes(_read_rendered(element).content) for element in array_slices(bytes(line.entry.rendered))])
+    except Untrusted:
+        return None
+
+
+def _queued_messages(line: SessionLine, attachment: Attachment, rendered: bytes | None) -> Iterator[MessageRecord]:
+    """The message as it was sent, where that is recorded. Nothing for one that the queue's own lines had."""
+    prompt = bytes(attachment.prompt)
+    is_text = first_byte(attachment.prompt) in (b'"', b"[")
+    if is_text and take_attached(line.state, prompt):
+        return
+    if rendered is not None:
+        yield line.plain_message(line.entry.rendered_role or "user", rendered)
+    elif is_text:
+        yield line.plain_message("user", prompt, "queued")
+
+
+def _snapshot_messages(line: SessionLine, attachment: Attachment) -> Iterator[MessageRecord]:
+    parts = {SYSTEM_PROMPT: bytes(attachment.system_prompt), TOOL_DEFINITIONS: bytes(attachment.tools)}
+    for kind, content in parts.items():
+        if not content.startswith(b"["):
+            continue
+        if _BOUNDARY in content:
+            content = _join([text for text in array_slices(content) if text != _BOUNDARY]) or b"[]"
+        if line.state.standing.get(kind) != digest(content):
+            line.state.standing[kind] = digest(content)
+            message = line.plain_message("system", content, kind=kind)
+            yield msgspec.structs.replace(message, key=f"{message.key}-{kind}")
+
+
+def _texts_at(raw: bytes, path: tuple[str, ...]) -> list[bytes]:
+    """The strings at a path of members, the elements of lists included. Nothing where another value stands there."""
+    match raw[:1]:
+        case b"[":
+            return [text for element in array_slices(raw) for text in _texts_at(element, path)]
+        case b"{" if path:
+            return _texts_at(object_slices(raw).get(path[0], b""), path[1:])
+        case b'"' if not path and len(raw) > len('""'):
+            return [raw]
+    return []
+
+
+def _join(contents: list[bytes]) -> bytes | None:
+    """The JSON of several contents as one: its own bytes where there is one, else a list of all parts."""
+    parts: list[bytes] = []
+    for content in contents:
+        parts += array_slices(content) if content.startswith(b"[") else [content] if content.startswith(b'"') else []
+    if len(contents) == 1 and parts:
+        return contents[0]
+    return b"[" + b",".join(parts) + b"]" if parts else None
