@@ -7,8 +7,8 @@ request is contradicted: some of it was no longer there.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from dashboard.evidence.context_changes import load_requests
 from dashboard.models import Run
@@ -25,15 +25,15 @@ class ContextWeight:
     """The context up to and with an item: `shown` are the tokens of the history above it that nothing removed.
 
     `unrecorded` is what the last request weighed more than the history above it, negative when it weighed less; None
-    where no request is recorded since the last compaction. `request` is the one that begins with this item. `missing`
-    are those of STANDING_KINDS that are not shown above it.
+    where no request is recorded since the last compaction. `request` is the one that begins with this item. `standing`
+    has the tokens of what stands in every request, by kind, which are part of `shown`.
     """
 
     shown: int
     unrecorded: int | None = None
     request: ModelRequest | None = None
     shown_above: int = 0
-    missing: tuple[str, ...] = STANDING_KINDS
+    standing: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -64,11 +64,15 @@ class ContextWeight:
             return ""
         recorded = f"The request of this step weighed {self.request.tokens:,} tokens, as recorded."
         if self.unrecorded < 0:
+            why = "some of it was no longer there, or is counted too high here"
+            if not self.is_contradicted:
+                why = f"not all of {' and '.join(self.standing)} was sent, or it is counted too high here"
             return (
                 f"{recorded} What is shown above as present weighs about {self.shown_above:,} by our estimate, "
-                "more than that: some of it was no longer there, or is counted too high here."
+                f"more than that: {why}."
             )
-        rest = f": {', '.join(self.missing)} and the like" if self.missing else ", or counted otherwise by the provider"
+        missing = [kind for kind in STANDING_KINDS if kind not in self.standing]
+        rest = f": {', '.join(missing)} and the like" if missing else ", or counted otherwise by the provider"
         return (
             f"{recorded} About {self.shown_above:,} of them are shown above; the rest, about {self.unrecorded:,}, is "
             f"not recorded{rest}."
@@ -76,7 +80,10 @@ class ContextWeight:
 
     @property
     def is_contradicted(self) -> bool:
-        return self.request is not None and (self.unrecorded or 0) < 0
+        """Weighs more even without what stands in every request, of which a client may hold back a part."""
+        if self.request is None or self.unrecorded is None:
+            return False
+        return self.unrecorded + sum(self.standing.values()) < 0
 
 
 def _percent(tokens: int) -> float:
@@ -100,11 +107,8 @@ class ContextGauge:
         if passed and self._timeline.last_compaction(start.line) < passed[-1].line:
             self._unrecorded = passed[-1].tokens - self._timeline.tokens_before(passed[-1].line)
 
-    def weigh(self, item: HistoryItem, before: int, shown: int, standing: Collection[str]) -> ContextWeight:
-        """`before` and `shown` are the tokens of the history without the item and with it.
-
-        `standing` are the kinds of what stands in every request by then.
-        """
+    def weigh(self, item: HistoryItem, before: int, shown: int, standing: Mapping[str, int]) -> ContextWeight:
+        """`before` and `shown` are the tokens of the history without the item and with it, `standing` included."""
         request = None
         if item.kind in ("message", "call", "receipt"):
             while self._next < len(self.requests) and self.requests[self._next].line <= item.cursor.line:
@@ -113,8 +117,4 @@ class ContextGauge:
                 self._next += 1
         if item.kind == "compaction":
             self._unrecorded = None
-        return ContextWeight(shown, self._unrecorded, request, before, find_missing(standing))
-
-
-def find_missing(standing: Collection[str]) -> tuple[str, ...]:
-    return tuple(kind for kind in STANDING_KINDS if kind not in standing)
+        return ContextWeight(shown, self._unrecorded, request, before, dict(standing))

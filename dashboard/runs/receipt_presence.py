@@ -20,7 +20,7 @@ from django.db.models import Min
 from dashboard.evidence.context_changes import ContextDrop, drop_concerning
 from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Message, RecordedReceipt, Run, RunCall
-from dashboard.runs.context_gauge import ContextGauge, ContextWeight, find_missing
+from dashboard.runs.context_gauge import ContextGauge, ContextWeight
 from dashboard.runs.history_sizes import AddedText
 from dashboard.runs.run_marks import Branch, EntryNote, model_url
 from dashboard.runs.timeline import Compaction, HistoryItem, Timeline
@@ -57,7 +57,7 @@ class ContextState:
     """The context of one request, that of the step at line `step`, or of the end of the run where that is None.
 
     `since` is the line of the last compaction before the last request, -1 without one; `shown` are the tokens that are
-    shown as present in `last`, the last request of which the usage is recorded.
+    shown as present in `last`, the last request of which the usage is recorded, without what stands in every request.
     """
 
     drops: tuple[ContextDrop, ...]
@@ -74,7 +74,7 @@ class ContextState:
         """`timeline` and `gauge` end at the step."""
         last = gauge.requests[-1] if gauge.requests else None
         since = timeline.last_compaction(last.line) if last else -1
-        shown = timeline.tokens_before(last.line) if last else 0
+        shown = timeline.tokens_before(last.line) - sum(timeline.standing(last.line).values()) if last else 0
         return cls(tuple(timeline.drops), since, shown, last, tuple(timeline.compactions), tuple(timeline.left), step)
 
     @classmethod
@@ -247,8 +247,9 @@ class ContextStep:
         grades = state.count_grades(timeline.receipts)
         counts = tuple((words, grades[grade]) for grade, words in GRADE_WORDS.items() if grades[grade])
         last = state.last if state.last and state.last.line == line else None
-        unrecorded = last.tokens - state.shown if last else None
-        weight = ContextWeight(state.shown, unrecorded, last, state.shown, find_missing(timeline.standing()))
+        standing = timeline.standing()
+        shown = state.shown + sum(standing.values())
+        weight = ContextWeight(shown, last.tokens - shown if last else None, last, shown, standing)
         lines = [*run.requests.order_by("line").values_list("line", flat=True)]
         return cls(
             line,

@@ -26,6 +26,7 @@ BEHIND = 400  # characters behind a preview, by which a secret is known that the
 MAX_LABEL = 200  # characters; a key may be as long as a text
 MAX_ESCAPE = 12  # characters: a surrogate pair as \\ud83d\\ude00
 MAX_SHORT = 100  # characters; a labelled value of one line is shown beside its label
+NAMED = ("object", "function")  # kinds of parts, definitions of tools, that have their name as label
 IMAGE = "image"  # the label of a part without a text
 LENIENT = json.JSONDecoder(strict=False)
 
@@ -111,7 +112,7 @@ def labelled_parts(data: bytes) -> list[LabelledText]:
                 block = _parse_or_decode(part.raw.encode("utf-8", "surrogatepass"))
                 members = block if isinstance(block, dict) else {}
                 text, name = members.get(part.kind), members.get("name")
-                label = name if part.kind == "object" and isinstance(name, str) else part.kind
+                label = name if part.kind in NAMED and isinstance(name, str) else part.kind
                 parts.append((label, text if isinstance(text, str) else part.raw))
     return parts
 

@@ -335,7 +335,7 @@ def _model_records(members: dict[str, bytes], line: int, run: str) -> Records:
     yield UsageRecord(
         line=line,
         run=run,
-        position=start,
+        position=max(start, _number(members, "end")),  # that of the answer: the request has all that came before
         at=iso_time(start),
         request=_word(members, "span"),
         input_tokens=total - read - created if read + created <= total else total,

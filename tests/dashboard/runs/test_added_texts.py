@@ -95,6 +95,21 @@ def test_the_sums_keep_what_is_in_every_request_over_a_compaction_and_replace_it
 
 
 @pytest.mark.usefixtures("alice")
+def test_definitions_that_weigh_more_than_their_request_contradict_no_receipt(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    """A client may hold back a part of the definitions; the history by itself fits into the request."""
+    lines = session()
+    lines[6] = weighs(asks("toolu_02", step="msg_2"), 100)
+    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", list(lines[:8]))])
+    page = history(client, Run.objects.get())
+    request = page.select(".request")[1]
+    assert "not all of system prompt and tool definitions was sent, or it is counted too high here" in request.text
+    assert "data-tone" not in request.attributes
+    assert not any("contradicted" in text for text in page.texts(".badge"))
+
+
+@pytest.mark.usefixtures("alice")
 def test_the_kinds_of_a_step_name_what_is_in_every_request_and_what_was_added(client: Client, run: Run) -> None:
     kinds = load_step_context(run.project, run.pk, 3).kinds
     assert kinds == {

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from envelopes.halves import parse_parts, read_halves
-from envelopes.recordings.base import EventRecord, MessageRecord, ReceiptRecord, RunRecord
+from envelopes.recordings.base import EventRecord, MessageRecord, ReceiptRecord, RunRecord, UsageRecord
 from envelopes.recordings.otlp import conventions, span_lines
 from envelopes.recordings.otlp.spans import earliest_lines, json_spans
 from envelopes.text.untrusted_json import dump_json
@@ -99,6 +99,17 @@ def test_what_stands_in_every_request_is_stored_once_and_not_in_each_span() -> N
     later = msgspec.structs.replace(span, span="ef" * 8, start=span.start + 5)
     lines = earliest_lines(span_lines([later, span]))
     assert [line.at for line in lines if b"Be brief." in line.raw] == [span.start]
+
+
+def test_a_request_has_all_that_came_before_its_answer() -> None:
+    """Its place is the end of the span, where the model's own messages are; its time is the beginning."""
+    said = {"gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"hi"}]}]'}
+    [span] = json_spans(trace_request({"gen_ai.operation.name": "chat", **said}))
+    counted = msgspec.structs.replace(span, attributes={**span.attributes, "gen_ai.usage.input_tokens": 40})
+    lines = b"\n".join(line.raw for line in span_lines([counted]))
+    sample = read_bytes(lines, "spans.jsonl")
+    [usage], [answer] = only(UsageRecord, sample.records), only(MessageRecord, sample.records)
+    assert (usage.position, usage.at) == (answer.position, "2026-01-01T10:00:00.000000Z")
 
 
 def test_an_answer_without_its_content_is_no_receipt() -> None:
