@@ -15,6 +15,7 @@ import msgspec
 from django.db.models import Sum
 
 from dashboard.models import Event, Problem, RecordedReceipt, RequestUsage, Run, load_slices
+from dashboard.models.evidence import INPUT_COLUMNS
 from envelopes.pipeline.context_usage import (
     ContextChange,
     ContextRemoval,
@@ -38,7 +39,6 @@ EVENT_KINDS: dict[str, RemovalKind] = {
 }
 WHOLE = (COMPACTION, NEW_CONVERSATION)  # nothing before it is in the context any more
 REPLACEMENT = "content-replacement"
-USAGE_COLUMNS = ("line", "input_tokens", "cache_read_tokens", "cache_creation_tokens", "edits", "cleared_tokens")
 
 
 class Microcompaction(msgspec.Struct, rename="camel"):
@@ -145,9 +145,13 @@ def find_unexplained(run: Run) -> Iterator[ContextDrop]:
 
 
 def _load_usage(run: Run) -> list[tuple[ModelRequest, ContextRemoval | None]]:
-    rows = list(RequestUsage.objects.filter(run=run).order_by("line").values_list("origin", *USAGE_COLUMNS))
+    columns = ("origin", "line", "edits", "cleared_tokens", *INPUT_COLUMNS)
+    rows = list(RequestUsage.objects.filter(run=run).order_by("line").values_list(*columns))
     own = [row for row in rows if row[0] == "message"] or rows
-    return [(ModelRequest(line, sum(tokens)), _edit(line, edits, cleared)) for _, line, *tokens, edits, cleared in own]
+    return [
+        (ModelRequest(line, sum(tokens) - repeated), _edit(line, edits, cleared))
+        for _, line, edits, cleared, *tokens, repeated in own
+    ]
 
 
 def _edit(line: int, edits: bytes | None, cleared: int | None) -> ContextRemoval | None:

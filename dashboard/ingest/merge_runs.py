@@ -33,6 +33,7 @@ from dashboard.models import (
     Source,
     select_receipt,
 )
+from dashboard.models.evidence import INPUT_COLUMNS
 from dashboard.models.identity import call_id, derive_id, run_id
 from dashboard.models.notes import move_annotations
 from dashboard.text.formatting import column_text, column_time
@@ -43,6 +44,7 @@ LAST = datetime.max.replace(tzinfo=UTC)
 IDS_PER_STATEMENT = 500  # in one IN (…)
 MAX_DEPTH = 50  # subagents of subagents
 LIMITS = {"title": 300, "agent": 100, "model": 100, "version": 50, "cwd": 500, "branch": 300}
+USAGE_COUNTS = ("output_tokens", *INPUT_COLUMNS)
 INHERITED_COLUMNS = (
     *("title", "model", "version", "cwd", "branch", "ended_at", "plan", "document", "parent_id", "parent_call"),
 )
@@ -355,30 +357,28 @@ def write_usage(usages: Iterable[tuple[Sequence[UsageRecord], SliceLocator]], ru
 
 
 def _usage_changes(known: RequestUsage, columns: dict[str, Any]) -> dict[str, Any]:
-    """The agent's own report replaces a parent's; a later line adds the whole output, and the provider's edits."""
+    """The agent's own report replaces a parent's; a later line has the whole output, and the provider's edits."""
     if known.origin != columns["origin"]:
         return columns if columns["origin"] == "message" else {}
     changes: dict[str, Any] = {}
     if columns["output_tokens"] > known.output_tokens:
-        changes["output_tokens"] = columns["output_tokens"]
+        changes |= {name: columns[name] for name in USAGE_COUNTS}
     if known.edits is None and columns["edits"] is not None:
         changes |= {"edits": columns["edits"], "cleared_tokens": columns["cleared_tokens"]}
     return changes
 
 
 def _usage_columns(records: Sequence[UsageRecord], origin: str, locator: SliceLocator) -> dict[str, Any]:
-    """The columns of a request: of its first line, with the largest output of all lines and the edits of any."""
+    """The columns of a request: of its first line, with the counts of that with the most output and any edits."""
     first = records[0]
+    whole = max(records, key=lambda record: record.output_tokens)
     edited = next((record for record in records if record.edits is not None), first)
     return {
         "request": column_text(first.request, 200),
         "line": first.place,
         "at": column_time(first.at),
         "origin": origin,
-        "input_tokens": first.input_tokens,
-        "cache_read_tokens": first.cache_read_tokens,
-        "cache_creation_tokens": first.cache_creation_tokens,
-        "output_tokens": max(record.output_tokens for record in records),
+        **{name: getattr(whole, name) for name in USAGE_COUNTS},
         "edits": edited.edits,
         "cleared_tokens": edited.cleared_tokens,
         **locator.columns(first.usage, first.line),

@@ -583,6 +583,7 @@ class Migration(migrations.Migration):
                 ('output_tokens', models.BigIntegerField()),
                 ('edits', dashboard.models.fields.ZstdField(null=True)),
                 ('cleared_tokens', models.BigIntegerField(null=True)),
+                ('repeated_tokens', models.BigIntegerField(default=0)),
                 ('dropped_tokens', models.BigIntegerField(default=0)),
                 ('dropped_after', models.BigIntegerField(default=0)),
                 ('dropped_before', models.BigIntegerField(default=0)),

@@ -215,6 +215,10 @@ class CanonicalProjection(models.Model):
         return b"" if self.observation is None else self.observation.data
 
 
+# The columns of a request's input; the last one is in the others and not in the context.
+INPUT_COLUMNS = ("input_tokens", "cache_read_tokens", "cache_creation_tokens", "repeated_tokens")
+
+
 class RequestUsage(SourceSlice):
     """The tokens of one request of a run to its model, as the provider reported them; `data` is its usage object.
 
@@ -233,6 +237,7 @@ class RequestUsage(SourceSlice):
     output_tokens = models.BigIntegerField()
     edits = ZstdField(null=True)  # JSON: what the provider states about its edits of the context
     cleared_tokens = models.BigIntegerField(null=True)  # by those edits; null when it is not stated
+    repeated_tokens = models.BigIntegerField(default=0)  # of the input, what earlier passes of the request got
 
     # derived: tokens that left the context before this request although nothing recorded explains it, and the lines
     # between which receipts came in that may be among them
@@ -249,5 +254,5 @@ class RequestUsage(SourceSlice):
 
     @property
     def context_tokens(self) -> int:
-        """The whole input of the request, cached or not."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_creation_tokens
+        """The whole input of the request's last pass, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_creation_tokens - self.repeated_tokens

@@ -205,6 +205,7 @@ class _RunExport:
             "usage": usage.data,
             "edits": bytes(usage.edits) if usage.edits else None,
             "cleared_tokens": None if usage.cleared_tokens is None else dump_json(usage.cleared_tokens),
+            "repeated_tokens": dump_json(usage.repeated_tokens) if usage.repeated_tokens else None,
             "origin": json_text("progress") if usage.origin == "progress" else None,
             "at": json_time(usage.at),
             "position": dump_json(usage.line),

@@ -214,7 +214,8 @@ class UsageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="usage"):
 
     Several lines may report one request. `usage` and `edits` are JSON: the provider's object, and what it states
     about the edits that it made to the context before this request. `cleared_tokens` is their size, None when nothing
-    was reported.
+    was reported. `repeated_tokens` is the part of the input that passes of the model before the last one got: it counts
+    for the price of the request, and is in the context once.
     """
 
     request: str
@@ -225,13 +226,14 @@ class UsageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="usage"):
     usage: bytes
     edits: bytes | None = None
     cleared_tokens: int | None = None
+    repeated_tokens: int = 0
     origin: Literal["message", "progress"] = "message"
     at: str | None = None
 
     @property
     def context_tokens(self) -> int:
-        """The whole input of the request, cached or not."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_creation_tokens
+        """The whole input of the request's last pass, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_creation_tokens - self.repeated_tokens
 
 
 class RemarkRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="remark"):

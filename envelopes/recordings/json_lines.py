@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -42,6 +42,8 @@ NOTHING = msgspec.Raw()
 REMARK_BYTES = 200  # of a value as written
 YEARS = range(1970, 2200)  # of time stamps
 LEAST_MILLISECONDS = 10**11  # seconds since 1970 are fewer for the next three thousand years
+LARGEST_COUNT = 2**53  # milliseconds, bytes or tokens
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=LARGEST_COUNT)]
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
 
 

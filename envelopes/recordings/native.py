@@ -253,6 +253,7 @@ def _usage_records(fields: ObjectFields, run: str, path: SourcePath) -> Records:
         usage=fields.slice("usage") or fields.document,
         edits=fields.slice("edits"),
         cleared_tokens=fields.integer("cleared_tokens", 0),
+        repeated_tokens=fields.integer("repeated_tokens", 0) or 0,
         at=at,
         input_tokens=fields.integer("input_tokens", 0) or 0,
         cache_read_tokens=fields.integer("cache_read_tokens", 0) or 0,

@@ -258,6 +258,7 @@ def _usage_records(fields: ObjectFields, run: str) -> Records:
         usage=fields.slice("usage") or b"null",
         edits=fields.slice("edits"),
         cleared_tokens=fields.integer("cleared_tokens", 0),
+        repeated_tokens=fields.integer("repeated_tokens", 0) or 0,
         origin=fields.choice("origin", _ORIGINS, "message"),
         at=fields.time("at"),
         **counts,

@@ -4,6 +4,7 @@ reader_state  the state of a reader from line to line, and the run records that 
 conversation  the queue of messages, rewinds, and conversations that begin anew
 messages      an API message: calls, results, receipts, artifacts, and the text around them
 attachments   what the program put beside the messages: reminders, files, the system prompt
+usage         the tokens of a request, over the passes of its model
 line          one line of a session file: its run, its session, and the session it was copied from
 subagents     progress lines and sidechains, which report another run's calls; workflow journals
 session       session files, seen of releases 2.0.64 to 2.1.42, later ones as described
@@ -35,6 +36,7 @@ STREAM = _format(
     name="claude-code-stream",
     title="Claude Code stream-json output",
     mark="lines with a type and a session_id",
+    version=2,
     sniff=stream_json.sniff,
     read=stream_json.read,
     run_alias=run_alias,

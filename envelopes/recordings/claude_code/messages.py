@@ -6,8 +6,6 @@
    `<persisted-output>` preview although the model saw only the preview: a receipt that is longer than such a
    preview can be is inflated. A `tool_result` without content is an empty receipt.
 3. Releases that cap `stdout` name the file with the rest (`persistedOutputPath`): the result is bounded.
-4. `usage` is repeated on all lines of a message. Older releases wrote it when the answer began, so that its output is
-   a few tokens; newer ones repeat it with the whole output on the last line. The input is the same on all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 
@@ -33,11 +31,13 @@ from envelopes.recordings.base import (
     Record,
     RemarkRecord,
     ResultRecord,
-    UsageRecord,
 )
-from envelopes.recordings.claude_code.reader_state import SYNTHETIC, ReaderState, follow_up_records, note_request
+from envelopes.recordings.claude_code.reader_state import SYNTHETIC, ReaderState, follow_up_records
+from envelopes.recordings.claude_code.usage import usage_records
 from envelopes.recordings.json_lines import (
+    LARGEST_COUNT,
     NOTHING,
+    Count,
     ForeignObject,
     change_remarks,
     first_byte,
@@ -52,8 +52,6 @@ _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
 _PERSISTED, _PERSISTED_WITHIN = b'"<persisted-output>', 64  # bytes; the text may be the first part of a list
 _SAVED_TO = re.compile(r"<persisted-output>\s.*?saved to: ([^\n]+)")
 _PREVIEW_CHARACTERS = 3000  # the preview is the first 2 KB and two lines around it
-_LARGEST = 2**53  # milliseconds, bytes or tokens
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=_LARGEST)]
 
 
 class ApiMessage(ForeignObject, frozen=True, gc=False):
@@ -65,25 +63,6 @@ class ApiMessage(ForeignObject, frozen=True, gc=False):
     content: msgspec.Raw = NOTHING
     usage: msgspec.Raw = NOTHING
     context_management: msgspec.Raw = NOTHING
-
-
-class ApiUsage(ForeignObject, frozen=True, gc=False):
-    """`message.usage`: the tokens of the request that this message answers."""
-
-    input_tokens: Count | None = None
-    cache_read_input_tokens: Count | None = None
-    cache_creation_input_tokens: Count | None = None
-    output_tokens: Count | None = None
-
-
-class ContextManagement(ForeignObject, frozen=True):
-    """`message.context_management`: how the provider edited the context before it gave it to the model."""
-
-    applied_edits: msgspec.Raw = NOTHING
-
-
-class AppliedEdit(ForeignObject, frozen=True):
-    cleared_input_tokens: Count | None = None
 
 
 class ApiBlock(ForeignObject, frozen=True, gc=False):
@@ -99,9 +78,6 @@ class ApiBlock(ForeignObject, frozen=True, gc=False):
 
 
 read_message = struct_reader(ApiMessage)
-_read_usage = struct_reader(ApiUsage)
-_read_context_management = struct_reader(ContextManagement)
-_read_edit = struct_reader(AppliedEdit)
 _read_block = struct_reader(ApiBlock)
 _decode_blocks = msgspec.json.Decoder(list[ApiBlock]).decode
 
@@ -145,7 +121,7 @@ _read_result_meta = struct_reader(ResultMeta, is_payload=True)
 
 def message_records(context: MessageContext, message: ApiMessage, state: ReaderState) -> Iterator[Record | LineProblem]:
     """Yields the records of a message, each with what it adds to its run."""
-    yield from _usage_records(context, message, state)
+    yield from usage_records(context, message, state)
     yield from change_remarks(message, context.path, line=context.line, run=context.run)
     if message.role not in (None, context.role):
         was, became = message.role.encode("utf-8", "surrogatepass"), f"left out: the line is of type {context.role}"
@@ -153,52 +129,6 @@ def message_records(context: MessageContext, message: ApiMessage, state: ReaderS
     for record in _records(context, message):
         yield record
         yield from follow_up_records(state, record)
-
-
-def _usage_records(context: MessageContext, message: ApiMessage, state: ReaderState) -> Iterator[Record]:
-    """Nothing for a message that no request gave, and for the second line with the same usage."""
-    if context.role != "assistant" or message.model == SYNTHETIC or first_byte(message.usage) != b"{":
-        return
-    request, usage = message.id or context.key, bytes(message.usage)
-    management, applied = _read_edits(message.context_management)
-    edits = bytes(message.context_management) if applied else None
-    if not note_request(state, context.run, request, usage + (edits or b"")):
-        return
-    api = _read_usage(usage)
-    objects: dict[str, ForeignObject] = {"usage": api, "context_management": management}
-    objects |= {f"context_management.applied_edits[{index}]": edit for index, edit in applied.items()}
-    for name, fields in objects.items():
-        yield from change_remarks(fields, f"{context.path}.{name}", line=context.line, run=context.run)
-    cleared = [edit.cleared_input_tokens for edit in applied.values() if edit.cleared_input_tokens is not None]
-    record = UsageRecord(
-        line=context.line,
-        run=context.run,
-        request=request,
-        input_tokens=api.input_tokens or 0,
-        cache_read_tokens=api.cache_read_input_tokens or 0,
-        cache_creation_tokens=api.cache_creation_input_tokens or 0,
-        output_tokens=api.output_tokens or 0,
-        usage=usage,
-        edits=edits,
-        cleared_tokens=sum(cleared) if cleared else None,
-        origin=context.origin,
-        at=context.at,
-    )
-    if record.context_tokens:
-        yield record
-
-
-def _read_edits(raw: msgspec.Raw) -> tuple[ContextManagement, dict[int, AppliedEdit]]:
-    """Returns the provider's report of its edits, and each edit by its place; one that is no object has no fields."""
-    if first_byte(raw) != b"{":
-        return ContextManagement(), {}
-    management = _read_context_management(raw)
-    edits = management.applied_edits
-    slices = array_slices(bytes(edits)) if first_byte(edits) == b"[" else []
-    applied = {
-        index: _read_edit(slice_) if slice_.startswith(b"{") else AppliedEdit() for index, slice_ in enumerate(slices)
-    }
-    return management, applied
 
 
 def _records(context: MessageContext, message: ApiMessage) -> Iterator[Record | LineProblem]:
@@ -389,7 +319,7 @@ def _result_fidelity(result: msgspec.Raw, meta: ResultMeta) -> ResultFidelity:
 def _duration_ms(meta: ResultMeta) -> int | None:
     for name, duration in _durations(meta).items():
         milliseconds = duration * 1000 if name == "durationSeconds" else duration
-        if math.isfinite(milliseconds) and 0 <= milliseconds < _LARGEST:
+        if math.isfinite(milliseconds) and 0 <= milliseconds < LARGEST_COUNT:
             return round(milliseconds)
     return None
 

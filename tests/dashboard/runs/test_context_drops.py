@@ -14,6 +14,8 @@ from dashboard.filters.language import parse
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.write import delete_run
 from dashboard.models import Project, RequestUsage, Run, Source, load_slices
+from dashboard.models.evidence import INPUT_COLUMNS
+from dashboard.runs.export_run import export_run
 from tests.dashboard.factories import create_project, create_run
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, boundary, encoded, steps, user, weighs, write
@@ -63,6 +65,41 @@ def test_edits_that_only_the_last_line_of_an_answer_has_are_stored(tmp_path: Pat
         import_paths(project, [write(path, lines[:end])])
     run = Run.objects.get()
     assert (run.requests.get(request="msg_2").cleared_tokens, run.drop_count) == (41_000, 0)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_request_of_several_passes_weighs_what_its_last_one_got(tmp_path: Path, *, at_once: bool) -> None:
+    """The first line of the answer has the usage of the first pass, the last one the sum of both."""
+    project, path = create_project(), tmp_path / f"{SESSION}.jsonl"
+    passes = [{"input_tokens": 100_000, "type": "message"}, {"input_tokens": 110_000, "type": "message"}]
+    answer = {**asks("toolu_02b", step="msg_2"), "uuid": "a-2b"}
+    usage = {"input_tokens": 210_000, "output_tokens": 900, "iterations": passes}
+    summed = {**answer, "message": {**answer["message"], "usage": usage}}
+    lines = [*steps(90_000, 100_000)[:4], summed, answers("toolu_02b"), weighs(asks("toolu_03", step="msg_3"), 112_000)]
+    for end in (7,) if at_once else (4, 7):
+        import_paths(project, [write(path, lines[:end])])
+    run = Run.objects.get()
+    assert [request.context_tokens for request in run.requests.order_by("line")] == [90_000, 110_000, 112_000]
+    counts = run.requests.filter(request="msg_2").values_list("line", "input_tokens", "output_tokens")
+    assert list(counts) == [(4, 210_000, 900)]
+    assert run.drop_count == 0
+    export_run(run, tmp_path / "out")
+    again = create_project("again")
+    assert import_paths(again, [tmp_path / "out"]).problems == []
+    stored = [
+        list(RequestUsage.objects.filter(run__project=owner).order_by("line").values_list(*INPUT_COLUMNS))
+        for owner in (project, again)
+    ]
+    assert stored[0] == stored[1]
+
+
+def test_a_summary_that_the_provider_made_within_a_request_explains_a_drop(tmp_path: Path) -> None:
+    lines = steps(180_000, 23_000)
+    passes = [{"input_tokens": 180_500, "type": "compaction"}, {"input_tokens": 23_000, "type": "message"}]
+    lines[3]["message"]["usage"] = {"input_tokens": 23_000, "output_tokens": 9, "iterations": passes}
+    assert import_session(create_project(), tmp_path, *lines).drop_count == 0
+    del lines[3]["message"]["usage"]["iterations"]
+    assert import_session(create_project("other"), tmp_path, *lines).drop_count == 1
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -82,6 +82,42 @@ def test_no_edit_is_no_edit(management: Any) -> None:
     assert (usage.edits, usage.cleared_tokens) == (None, None)
 
 
+def one_pass(kind: str | None, read_tokens: int, created: int, output: int = 10) -> dict[str, Any]:
+    counts = {"input_tokens": 2, "cache_read_input_tokens": read_tokens, "cache_creation_input_tokens": created}
+    return {**({"type": kind} if kind else {}), **counts, "output_tokens": output}
+
+
+FIRST, LAST = one_pass("message", 110_550, 1_441), one_pass("message", 111_991, 1_652)
+ADVISOR, SUMMARY = one_pass("advisor_message", 0, 113_778), one_pass("compaction", 170_000, 10_000)
+SUM = {"input_tokens": 4, "cache_read_input_tokens": 222_541, "cache_creation_input_tokens": 3_093}
+
+
+@pytest.mark.parametrize(
+    ("counts", "passes", "context", "cleared"),
+    [
+        (SUM, [FIRST, ADVISOR, LAST], 113_645, None),
+        (SUM, [FIRST, {**LAST, "type": "fallback_message"}, ADVISOR], 113_645, None),
+        (SUM, [one_pass(None, 110_550, 1_441), one_pass(None, 111_991, 1_652)], 113_645, None),
+        (LAST, [LAST], 113_645, None),
+        (LAST, [SUMMARY, LAST], 113_645, 180_002 - 113_645),
+        (LAST, [LAST, one_pass("compaction", 100, 0)], 113_645, 0),
+        (SUM, [], 225_638, None),
+        (SUM, [ADVISOR], 225_638, None),
+        (SUM, [7, "x", {"type": "message"}], 225_638, None),
+        (SUM, {"0": FIRST}, 225_638, None),
+    ],
+)
+def test_the_context_of_a_request_is_that_of_the_models_last_pass(
+    counts: dict[str, Any], passes: Any, context: int, cleared: int | None
+) -> None:
+    """The counts are the sum of the passes, which the request costs; another model's pass is in none of them."""
+    usage = {**counts, "output_tokens": 790, "iterations": passes}
+    [record] = usages(reply(usage=usage))
+    assert (record.context_tokens, record.cleared_tokens) == (context, cleared)
+    assert json.loads(record.edits or b"null") == (passes if cleared is not None else None)
+    assert record.context_tokens + record.repeated_tokens == sum(counts[name] for name in SUM)
+
+
 def test_a_subagents_requests_are_a_chain_of_their_own() -> None:
     progress = {
         "type": "agent_progress",
