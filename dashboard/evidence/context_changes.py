@@ -24,12 +24,8 @@ from envelopes.pipeline.context_usage import (
     compare_requests,
     find_drops,
 )
+from envelopes.recordings.base import COMPACTION, MICROCOMPACTION, NEW_CONVERSATION, PARTIAL_COMPACTION, REWIND
 
-COMPACTION = "compact_boundary"
-PARTIAL_COMPACTION = "partial_compact_boundary"  # some messages before it stayed
-NEW_CONVERSATION = "new_conversation"
-MICROCOMPACTION = "microcompact_boundary"
-REWIND = "rewind"
 EVENT_KINDS: dict[str, RemovalKind] = {
     COMPACTION: "compaction",
     PARTIAL_COMPACTION: "compaction",

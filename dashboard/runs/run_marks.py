@@ -18,11 +18,12 @@ import msgspec
 from django.db.models import Max, Min, Q
 from django.urls import reverse
 
-from dashboard.evidence.context_changes import MICROCOMPACTION, REWIND, load_drops, parse_microcompaction
+from dashboard.evidence.context_changes import load_drops, parse_microcompaction
 from dashboard.models import Event, Message, Problem, Run, Source, load_slices
 from dashboard.text.formatting import column_text
 from dashboard.text.payload_preview import labelled_parts
 from dashboard.text.text_markup import printable
+from envelopes.recordings.base import MICROCOMPACTION, REWIND
 from envelopes.schema.result import summarize
 
 MAX_MARKS = 100  # on a page of calls

@@ -24,13 +24,7 @@ from django.db.models import (
     QuerySet,
 )
 
-from dashboard.evidence.context_changes import (
-    COMPACTION,
-    NEW_CONVERSATION,
-    PARTIAL_COMPACTION,
-    ContextDrop,
-    load_drops,
-)
+from dashboard.evidence.context_changes import ContextDrop, load_drops
 from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.fields import UUIDDigits
 from dashboard.models.sources import SLICE_FIELDS, SourceSlice
@@ -46,6 +40,7 @@ from dashboard.runs.history_sizes import (
 from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches_and_removals, load_gaps, outermost
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
+from envelopes.recordings.base import COMPACTION, NEW_CONVERSATION, PARTIAL_COMPACTION
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:

@@ -35,6 +35,10 @@ RemarkKind: TypeAlias = Literal["timestamp", "value", "duration", "length", "lin
 Delivery: TypeAlias = Literal["sent", "queued", "reworded", "withheld", "unclear"]
 SYSTEM_PROMPT, TOOL_DEFINITIONS = "system prompt", "tool definitions"
 STANDING_KINDS = (SYSTEM_PROMPT, TOOL_DEFINITIONS)
+# The kinds of events that take something out of the context.
+COMPACTION, PARTIAL_COMPACTION = "compact_boundary", "partial_compact_boundary"
+MICROCOMPACTION = "microcompact_boundary"
+NEW_CONVERSATION, REWIND = "new_conversation", "rewind"
 
 
 class SourceLine(msgspec.Struct, frozen=True, gc=False):

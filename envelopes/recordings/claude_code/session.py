@@ -33,6 +33,11 @@ from itertools import chain
 import msgspec
 
 from envelopes.recordings.base import (
+    COMPACTION,
+    MICROCOMPACTION,
+    NEW_CONVERSATION,
+    PARTIAL_COMPACTION,
+    REWIND,
     Delivery,
     LineProblem,
     Record,
@@ -49,8 +54,6 @@ from envelopes.recordings.claude_code.reader_state import (
     CHOSEN,
     GENERATED,
     LOCAL_COMMAND,
-    NEW_CONVERSATION,
-    REWIND,
     SUMMARY,
     SYNTHETIC,
     ReaderState,
@@ -285,9 +288,9 @@ def _compacted(line: SessionLine) -> Records:
     """From here on no earlier receipt of the run is in the context, except in the messages that were preserved."""
     if preserved := _count_preserved(line.entry.compact_metadata):
         message = f"the conversation was compacted, but for {preserved} that stayed"
-        yield line.event("partial_compact_boundary", message, line.raw)
+        yield line.event(PARTIAL_COMPACTION, message, line.raw)
     else:
-        yield line.event("compact_boundary", "the conversation was compacted", line.raw)
+        yield line.event(COMPACTION, "the conversation was compacted", line.raw)
 
 
 def _count_preserved(metadata: msgspec.Raw) -> str:
@@ -304,7 +307,7 @@ def _count_preserved(metadata: msgspec.Raw) -> str:
 
 def _microcompacted(line: SessionLine) -> Records:
     """The receipts named in `compactedToolIds` left the context; nothing replaces them."""
-    yield line.event("microcompact_boundary", "some receipts were compacted away", line.raw)
+    yield line.event(MICROCOMPACTION, "some receipts were compacted away", line.raw)
     if first_byte(line.entry.microcompact_metadata) != b"{":
         return
     ids = _read_microcompact_metadata(line.entry.microcompact_metadata).compacted_tool_ids
@@ -355,8 +358,8 @@ def _other(line: SessionLine) -> Records:
 
 
 _BOUNDARIES: dict[str, Callable[[SessionLine], Records]] = {
-    "compact_boundary": _compacted,
-    "microcompact_boundary": _microcompacted,
+    COMPACTION: _compacted,
+    MICROCOMPACTION: _microcompacted,
 }
 _TYPES: dict[str, Callable[[SessionLine], Records]] = {
     "user": _message,

@@ -17,6 +17,8 @@ from itertools import chain
 import msgspec
 
 from envelopes.recordings.base import (
+    COMPACTION,
+    MICROCOMPACTION,
     EventRecord,
     LineProblem,
     MessageRecord,
@@ -52,7 +54,7 @@ from envelopes.recordings.json_lines import (
 from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]
-_BOUNDARIES = frozenset({"compact_boundary", "microcompact_boundary"})
+_BOUNDARIES = frozenset({COMPACTION, MICROCOMPACTION})
 
 
 class StreamEntry(ForeignEntry, frozen=True, gc=False):

@@ -63,7 +63,7 @@ def _read_packed(
             place = f"$ of line {record.line}{record.path.removeprefix('$')}"
             yield LineProblem(line=line, path=place, reason=record.reason, raw=record.raw, part=True)
         elif isinstance(record, LineRecord):
-            yield msgspec.structs.replace(record, line=line, position=record.line)
+            yield msgspec.structs.replace(record, line=line, position=record.place)
         else:
             yield msgspec.structs.replace(record, line=line)
 

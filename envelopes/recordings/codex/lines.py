@@ -54,6 +54,8 @@ class RolloutItem(ForeignObject, frozen=True, gc=False):
     tools: msgspec.Raw = NOTHING
     summary: msgspec.Raw = NOTHING
     message: msgspec.Raw = NOTHING
+    replacement_history: msgspec.Raw = NOTHING
+    num_turns: int | None = None
     info: msgspec.Raw = NOTHING
     item: msgspec.Raw = NOTHING
     result: msgspec.Raw = NOTHING
@@ -109,9 +111,9 @@ class RolloutState(msgspec.Struct):
 
     `inputs` are the open calls that sent something to a session, with its id, `polls` those that only waited for its
     output, with the call of its command. `unanswered` are open calls of code mode, `prompts` digests of the last
-    messages of a user, `searches` those of the actions of ended searches by id, `unnamed` counts the searches without
-    an id that are alike, `own_from` is the first ordinal that is not a copy of the parent's history. `unknown` are
-    kinds of lines.
+    messages of a user, `turns` the lines with which the last turns began, `searches` those of the actions of ended
+    searches by id, `unnamed` counts the searches without an id that are alike, `own_from` is the first ordinal that is
+    not a copy of the parent's history. `unknown` are kinds of lines.
     """
 
     run: str = ""
@@ -128,6 +130,7 @@ class RolloutState(msgspec.Struct):
     unnamed: dict[str, int] = {}
     unanswered: list[str] = []
     prompts: list[str] = []
+    turns: list[int] = []
     requests: list[str] = []
     unknown: list[str] = []
 
@@ -151,7 +154,7 @@ class RolloutState(msgspec.Struct):
         ):
             for oldest in list(table)[:-size]:
                 del table[oldest]
-        for known in (self.unanswered, self.prompts, self.requests, self.unknown):
+        for known in (self.unanswered, self.prompts, self.turns, self.requests, self.unknown):
             del known[:-_TABLE_SIZE]
 
 

@@ -8,16 +8,23 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from envelopes.recordings.base import (
-    SYSTEM_PROMPT,
     CallRecord,
     LineProblem,
-    MessageRecord,
     Record,
     ResultRecord,
     RunRecord,
     SourceLine,
     SourcePath,
     UsageRecord,
+)
+from envelopes.recordings.codex.conversation import (
+    compaction_records,
+    message_records,
+    prompt_records,
+    reasoning_records,
+    rollback_records,
+    session_records,
+    turn_records,
 )
 from envelopes.recordings.codex.lines import (
     NO_NUMBER,
@@ -33,8 +40,6 @@ from envelopes.recordings.codex.lines import (
     read_item,
     read_line,
     read_tokens,
-    session_remarks,
-    text_of_blocks,
 )
 from envelopes.recordings.documents import decode_arguments
 from envelopes.recordings.json_lines import (
@@ -47,8 +52,7 @@ from envelopes.recordings.json_lines import (
     storable,
     valid_timestamp,
 )
-from envelopes.schema.result import summarize
-from envelopes.text.untrusted_json import Untrusted, object_slices, parse_json
+from envelopes.text.untrusted_json import Untrusted, object_slices
 
 Records = Iterator[Record | LineProblem]
 _SLOT = "codex"
@@ -60,8 +64,6 @@ _ENDED = re.compile(rb"Process exited with code -?\d")
 _SESSION_TOOLS = ("write_stdin", "unified_exec")
 _NO_INPUT = (b"", b'""', b"null", b"[]", b'[""]')
 _HEAD_BYTES = 400  # of an output: its header is in them
-_REQUEST_HEADING = "## My request for Codex:"
-_NO_PROMPT = ("<", "# AGENTS.md")
 _RECORD_BYTES = 64 * 1024  # of a session's record that waits for its last poll
 _REPEATED = frozenset({"agent_message", "agent_reasoning", "task_started", "task_complete", "context_compacted"})
 _FAILED = frozenset({"failed", "declined"})
@@ -132,85 +134,6 @@ def _read_entry(line: SourceLine, entry: RolloutLine, state: RolloutState) -> Re
     path = "$.payload" if first_byte(entry.payload) == b"{" else "$"
     call = next((record.call for record in records if isinstance(record, CallRecord | ResultRecord)), None)
     yield from change_remarks(item, path, line=line.number, run=state.run, call=call)
-
-
-def _session_meta(line: RolloutRead) -> Records:
-    """The first is that of the file; those of the threads that it was forked from may follow."""
-    item, state = line.item, line.state
-    if state.began:
-        yield line.event("session_meta")
-        return
-    state.began = True
-    state.run = item.id or state.run
-    state.own_from = item.subagent_history_start_ordinal or 0
-    spawn = member(member(member(bytes(item.source), "subagent"), "thread_spawn"), "parent_thread_id")
-    parent = item.parent_thread_id or (parse_json(spawn) if spawn else None)
-    branch = member(bytes(item.git), "branch")
-    yield RunRecord(
-        line=line.number,
-        run=state.run,
-        parent_run=parent if isinstance(parent, str) else None,
-        agent="codex",
-        version=item.cli_version,
-        cwd=item.cwd,
-        branch=str(parse_json(branch)) if branch and branch.startswith(b'"') else None,
-        started_at=valid_timestamp(item.timestamp) or line.at,
-    )
-    instructions = member(bytes(item.base_instructions), "text")
-    if instructions.startswith(b'"'):
-        yield _message_record(line, "system", instructions, kind=SYSTEM_PROMPT)
-    yield from session_remarks(line)
-
-
-def _turn_context(line: RolloutRead) -> Records:
-    line.state.turn = line.item.turn_id or line.state.turn
-    if line.item.model and not line.state.model:
-        line.state.model = True
-        yield RunRecord(line=line.number, run=line.run, model=line.item.model)
-
-
-def _compacted(line: RolloutRead) -> Records:
-    yield line.event("compact_boundary", message="compacted")
-    if first_byte(line.item.message) == b'"' and bytes(line.item.message) != b'""':
-        yield _message_record(line, "user", bytes(line.item.message))
-
-
-def _message_record(line: RolloutRead, role: str, content: bytes, **fields: object) -> MessageRecord:
-    key = line.item.id or f"line-{line.number}"
-    shared = {"line": line.number, "run": line.run, "step": line.state.turn, "at": line.at}
-    return MessageRecord(key=key, role=role, content=content, **{**shared, **fields})  # type: ignore[arg-type]
-
-
-def _message(line: RolloutRead) -> Records:
-    item, content = line.item, bytes(line.item.content)
-    if item.role == "user" and (text := text_of_blocks(content)):
-        line.state.prompts.append(digest(text))
-        if not text.startswith(_NO_PROMPT):
-            yield from _title(line, text)
-    yield _message_record(line, item.role or "unknown", content or b'""')
-
-
-def _user_message(line: RolloutRead) -> Records:
-    """The prompt, which most releases also wrote as the item that went to the model."""
-    content = bytes(line.item.message)
-    text = text_of_blocks(content)
-    yield from part_remark(line, "$.payload.message", content, b'"', b"[")
-    yield from _title(line, text)
-    if text and digest(text) not in line.state.prompts:
-        yield _message_record(line, "user", content, delivery="unclear")
-
-
-def _title(line: RolloutRead, text: str) -> Records:
-    prompt = text.partition(_REQUEST_HEADING)[2] or text
-    if not line.state.title and (title := summarize(prompt.strip())):
-        line.state.title = True
-        yield RunRecord(line=line.number, run=line.run, title=storable(title))
-
-
-def _reasoning(line: RolloutRead) -> Records:
-    text = text_of_blocks(bytes(line.item.summary))
-    if text:
-        yield line.event("reasoning", message=storable(summarize(text)))
 
 
 def _call(line: RolloutRead) -> Records:
@@ -409,14 +332,15 @@ def _other(line: RolloutRead, kind: str) -> Records:
 
 
 _LINES: dict[str, Callable[[RolloutRead], Records]] = {
-    "session_meta": _session_meta,
-    "turn_context": _turn_context,
-    "compacted": _compacted,
+    "session_meta": session_records,
+    "turn_context": turn_records,
+    "compacted": compaction_records,
 }
 _ITEMS: dict[str, Callable[[RolloutRead], Records]] = {
-    "message": _message,
-    "user_message": _user_message,
-    "reasoning": _reasoning,
+    "message": message_records,
+    "user_message": prompt_records,
+    "thread_rolled_back": rollback_records,
+    "reasoning": reasoning_records,
     **dict.fromkeys(("function_call", "custom_tool_call", "local_shell_call", "tool_search_call"), _call),
     "web_search_call": _hosted_call,
     "web_search_end": _search_end,

@@ -381,3 +381,34 @@ def test_the_padding_of_an_image_is_not_counted(
     asked = asks("toolu_01", "Read", {"file_path": "/a.png"})
     run = import_session(project, tmp_path, asked, answers("toolu_01", [image]))
     assert f"image/png, {size}" in model_view(client, run).select_one("[data-kind=receipt]").text
+
+
+def test_what_a_codex_compaction_left_is_in_the_context_and_a_turn_rolled_back_is_not(
+    client: Client, project: Project, tmp_path: Path
+) -> None:
+    def said(role: str, text: str) -> dict[str, Any]:
+        return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+    kept = [said("user", "go " * 40), said("user", "a summary " * 40)]
+    payloads = [
+        ("session_meta", {"id": "t1", "base_instructions": {"text": "Be brief. " * 20}}),
+        ("response_item", said("user", "go " * 40)),
+        ("response_item", said("assistant", "a long answer " * 400)),
+        ("compacted", {"message": "", "replacement_history": kept}),
+        ("response_item", said("user", "another way")),
+        ("response_item", said("assistant", "a wrong turn " * 400)),
+        ("event_msg", {"type": "thread_rolled_back", "num_turns": 1}),
+        ("response_item", said("user", "stay")),
+    ]
+    stamp = {"timestamp": "2026-05-01T10:00:00Z"}
+    lines = [{**stamp, "type": kind, "payload": payload} for kind, payload in payloads]
+    import_paths(project, [write(tmp_path / "rollout-a.jsonl", list(lines))])
+    run = Run.objects.get(external_id="t1")
+    page = model_view(client, run)
+    kinds = [entry["data-kind"] for entry in page.select(".entry")]
+    assert kinds == ["message", "message", "message", "compaction", "message", "message", "branch", "message"]
+    sizes = dict(run.messages.values_list("line", "size"))
+    standing = sizes[1] // 4
+    after = sum(size // 4 for line, size in run.messages.values_list("line", "size") if line in (4, 8))
+    assert load_history(run).entries[-1].weight.shown == standing + after
+    assert "lines 5 to 6" in page.select_one('[data-kind="branch"] h2').text

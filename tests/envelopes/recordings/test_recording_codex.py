@@ -321,12 +321,6 @@ def test_a_subagent_knows_its_parent_and_which_lines_it_copied() -> None:
     assert [(call.run, call.inherited) for call in sample.calls] == [("child", True), ("child", False)]
 
 
-def test_a_compaction_ends_the_context_before_it() -> None:
-    sample = rollout(("compacted", {"message": "so far: nothing"}))
-    assert [record.kind for record in only(EventRecord, sample.records)] == ["compact_boundary"]
-    assert [message.content for message in only(MessageRecord, sample.records)] == [b'"so far: nothing"']
-
-
 def test_ids_are_global_only_where_the_provider_drew_them() -> None:
     assert is_global_call_id("call_Y2p6KmqwoTtpi6atpDPuxC5M")
     assert not any(is_global_call_id(call) for call in ("call_0", "1", "exec-call_Y2p6KmqwoTtpi6atpDPuxC5M"))
