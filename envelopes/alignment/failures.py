@@ -63,6 +63,14 @@ _CLAUDE_CODE = (
     ),
     _rule(r"User rejected tool use\b", "write_denied", certain=True),
     _rule(r"Permission to use .+? has been (?:auto-)?denied", "write_denied"),
+    _rule(r"Permission for this action was denied by the Claude Code auto mode\b", "write_denied", certain=True),
+    _rule(
+        r"\S+ is temporarily unavailable, so auto mode cannot determine the safety of\b|"
+        r"Auto mode could not evaluate this action\b",
+        "write_denied",
+        retryable=True,
+        certain=True,
+    ),
     _rule(r"(?:PreToolUse:\S+ hook error|Hook PreToolUse\S* denied)\b", "denied_by_hook"),
     _rule(r"(?:Exit code \d+\n)?Command timed out after \d", "command_timed_out", retryable=True),
     _rule(r"MCP error -32001\b|Request timed out\b|timeout of \d+ ?ms exceeded", "timeout", retryable=True),

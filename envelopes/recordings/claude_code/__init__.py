@@ -6,7 +6,7 @@ messages      an API message: calls, results, receipts, artifacts, and the text 
 attachments   what the program put beside the messages: reminders, files, the system prompt
 usage         the tokens of a request, over the passes of its model
 line          one line of a session file: its run, its session, and the session it was copied from
-subagents     progress lines and sidechains, which report another run's calls; workflow journals
+subagents     progress lines and sidechains, which report another run's calls; workflow journals, descriptions
 session       session files, seen of releases 2.0.64 to 2.1.42, later ones as described
 hooks         the input of PreToolUse and PostToolUse hooks
 stream_json   `claude -p --output-format stream-json`
@@ -49,6 +49,15 @@ JOURNAL = _format(
     sniff=subagents.sniff_journal,
     read=subagents.read_journal,
 )
+AGENT = _format(
+    name="claude-code-agent",
+    title="Claude Code subagent's description",
+    mark="an object with an agentType, in a file agent-….meta.json",
+    sniff=subagents.sniff_meta,
+    read=subagents.read_meta,
+    is_document=True,
+    recorded_as="claude-code",
+)
 HOOKS = _format(
     name="claude-code-hooks",
     title="Claude Code hook events",
@@ -59,4 +68,4 @@ HOOKS = _format(
     run_alias=run_alias,
     spawning_call=spawning_call,
 )
-FORMATS: tuple[Format, ...] = (HOOKS, SESSION, STREAM, JOURNAL)
+FORMATS: tuple[Format, ...] = (HOOKS, SESSION, STREAM, JOURNAL, AGENT)

@@ -8,7 +8,8 @@
    where it differs from the one before.
 4. `queued_command` is what a person wrote, or a background task reported, while a tool ran. A client that writes
    `rendered` sends queued messages by their attachments, so that the queue's own lines are none.
-5. Everything else, such as the success of a hook, is an event. What names a call is an event of it, message or not.
+5. What a hook printed when a session began or a prompt was sent went to the model too, by older releases with the
+   success of the hook. Everything else is an event. What names a call is an event of it, message or not.
 """
 
 from __future__ import annotations
@@ -43,7 +44,11 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "mcp_instructions_delta": ("addedBlocks",),
     "deferred_tools_delta": ("addedLines",),
     "agent_listing_delta": ("addedLines",),
+    "total_tokens_reminder": ("text",),
+    "batching_reminder_sent": ("text",),
+    "read_truncation_notice": ("banner",),
 }
+_SENT_BY_HOOKS = frozenset({"SessionStart", "UserPromptSubmit"})  # what other hooks print stays with the client
 _BOUNDARY = b'"__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"'  # stands between two texts of the prompt and is not sent
 
 
@@ -55,6 +60,7 @@ class Attachment(msgspec.Struct, frozen=True, gc=False):
     system_prompt: msgspec.Raw = msgspec.field(default=NOTHING, name="systemPrompt")
     tools: msgspec.Raw = NOTHING
     tool_use_id: str | None = msgspec.field(default=None, name="toolUseID")
+    hook_event: str | None = msgspec.field(default=None, name="hookEvent")
 
 
 class RenderedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -86,7 +92,10 @@ def attachment_records(line: SessionLine) -> Iterator[Record | LineProblem]:
     elif rendered is not None:
         messages = [line.plain_message(line.entry.rendered_role or "user", rendered, kind=name)]
     else:
-        content = _join(_texts_at(bytes(line.entry.attachment), _TEXTS[name])) if name in _TEXTS else None
+        path = _TEXTS.get(name)
+        if name == "hook_success" and attachment.hook_event in _SENT_BY_HOOKS and not line.state.renders:
+            path = ("content",)
+        content = _join(_texts_at(bytes(line.entry.attachment), path)) if path else None
         messages = [line.plain_message("user", content, "reworded", kind=name)] if content else []
     yield from messages
     if not messages or attachment.tool_use_id:
@@ -129,13 +138,13 @@ def _snapshot_messages(line: SessionLine, attachment: Attachment) -> Iterator[Me
 
 
 def _texts_at(raw: bytes, path: tuple[str, ...]) -> list[bytes]:
-    """The strings at a path of members, the elements of lists included. Nothing where another value stands there."""
+    """The strings at a path of members, or before its end, the elements of lists included. Nothing of other values."""
     match raw[:1]:
         case b"[":
             return [text for element in array_slices(raw) for text in _texts_at(element, path)]
         case b"{" if path:
             return _texts_at(object_slices(raw).get(path[0], b""), path[1:])
-        case b'"' if not path and len(raw) > len('""'):
+        case b'"' if len(raw) > len('""'):
             return [raw]
     return []
 

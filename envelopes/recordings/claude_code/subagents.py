@@ -11,6 +11,9 @@
 
     {"type": "started", "key": …, "agentId": …}
     {"type": "result", "key": …, "agentId": …, "result": …}
+
+5. `agent-<id>.meta.json` beside a subagent's file names the call that spawned it. Its result does too, but a call that
+   is still open or failed has none. Of a subagent's subagent the result of that call decides alone.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from envelopes.recordings.base import LineProblem, Record, SourceLine, SourcePath
-from envelopes.recordings.claude_code.line import SessionLine, read_entry
+from envelopes.recordings.base import LineProblem, Record, RunRecord, SourceLine, SourcePath
+from envelopes.recordings.claude_code.line import SessionLine, identify_file, read_entry
 from envelopes.recordings.claude_code.messages import ApiMessage, MessageContext, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
     child_run_updates,
@@ -38,6 +41,13 @@ from envelopes.recordings.json_lines import (
     valid_timestamp,
 )
 from envelopes.text.untrusted_json import Untrusted
+
+_META = ".meta.json"
+
+
+class AgentMeta(msgspec.Struct, frozen=True, rename="camel"):
+    tool_use_id: str | None = None
+    parent_agent_id: str | None = None
 
 
 class AgentProgress(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,6 +69,7 @@ class JournalEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _read_progress = struct_reader(AgentProgress)
+_read_agent_meta = struct_reader(AgentMeta)
 _read_journal_entry = struct_reader(JournalEntry)
 
 
@@ -125,6 +136,30 @@ def _sidechain_name(line: SessionLine) -> str:
     first = known.get(str(line.entry.parent_uuid), uuid)
     remember(known, uuid, first)
     return f"sidechain-{first}"
+
+
+def sniff_meta(head: bytes, path: SourcePath) -> bool:
+    """The name is that of such a file, and the content an object with the type of an agent."""
+    return path.path.endswith(_META) and path.stem.startswith("agent-") and b'"agentType"' in head
+
+
+def read_meta(
+    lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
+) -> Iterator[Record | LineProblem]:
+    """Nothing for a file that is in no session's folder: the subagent's own lines name its session."""
+    content = list(lines)
+    if not content:
+        return
+    line, raw = content[0], b"".join(part.raw for part in content)
+    try:
+        meta = _read_agent_meta(raw)
+    except Untrusted as refusal:
+        yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw, lines=len(content))
+        return
+    file = identify_file(SourcePath(path.path.removesuffix(_META)))
+    if file.session and file.agent and not meta.parent_agent_id:
+        run = f"{file.session}/{file.agent}"
+        yield RunRecord(line=line.number, run=run, parent_run=file.session, parent_call=meta.tool_use_id)
 
 
 def sniff_journal(head: bytes, path: SourcePath) -> bool:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import permutations
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
 from dashboard.runs.run_detail import RunDetailParams, load_run_page
 from tests.dashboard.factories import START, create_call, create_run
 from tests.dashboard.page_text import Page, parse_page
+from tests.dashboard.sessions import SESSION, asks, user, write
 
 
 @pytest.fixture
@@ -96,3 +101,39 @@ def test_runs_that_a_subagent_started_are_below_it_whatever_parent_was_recorded(
     page = load_run_page(run, RunDetailParams({}))
     rows = (*page.calls.rows[0]["children"], *page.loose)
     assert {row.run.title for row in rows} == {"child", "deepest", "me"}
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_the_description_of_a_subagent_names_the_call_that_spawned_it(
+    project: Project, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    """Its call is still open, so that no result names the subagent; in any order of import."""
+    own = {**user("look", uuid="s1"), "agentId": "a1", "isSidechain": True}
+    folder = tmp_path / SESSION / "subagents"
+    meta = {"agentType": "Explore", "description": "Look around", "toolUseId": "toolu_01", "spawnDepth": 1}
+    files = [
+        write(tmp_path / f"{SESSION}.jsonl", [user("go", uuid="u1"), asks("toolu_01", "Agent", {"prompt": "look"})]),
+        write(folder / "agent-a1.jsonl", [own]),
+        write(folder / "agent-a1.meta.json", [meta]),
+    ]
+    for index in order:
+        assert import_paths(project, [files[index]]).problems == []
+    child = Run.objects.get(external_id=f"{SESSION}/a1")
+    assert child.parent is not None
+    assert (child.parent.external_id, child.parent_call) == (SESSION, Call.objects.get().pk)
+    assert Run.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problems"),
+    [
+        (f"{SESSION}/subagents/agent-a1.meta.json", {"agentType": "x", "parentAgentId": "a0"}, 0),
+        ("agent-a1.meta.json", {"agentType": "x", "toolUseId": "toolu_01"}, 0),
+        (f"{SESSION}/subagents/agent-a1.meta.json", b'{"agentType": "x", ', 1),
+    ],
+)
+def test_a_description_without_a_session_or_of_a_nested_subagent_makes_no_run(
+    project: Project, tmp_path: Path, name: str, content: Any, problems: int
+) -> None:
+    report = import_paths(project, [write(tmp_path / name, [content])])
+    assert (len(report.problems), Run.objects.count()) == (problems, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envelopes.alignment.failures import MESSAGE_CHARACTERS, align_failure, read_failure
+from envelopes.alignment.failures import MESSAGE_CHARACTERS, align_failure, read_failure, tool_error
 from envelopes.alignment.mapping import Evidence
 from envelopes.schema.result import JsonValue, ToolError
 
@@ -129,3 +129,18 @@ def test_a_code_without_a_message_is_no_coded_error() -> None:
     assert failure is not None
     assert failure.complete.error is not None
     assert (failure.complete.error.kind, failure.complete.error.message) == ("tool_execution_failed", "gone")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "retryable"),
+    [
+        ("Permission for this action was denied by the Claude Code auto mode classifier.", "write_denied", False),
+        ("claude-x[1m] is temporarily unavailable, so auto mode cannot determine the safety of", "write_denied", True),
+        ("Auto mode could not evaluate this action and is blocking it for safety", "write_denied", True),
+        ("Permission for this action was denied by the server", "tool_execution_failed", False),
+        ("The model is temporarily unavailable", "tool_execution_failed", False),
+    ],
+)
+def test_what_auto_mode_held_back_was_refused(text: str, kind: str, *, retryable: bool) -> None:
+    error = tool_error("claude-code", text)
+    assert (error.kind, error.retryable) == (kind, retryable)

@@ -24,6 +24,7 @@ def sent(content: bytes) -> list[tuple[str, str | None, str, Any]]:
     return [(record.role, record.kind, record.delivery, json.loads(record.content)) for record in messages]
 
 
+RENDERS = attached("date", rendered=[{"content": "today"}], role="system")
 BLOCKS = [{"type": "text", "text": "a"}, {"type": "image"}]
 
 
@@ -45,6 +46,12 @@ BLOCKS = [{"type": "text", "text": "a"}, {"type": "image"}]
             ("user", "hook_blocking_error", "reworded", "no"),
         ),
         (attached("nested_memory", content={"content": "m"}), ("user", "nested_memory", "reworded", "m")),
+        (attached("nested_memory", content="m"), ("user", "nested_memory", "reworded", "m")),
+        (attached("total_tokens_reminder", text="9 left"), ("user", "total_tokens_reminder", "reworded", "9 left")),
+        (
+            attached("hook_success", hookEvent="SessionStart", content="on main", stdout="{}"),
+            ("user", "hook_success", "reworded", "on main"),
+        ),
         (
             attached("invoked_skills", skills=[{"name": "a", "content": "A"}, {"content": "B"}]),
             ("user", "invoked_skills", "reworded", ["A", "B"]),
@@ -65,6 +72,8 @@ def test_what_the_model_got_of_an_attachment_is_a_message_of_its_kind(raw: bytes
     "raw",
     [
         attached("hook_success", stdout="ok"),
+        attached("hook_success", hookEvent="PostToolUse", content="on main"),
+        attached("hook_success", hookEvent="SessionStart", content=""),
         attached("command_permissions", allowedTools=["Bash"]),
         attached("date_change", newDate="2026-11-20"),
         attached("date", rendered="x"),
@@ -81,6 +90,11 @@ def test_what_the_model_did_not_get_or_is_not_known_to_have_is_an_event(raw: byt
     assert sent(raw) == []
     [event] = only(EventRecord, read(raw))
     assert (event.kind, event.message, event.payload) == ("attachment", json.loads(raw)["attachment"]["type"], raw)
+
+
+def test_a_client_that_writes_what_it_sent_did_not_send_what_a_hook_printed() -> None:
+    hook = attached("hook_success", hookEvent="SessionStart", content="on main")
+    assert [kind for _, kind, *_ in sent(RENDERS + hook)] == ["date"]
 
 
 def test_an_added_text_that_names_its_call_is_an_event_of_it_too() -> None:
@@ -116,7 +130,6 @@ def queue(operation: str, content: Any = None) -> bytes:
 
 STEP = message("assistant", [tool_use()], uuid="a1")
 ANSWER = message("user", [tool_result()], uuid="r1", toolUseResult={"stdout": "done"})
-RENDERS = attached("date", rendered=[{"content": "today"}], role="system")
 QUEUED = attached("queued_command", rendered=[{"content": "You got: wait"}], role="user", prompt="wait")
 
 
