@@ -58,7 +58,8 @@ Records = Iterator[Record | LineProblem]
 _SLOT = "codex"
 _THREAD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _GLOBAL_CALL = re.compile(r"call_[A-Za-z0-9]{20,}")
-_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state"})
+_STATES = frozenset({"world_state", "token_usage_record"})  # token_count has the usage of a request too
+_TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted", *_STATES})
 _RUNS_ON = re.compile(rb"Process running with session ID (\d{1,12})")
 _ENDED = re.compile(rb"Process exited with code -?\d")
 _SESSION_TOOLS = ("write_stdin", "unified_exec")
@@ -326,7 +327,7 @@ def _other(line: RolloutRead, kind: str) -> Records:
     """Yields an event for what has no meaning for the halves, unless another line has the same."""
     item = line.item
     name = item.type or kind
-    if name not in _REPEATED and kind != "world_state":
+    if name not in _REPEATED and kind not in _STATES:
         call = item.call_id if item.call_id in line.state.calls else None
         yield line.event(name, call=call, failed=name == "error")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.recordings.base import EventRecord, MessageRecord
+from envelopes.recordings.base import EventRecord, MessageRecord, RunRecord
 from tests.envelopes.recordings.test_recording_codex import item, rollout
 from tests.envelopes.session_lines import only
 
@@ -61,3 +61,9 @@ def test_turns_that_were_rolled_back_left_the_conversation() -> None:
         ("thread_rolled_back", 10),
     ]
     assert [json.loads(event.payload)["left"] for event in events if event.kind == "rewind"] == [[6, 7], [2, 9]]
+
+
+@pytest.mark.parametrize("kind", ["world_state", "token_usage_record"])
+def test_states_of_the_program_are_neither_events_nor_unknown(kind: str) -> None:
+    sample = rollout(("session_meta", {"id": "t1"}), (kind, {"thread_id": "t1", "usage": {"input_tokens": 12}}))
+    assert {type(record) for record in sample.records} == {RunRecord}
