@@ -19,7 +19,8 @@ NAMES = re.findall(
     r"\w+",
     """type uuid parentUuid sessionId timestamp message role content id name input tool_use_id toolUseResult isSidechain
     agentId subtype summary leafUuid operation callId runId stepId tool args attempt status ok data error startedAt
-    endedAt durationMs plan policy key result event kind seq v""",
+    endedAt durationMs plan policy key result event kind seq v attachment rendered renderedRole systemPrompt tools
+    usage iterations replacement_history num_turns payload""",
 )
 TYPES = re.findall(r"\w+", "user assistant system summary result progress attachment started call tool_use tool_result")
 OBJECTS = st.dictionaries(st.sampled_from(NAMES), JSON | st.sampled_from(TYPES), max_size=8)
@@ -28,7 +29,9 @@ LINES = st.one_of(
     st.sampled_from([b"", b"nonsense", b"[", b"{", b"null", b"NaN", b"\xff", b"[]", b"{}", b'{"type":"user"']),
     JSON.map(lambda value: json.dumps(value).encode()),
     OBJECTS.map(lambda value: json.dumps(value).encode()),
-    st.tuples(OBJECTS, OBJECTS).map(lambda pair: json.dumps({**pair[0], "message": pair[1]}).encode()),
+    st.tuples(OBJECTS, st.sampled_from(["message", "attachment", "payload"]), OBJECTS).map(
+        lambda parts: json.dumps({**parts[0], parts[1]: parts[2]}).encode()
+    ),
 )
 PATHS = (
     "session.jsonl",
