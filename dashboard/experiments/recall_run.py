@@ -39,6 +39,7 @@ from envelopes.recall import (
     split_pieces,
     walk,
 )
+from envelopes.recordings.base import CLIENT_MESSAGES
 from envelopes.schema.budget import RECEIPT_CHARACTERS
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 from envelopes.text.untrusted_json import Untrusted, parse_json
@@ -125,8 +126,8 @@ class RunSteps:
 def load_steps(run: Run, selected: Collection[UUID]) -> RunSteps:
     """`selected` are the calls that may be scored. Raises RunTooLong, and DamagedEvidence of lost bytes."""
     branches = outermost(load_branches(run))
-    # What the client added is no use of an output, even where it repeats one.
-    messages = list(run.messages.filter(kind="").exclude(delivery=Message.Delivery.WITHHELD))
+    # What the client added beside the messages is no use of an output, even where it repeats one.
+    messages = list(run.messages.filter(kind__in=("", *CLIENT_MESSAGES)).exclude(delivery=Message.Delivery.WITHHELD))
     arguments = list(Observation.objects.filter(surface="args", selected=True, call__memberships__run=run))
     outputs = load_outputs(run)
     recorded = [receipt.observation for output in outputs for receipt in output if receipt.observation is not None]

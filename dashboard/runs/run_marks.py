@@ -76,7 +76,7 @@ def describe_message(message: Message) -> Iterator[EntryNote]:
     if message.is_standing:
         yield EntryNote("", "in every request", f"Part of each request from here on, until another {message.kind}.")
     elif message.kind:
-        means = f"The client added this text to the messages, in the role {message.role}. Nobody wrote it as a message."
+        means = f"The client added this text, in the role {message.role}. No person wrote it."
         yield EntryNote("", "added by the client", means)
     if note := DELIVERY_NOTES.get(message.delivery):
         yield note

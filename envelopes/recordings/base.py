@@ -35,6 +35,8 @@ RemarkKind: TypeAlias = Literal["timestamp", "value", "duration", "length", "lin
 Delivery: TypeAlias = Literal["sent", "queued", "reworded", "withheld", "unclear"]
 SYSTEM_PROMPT, TOOL_DEFINITIONS = "system prompt", "tool definitions"
 STANDING_KINDS = (SYSTEM_PROMPT, TOOL_DEFINITIONS)
+# Messages in the role of the user that no person wrote.
+CLIENT_MESSAGES = ("compaction summary", "meta", "task-notification", "coordinator", "peer")
 # The kinds of events that take something out of the context.
 COMPACTION, PARTIAL_COMPACTION = "compact_boundary", "partial_compact_boundary"
 MICROCOMPACTION = "microcompact_boundary"
@@ -97,9 +99,9 @@ class MessageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="messag
     that is not recorded; `reworded` by the client in a wording that is not recorded; `withheld` by the client;
     `unclear` where the recording leaves it open.
 
-    `kind` is set on what is no message of a person or of the model: the client's own word for a text that it added
-    (`skill_listing`, `hook_additional_context`), or one of STANDING_KINDS. Those are part of every request from their
-    place on, whatever is compacted, until the next one of the same kind.
+    `kind` is set on what is no message of a person or of the model: one of CLIENT_MESSAGES, the client's own word for
+    a text that it added beside the messages (`skill_listing`, `hook_additional_context`), or one of STANDING_KINDS.
+    Those are part of every request from their place on, whatever is compacted, until the next one of the same kind.
     """
 
     key: str

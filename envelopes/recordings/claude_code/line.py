@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from envelopes.recordings.base import (
+    CLIENT_MESSAGES,
     ArtifactRecord,
     CallRecord,
     Delivery,
@@ -92,6 +93,7 @@ class SessionEntry(ForeignEntry, frozen=True, gc=False, rename="camel"):
     mcp_meta: msgspec.Raw = NOTHING
     tool_denial_kind: msgspec.Raw = NOTHING
     forked_from: msgspec.Raw = NOTHING
+    origin: msgspec.Raw = NOTHING
     replacements: msgspec.Raw = NOTHING
     compact_metadata: msgspec.Raw = NOTHING
     microcompact_metadata: msgspec.Raw = NOTHING
@@ -103,7 +105,14 @@ class ForkOrigin(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str | None = None
 
 
+class MessageOrigin(msgspec.Struct, frozen=True):
+    """`origin` of a line in the role of the user: a person, a background task, another agent."""
+
+    kind: str | None = None
+
+
 read_entry = struct_reader(SessionEntry)
+_read_message_origin = struct_reader(MessageOrigin)
 _read_fork_origin = struct_reader(ForkOrigin)
 
 
@@ -139,7 +148,7 @@ class SessionLine(msgspec.Struct, frozen=True):
         return is_prefix or first_byte(self.entry.forked_from) == b"{"
 
     @property
-    def origin(self) -> str | None:
+    def copied_from(self) -> str | None:
         """The session that the line was copied from, where it names one."""
         if not self.inherited:
             return None
@@ -163,7 +172,19 @@ class SessionLine(msgspec.Struct, frozen=True):
             inherited=self.inherited,
             names_other=self.names_other,
             delivery="withheld" if self.is_withheld else "sent",
+            kind=self.client_kind,
         )
+
+    @property
+    def client_kind(self) -> str | None:
+        """The kind of a message in the role of the user that no person wrote; None for any other."""
+        entry = self.entry
+        if entry.type != "user":
+            return None
+        if entry.is_compact_summary:
+            return "compaction summary"
+        origin = _read_message_origin(entry.origin).kind if first_byte(entry.origin) == b"{" else None
+        return origin if origin in CLIENT_MESSAGES else "meta" if entry.is_meta else None
 
     @property
     def is_withheld(self) -> bool:
@@ -277,7 +298,7 @@ def with_origin(line: SessionLine, record: Record | LineProblem) -> Record | Lin
     """
     match record:
         case CallRecord(call=call) if not is_global_call_id(call):
-            origin = line.origin
+            origin = line.copied_from
             line.state.copied.pop(call, None)
             if origin:
                 remember(line.state.copied, call, origin)
@@ -288,7 +309,7 @@ def with_origin(line: SessionLine, record: Record | LineProblem) -> Record | Lin
             | ArtifactRecord(call=call)
             | RemarkRecord(call=str() as call)
         ) if not is_global_call_id(call):
-            origin = line.origin or line.state.copied.get(call)
+            origin = line.copied_from or line.state.copied.get(call)
         case _:
             return record
     if not origin:

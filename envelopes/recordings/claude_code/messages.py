@@ -98,6 +98,7 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inherited: bool = False
     names_other: bool = False
     delivery: Delivery = "sent"
+    kind: str | None = None
 
     def problem(self, path: str, reason: str, raw: bytes) -> LineProblem:
         return LineProblem(line=self.line, path=self.path + path, reason=reason, raw=raw, part=True)
@@ -210,6 +211,7 @@ def _surrounding_message(context: MessageContext, message: ApiMessage, content: 
         step=message.id,
         at=context.at,
         delivery="unclear" if message.model == SYNTHETIC and context.delivery == "sent" else context.delivery,
+        kind=context.kind,
     )
 
 

@@ -1,4 +1,4 @@
-"""Attachments of Claude Code: which of them the model got, in which words, and which are events."""
+"""Texts that Claude Code added: attachments, in which words the model got them, and messages that no person wrote."""
 
 from __future__ import annotations
 
@@ -156,3 +156,24 @@ def test_a_report_of_a_background_task_is_still_an_event_of_its_call() -> None:
     raw = attached("queued_command", rendered=[{"content": f"Note: {report}"}], prompt=report)
     assert [(event.kind, event.call) for event in only(EventRecord, read(raw))] == [("task_notification", "toolu_9")]
     assert [content for *_, content in sent(raw)] == [f"Note: {report}"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({}, None),
+        ({"isCompactSummary": True, "isVisibleInTranscriptOnly": True}, "compaction summary"),
+        ({"isMeta": True}, "meta"),
+        ({"isMeta": True, "origin": {"kind": "peer"}}, "peer"),
+        ({"origin": {"kind": "task-notification"}}, "task-notification"),
+        ({"origin": {"kind": "human"}}, None),
+        ({"origin": {"kind": "human"}, "isMeta": True}, "meta"),
+        ({"origin": "task-notification"}, None),
+        ({"origin": {"kind": 7}}, None),
+    ],
+)
+def test_a_message_that_no_person_wrote_has_a_kind(fields: dict[str, Any], kind: str | None) -> None:
+    [written] = only(MessageRecord, read(message("user", "look", **fields)))
+    assert (written.role, written.kind, written.delivery) == ("user", kind, "sent")
+    [answer] = only(MessageRecord, read(message("assistant", "done", **fields)))
+    assert answer.kind is None
