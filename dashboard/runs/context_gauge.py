@@ -80,7 +80,7 @@ class ContextWeight:
 
     @property
     def is_contradicted(self) -> bool:
-        """Weighs more even without what stands in every request, of which a client may hold back a part."""
+        """The history weighs more even without what stands in every request, which a client may send in part."""
         if self.request is None or self.unrecorded is None:
             return False
         return self.unrecorded + sum(self.standing.values()) < 0

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 WHOLE_BYTES = 1_000_000  # a longer payload is read only as far as it is shown
 HEAD_BYTES = 64 * 1024
 NO_KEY = UUID(int=0)
+ADDED = ", added by the client"  # behind a kind that is no role
 RANKS = {
     "message": 0,
     "call": 1,
@@ -284,7 +285,7 @@ class Timeline:
         groups: dict[str, list[int]] = defaultdict(list)
         for size in self._load_sizes("message"):
             if size.line > since and size.kind is not None and not size.is_standing:
-                groups[f"{size.kind}, added by the client" if size.is_added else size.kind].append(size.tokens)
+                groups[f"{size.kind}{ADDED}" if size.is_added else size.kind].append(size.tokens)
         groups["arguments"] = [size.tokens for size in self._load_sizes("call") if size.line > since]
         present = (receipt for receipt in self.receipts if receipt.superseded_line is None)
         groups["receipts"] = [receipt.tokens for receipt in present if receipt.line > since]

@@ -14,7 +14,7 @@ from django.db.models import Max
 
 from dashboard.runs.model_history import HistoryEntry, load_history
 from dashboard.runs.receipt_presence import ContextStep
-from dashboard.runs.timeline import Timeline
+from dashboard.runs.timeline import ADDED, Timeline
 from dashboard.text.formatting import format_place
 from dashboard.workspace.steps import RunPosition
 from envelopes.recordings.base import SYSTEM_PROMPT, TOOL_DEFINITIONS
@@ -92,7 +92,9 @@ def load_context(place: RunPosition, before: str = "") -> ContextTab:
 
 
 def _label(kind: str, number: int) -> str:
-    one, more = KIND_WORDS.get(kind, (kind, kind))
+    if kind.endswith(ADDED):
+        return kind
+    one, more = KIND_WORDS.get(kind, (f"message of {kind}", f"messages of {kind}"))
     return one if number == 1 else more
 
 

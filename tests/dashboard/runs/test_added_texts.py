@@ -16,6 +16,7 @@ from dashboard.models import Message, Project, Run
 from dashboard.runs.export_run import export_run
 from dashboard.runs.replay import add_up_replay, load_replay
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
+from tests.dashboard.factories import create_message
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, boundary, user, weighs, write
 
@@ -116,7 +117,10 @@ def test_the_kinds_of_a_step_name_what_is_in_every_request_and_what_was_added(cl
         "system prompt": tokens(run, "system prompt")[-1],
         "tool definitions": tokens(run, "tool definitions")[0],
     }
-    assert "hook_additional_context, added by the client" in load_step_context(run.project, run.pk, 2).kinds
+    kinds = load_step_context(run.project, run.pk, 2).kinds
+    assert {"message of the user", "hook_additional_context, added by the client"} <= kinds.keys()
+    create_message(run, "2 hits", role="tool", line=1)
+    assert "message of tool" in load_step_context(run.project, run.pk, 2).kinds
 
 
 @pytest.mark.usefixtures("alice")
