@@ -55,6 +55,9 @@ from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]
 _BOUNDARIES = frozenset({COMPACTION, MICROCOMPACTION})
+_KNOWN_EVENTS = frozenset(  # without a remark
+    ("rate_limit_event", "tool_progress", "tool_use_summary", "auth_status", "prompt_suggestion", "control_response")
+)
 
 
 class StreamEntry(ForeignEntry, frozen=True, gc=False):
@@ -70,6 +73,7 @@ class StreamEntry(ForeignEntry, frozen=True, gc=False):
     cwd: str | None = None
     claude_code_version: str | None = None
     is_error: bool | None = None
+    is_synthetic: bool | None = msgspec.field(default=None, name="isSynthetic")
     message: msgspec.Raw = NOTHING
     content: msgspec.Raw = NOTHING
     tool_use_result: msgspec.Raw = NOTHING
@@ -159,7 +163,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
             continue
         state = switch_session(entry.session_id or state.session or path.stem, state, saved)
         state.last_at = valid_timestamp(entry.timestamp) or state.last_at
-        read_type = _TYPES.get(entry.type or "", _unknown)
+        read_type = _TYPES.get(entry.type or "", _other)
         stream_line = StreamLine(line.number, line.raw, entry, state)
         records = list(read_type(stream_line))
         for record in chain(records, entry_remarks(entry, records, line=line.number, run=stream_line.run)):
@@ -196,6 +200,7 @@ def _message(line: StreamLine) -> Records:
         key=line.key,
         at=line.at,
         result=entry.tool_use_result,
+        kind="meta" if entry.is_synthetic and entry.type == "user" else None,
     )
     for record in message_records(context, message, line.state):
         yield _with_child_run(line, record)
@@ -239,11 +244,12 @@ def _partial_message(line: StreamLine) -> Records:
     yield from ()
 
 
-def _unknown(line: StreamLine) -> Records:
+def _other(line: StreamLine) -> Records:
     kind = line.entry.type or ""
     yield from line.run_updates()
     yield line.event(kind)
-    yield from unknown_remarks(line.state, line.number, line.run, kind)
+    if kind not in _KNOWN_EVENTS:
+        yield from unknown_remarks(line.state, line.number, line.run, kind)
 
 
 _TYPES: dict[str, Callable[[StreamLine], Records]] = {

@@ -9,8 +9,11 @@ import pytest
 from envelopes.recordings import detect_format
 from envelopes.recordings.base import (
     CallRecord,
+    EventRecord,
     LineProblem,
+    MessageRecord,
     Record,
+    RemarkRecord,
     ResultRecord,
     RunRecord,
     SourcePath,
@@ -65,3 +68,21 @@ def test_a_stream_is_no_session_because_a_result_in_it_has_a_session_id() -> Non
         detect_format((FIXTURES / "stream.jsonl").read_bytes()[:300] + cut, SourcePath("out.jsonl")).name
         == "claude-code-stream"
     )
+
+
+def entry(kind: str, **fields: object) -> bytes:
+    return json.dumps({"type": kind, "session_id": NEW, "uuid": "u1", **fields}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(("fields", "kind"), [({}, None), ({"isSynthetic": True}, "meta"), ({"isSynthetic": 1}, None)])
+def test_a_message_that_the_client_made_has_a_kind(fields: dict[str, object], kind: str | None) -> None:
+    raw = entry("user", message={"role": "user", "content": "look"}, **fields)
+    [written] = only(MessageRecord, STREAM.read(source(raw), SourcePath("a.jsonl"), {}))
+    assert written.kind == kind
+
+
+@pytest.mark.parametrize(("kind", "remarks"), [("rate_limit_event", 0), ("tool_progress", 0), ("not_invented_yet", 1)])
+def test_only_a_kind_of_line_that_is_not_known_is_remarked(kind: str, remarks: int) -> None:
+    records = list(STREAM.read(source(entry(kind)), SourcePath("a.jsonl"), {}))
+    assert [event.kind for event in only(EventRecord, records)] == [kind]
+    assert len(only(RemarkRecord, records)) == remarks
