@@ -83,7 +83,7 @@ _BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot", "file-histo
 _KNOWN_EVENTS = frozenset(
     (
         *("mode", "permission-mode", "last-prompt", "agent-name", "tag", "pr-link", "worktree-state", "relocated"),
-        *("bridge-session", "continued-in", "cost-state", "atis-latch", "frame-link"),
+        *("bridge-session", "continued-in", "cost-state", "atis-latch", "frame-link", "fork-context-ref"),
         *("artifact-comment-monitor", "artifact-autoreact-ledger"),
     )
 )

@@ -15,6 +15,7 @@ from envelopes.recordings.base import (
     MessageRecord,
     ReceiptRecord,
     Record,
+    RemarkRecord,
 )
 from tests.envelopes.session_lines import line, message, only, read, tool_result, tool_use
 
@@ -134,6 +135,9 @@ def test_a_line_of_twelve_megabytes_is_read() -> None:
     assert json.loads(receipt.content) == text
 
 
-def test_types_that_are_not_known_are_events() -> None:
-    [event] = only(EventRecord, read(line("pr-link", prNumber=7)))
-    assert (event.kind, json.loads(event.payload)["prNumber"]) == ("pr-link", 7)
+@pytest.mark.parametrize(("kind", "remarks"), [("pr-link", 0), ("cost-state", 0), ("not-invented-yet", 1)])
+def test_other_types_are_events_and_remarked_where_they_are_not_known(kind: str, remarks: int) -> None:
+    records = read(line(kind, number=7))
+    [event] = only(EventRecord, records)
+    assert (event.kind, json.loads(event.payload)["number"]) == (kind, 7)
+    assert len(only(RemarkRecord, records)) == remarks
