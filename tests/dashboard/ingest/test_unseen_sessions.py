@@ -32,7 +32,7 @@ from tests.faults.crawl import faults_of_pages
 
 pytestmark = pytest.mark.django_db
 KEPT = (Run, Call, RunCall, Observation, RecordedReceipt, Message, Event, Problem)
-READ = (".jsonl", "run.json")
+READ = (".jsonl", "run.json", ".meta.json")
 
 
 def laid_out(folder: Path, recorded: Recorded) -> Path:
