@@ -20,6 +20,7 @@ import msgspec
 
 from envelopes.recordings.base import (
     SYSTEM_PROMPT,
+    TASK_REPORT,
     TOOL_DEFINITIONS,
     LineProblem,
     MessageRecord,
@@ -27,7 +28,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.claude_code.conversation import take_attached
 from envelopes.recordings.claude_code.line import SessionLine
-from envelopes.recordings.claude_code.reader_state import digest, follow_up_records
+from envelopes.recordings.claude_code.reader_state import digest, follow_up_records, is_report
 from envelopes.recordings.json_lines import NOTHING, first_byte, struct_reader
 from envelopes.text.untrusted_json import Untrusted, array_slices, object_slices
 
@@ -118,10 +119,11 @@ def _queued_messages(line: SessionLine, attachment: Attachment, rendered: bytes 
     is_text = first_byte(attachment.prompt) in (b'"', b"[")
     if is_text and take_attached(line.state, prompt):
         return
+    kind = TASK_REPORT if is_text and is_report(prompt) else None
     if rendered is not None:
-        yield line.plain_message(line.entry.rendered_role or "user", rendered)
+        yield line.plain_message(line.entry.rendered_role or "user", rendered, kind=kind)
     elif is_text:
-        yield line.plain_message("user", prompt, "queued")
+        yield line.plain_message("user", prompt, "queued", kind)
 
 
 def _snapshot_messages(line: SessionLine, attachment: Attachment) -> Iterator[MessageRecord]:

@@ -21,6 +21,7 @@ import msgspec
 from envelopes.alignment.mapping import ResultFidelity
 from envelopes.alignment.source_cuts import PREVIEW_TAG, find_output_preview
 from envelopes.recordings.base import (
+    TASK_REPORT,
     ArtifactRecord,
     CallRecord,
     Delivery,
@@ -32,7 +33,7 @@ from envelopes.recordings.base import (
     RemarkRecord,
     ResultRecord,
 )
-from envelopes.recordings.claude_code.reader_state import SYNTHETIC, ReaderState, follow_up_records
+from envelopes.recordings.claude_code.reader_state import SYNTHETIC, ReaderState, follow_up_records, is_report
 from envelopes.recordings.claude_code.usage import usage_records
 from envelopes.recordings.json_lines import (
     LARGEST_COUNT,
@@ -211,7 +212,7 @@ def _surrounding_message(context: MessageContext, message: ApiMessage, content: 
         step=message.id,
         at=context.at,
         delivery="unclear" if message.model == SYNTHETIC and context.delivery == "sent" else context.delivery,
-        kind=context.kind,
+        kind=context.kind or (TASK_REPORT if context.role == "user" and is_report(content) else None),
     )
 
 

@@ -70,7 +70,7 @@ class QueuedMessage(msgspec.Struct):
     @property
     def is_report(self) -> bool:
         """Written by a background task. A client that sends some of the queue sends what people wrote first."""
-        return (self.content or "").encode().startswith(_REPORTS)
+        return is_report((self.content or "").encode())
 
 
 class Prompt(msgspec.Struct, array_like=True):
@@ -372,6 +372,11 @@ def _prompt_text(content: bytes) -> str:
         return str(parse_json(text_slice(content) or b'""'))
     except Untrusted:
         return ""
+
+
+def is_report(content: bytes) -> bool:
+    """True for a message that a background task wrote."""
+    return text_slice(content).startswith(_REPORTS)
 
 
 def text_slice(content: bytes) -> bytes:

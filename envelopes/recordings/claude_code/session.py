@@ -38,6 +38,7 @@ from envelopes.recordings.base import (
     NEW_CONVERSATION,
     PARTIAL_COMPACTION,
     REWIND,
+    TASK_REPORT,
     Delivery,
     LineProblem,
     Record,
@@ -59,6 +60,7 @@ from envelopes.recordings.claude_code.reader_state import (
     ReaderState,
     disambiguate,
     follow_up_records,
+    is_report,
     remember,
     unknown_remarks,
 )
@@ -250,7 +252,7 @@ def _queue_operation(line: SessionLine) -> Records:
     yield line.event("queue-operation", operation, line.raw)
     content = bytes(line.entry.content)
     if sent := read_queue_operation(line.state, operation, content):
-        message = line.plain_message("user", sent, "queued")
+        message = line.plain_message("user", sent, "queued", TASK_REPORT if is_report(sent) else None)
         yield message
         yield from follow_up_records(line.state, message)
     elif operation == "enqueue" and line.state.queue[-1].content is None and content:

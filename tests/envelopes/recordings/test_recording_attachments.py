@@ -177,3 +177,21 @@ def test_a_message_that_no_person_wrote_has_a_kind(fields: dict[str, Any], kind:
     assert (written.role, written.kind, written.delivery) == ("user", kind, "sent")
     [answer] = only(MessageRecord, read(message("assistant", "done", **fields)))
     assert answer.kind is None
+
+
+REPORT = "<task-notification>\n<task-id>b7</task-id>\n</task-notification>"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        message("user", REPORT),
+        message("user", [{"type": "text", "text": REPORT}]),
+        attached("queued_command", prompt=REPORT),
+        attached("queued_command", prompt=REPORT, rendered=[{"content": f"Note: {REPORT}"}]),
+        queue("enqueue", REPORT) + STEP + ANSWER + queue("remove"),
+    ],
+)
+def test_a_report_of_a_background_task_is_no_message_of_a_person(raw: bytes) -> None:
+    [written] = [record for record in only(MessageRecord, read(raw)) if "task-id" in record.content.decode()]
+    assert (written.role, written.kind) == ("user", "task-notification")
