@@ -1,7 +1,7 @@
 """Attachments: what the program put beside the messages. What the model got of them are messages, the rest events.
 
-1. Releases from about 2.1.250 on write the text as it went to the model (`rendered`), with the role of its message
-   (`renderedRole`). It is a message whose kind is the type of the attachment.
+1. Recent releases (as described in October 2026) write the text as it went to the model (`rendered`), with the role of
+   its message (`renderedRole`). It is a message whose kind is the type of the attachment.
 2. Older releases write the text alone, in a field that depends on the type. For the types of _TEXTS it is known that
    they were sent; the wording around the text is not recorded.
 3. `prompt_snapshot` has the system prompt and the definitions of the tools. It is repeated: each part is a message
