@@ -37,13 +37,18 @@ class HistorySize(NamedTuple):
         return self.kind in STANDING_KINDS
 
 
+def count_tokens(delivery: str, tokens: int, size: int) -> int:
+    """Those of a message in the context: by its size, where it was stored without a count; 0 where it was not sent."""
+    return 0 if delivery in NOT_COUNTED else tokens or size // CHARACTERS_PER_TOKEN
+
+
 def load_message_sizes(rows: QuerySet[Message]) -> list[HistorySize]:
-    """In order. Tokens by size, for rows stored without a count of their own; none of what was not sent."""
+    """In order."""
     sizes, standing = [], dict[str, int]()
     columns = ("line", "hex", "role", "kind", "delivery", "tokens", "size")
     stored: Any = rows.annotate(hex=UUIDDigits("id")).order_by().values_list(*columns)
     for line, key, role, kind, delivery, tokens, size in sorted(stored):
-        counted = (tokens or size // CHARACTERS_PER_TOKEN) if delivery not in NOT_COUNTED else 0
+        counted = count_tokens(delivery, tokens, size)
         if kind in STANDING_KINDS:
             counted, standing[kind] = counted - standing.get(kind, 0), counted
         is_added = bool(kind) and kind not in STANDING_KINDS

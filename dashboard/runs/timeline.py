@@ -29,9 +29,9 @@ from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, 
 from dashboard.models.fields import UUIDDigits
 from dashboard.models.sources import SLICE_FIELDS, SourceSlice
 from dashboard.runs.history_sizes import (
-    NOT_COUNTED,
     AddedText,
     HistorySize,
+    count_tokens,
     find_added,
     load_call_sizes,
     load_message_sizes,
@@ -328,7 +328,7 @@ class Timeline:
     def _message_tokens(self, message: Message) -> int:
         if message.is_standing:
             return next(size.tokens for size in self._load_sizes("message") if size.key == message.pk.hex)
-        return 0 if message.delivery in NOT_COUNTED else message.tokens or message.size // CHARACTERS_PER_TOKEN
+        return count_tokens(message.delivery, message.tokens, message.size)
 
     def _load_marked(self, marks: Sequence[_Mark]) -> Iterator[HistoryItem]:
         keys = [UUID(mark.key) for mark in marks if mark.rank == RANKS["receipt"]]

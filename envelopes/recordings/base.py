@@ -36,8 +36,8 @@ Delivery: TypeAlias = Literal["sent", "queued", "reworded", "withheld", "unclear
 SYSTEM_PROMPT, TOOL_DEFINITIONS = "system prompt", "tool definitions"
 STANDING_KINDS = (SYSTEM_PROMPT, TOOL_DEFINITIONS)
 # Messages in the role of the user that no person wrote.
-TASK_REPORT = "task-notification"
-CLIENT_MESSAGES = ("compaction summary", "meta", TASK_REPORT, "coordinator", "peer")
+COMPACTION_SUMMARY, META, TASK_REPORT = "compaction summary", "meta", "task-notification"
+CLIENT_MESSAGES = (COMPACTION_SUMMARY, META, TASK_REPORT, "coordinator", "peer")
 # The kinds of events that take something out of the context.
 COMPACTION, PARTIAL_COMPACTION = "compact_boundary", "partial_compact_boundary"
 MICROCOMPACTION = "microcompact_boundary"

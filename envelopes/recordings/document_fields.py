@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from envelopes.recordings.documents import DocumentValue
-from envelopes.recordings.json_lines import changed_time, epoch_time, valid_timestamp
+from envelopes.recordings.json_lines import LARGEST_COUNT, changed_time, epoch_time, valid_timestamp
 
 WRONG_TYPE = "left out: wrong type"
 
@@ -61,7 +61,7 @@ def list_member(members: dict[str, DocumentValue], name: str) -> list[DocumentVa
 def integer_member(members: dict[str, DocumentValue], name: str) -> int:
     """A number of tokens or milliseconds; 0 for another value, which is noted."""
     value = members[name].value() if name in members else 0
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_COUNT:
         return value
     members[name].note("left out: not a possible number")
     return 0

@@ -133,8 +133,9 @@ def _snapshot_messages(line: SessionLine, attachment: Attachment) -> Iterator[Me
             continue
         if _BOUNDARY in content:
             content = _join([text for text in array_slices(content) if text != _BOUNDARY]) or b"[]"
-        if line.state.standing.get(kind) != digest(content):
-            line.state.standing[kind] = digest(content)
+        found = digest(content)
+        if line.state.standing.get(kind) != found:
+            line.state.standing[kind] = found
             message = line.plain_message("system", content, kind=kind)
             yield msgspec.structs.replace(message, key=f"{message.key}-{kind}")
 

@@ -19,6 +19,8 @@ import msgspec
 
 from envelopes.recordings.base import (
     CLIENT_MESSAGES,
+    COMPACTION_SUMMARY,
+    META,
     ArtifactRecord,
     CallRecord,
     Delivery,
@@ -182,9 +184,9 @@ class SessionLine(msgspec.Struct, frozen=True):
         if entry.type != "user":
             return None
         if entry.is_compact_summary:
-            return "compaction summary"
+            return COMPACTION_SUMMARY
         origin = _read_message_origin(entry.origin).kind if first_byte(entry.origin) == b"{" else None
-        return origin if origin in CLIENT_MESSAGES else "meta" if entry.is_meta else None
+        return origin if origin in CLIENT_MESSAGES else META if entry.is_meta else None
 
     @property
     def is_withheld(self) -> bool:

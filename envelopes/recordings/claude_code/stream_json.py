@@ -18,6 +18,7 @@ import msgspec
 
 from envelopes.recordings.base import (
     COMPACTION,
+    META,
     MICROCOMPACTION,
     EventRecord,
     LineProblem,
@@ -200,7 +201,7 @@ def _message(line: StreamLine) -> Records:
         key=line.key,
         at=line.at,
         result=entry.tool_use_result,
-        kind="meta" if entry.is_synthetic and entry.type == "user" else None,
+        kind=META if entry.is_synthetic and entry.type == "user" else None,
     )
     for record in message_records(context, message, line.state):
         yield _with_child_run(line, record)

@@ -74,12 +74,12 @@ def usage_records(context: MessageContext, message: ApiMessage, state: ReaderSta
     for name, fields in objects.items():
         yield from change_remarks(fields, f"{context.path}.{name}", line=context.line, run=context.run)
     cleared = [edit.cleared_input_tokens for edit in applied.values() if edit.cleared_input_tokens is not None]
-    passes = [_read_usage(slice_) for slice_ in _slices(api.iterations)]
-    own = [part for part in passes if part.type in _OWN_PASSES and part.whole_input]
-    if own and any(part.type == _COMPACTION for part in passes):
+    passes = [_read_usage(slice_) for slice_ in _slices(api.iterations) if slice_.startswith(b"{")]
+    own = [part.whole_input for part in passes if part.type in _OWN_PASSES and part.whole_input]
+    compacted = [part.whole_input for part in passes if part.type == _COMPACTION]
+    if own and compacted:
         edits = edits or bytes(api.iterations)
-        before = max(part.whole_input for part in passes if part.type == _COMPACTION)
-        cleared.append(max(0, before - own[-1].whole_input))
+        cleared.append(max(0, max(compacted) - own[-1]))
     record = UsageRecord(
         line=context.line,
         run=context.run,
@@ -88,7 +88,7 @@ def usage_records(context: MessageContext, message: ApiMessage, state: ReaderSta
         cache_read_tokens=api.cache_read_input_tokens or 0,
         cache_creation_tokens=api.cache_creation_input_tokens or 0,
         output_tokens=api.output_tokens or 0,
-        repeated_tokens=max(0, api.whole_input - own[-1].whole_input) if own else 0,
+        repeated_tokens=max(0, api.whole_input - own[-1]) if own else 0,
         usage=usage,
         edits=edits,
         cleared_tokens=sum(cleared) if cleared else None,
@@ -100,8 +100,8 @@ def usage_records(context: MessageContext, message: ApiMessage, state: ReaderSta
 
 
 def _slices(raw: msgspec.Raw) -> list[bytes]:
-    """The objects of a list; nothing where another value stands there."""
-    return [slice_ for slice_ in array_slices(bytes(raw)) if slice_[:1] == b"{"] if first_byte(raw) == b"[" else []
+    """The elements of a list; nothing where another value stands there."""
+    return array_slices(bytes(raw)) if first_byte(raw) == b"[" else []
 
 
 def _read_edits(raw: msgspec.Raw) -> tuple[ContextManagement, dict[int, AppliedEdit]]:
@@ -109,9 +109,8 @@ def _read_edits(raw: msgspec.Raw) -> tuple[ContextManagement, dict[int, AppliedE
     if first_byte(raw) != b"{":
         return ContextManagement(), {}
     management = _read_context_management(raw)
-    edits = management.applied_edits
-    slices = array_slices(bytes(edits)) if first_byte(edits) == b"[" else []
     applied = {
-        index: _read_edit(slice_) if slice_.startswith(b"{") else AppliedEdit() for index, slice_ in enumerate(slices)
+        index: _read_edit(slice_) if slice_.startswith(b"{") else AppliedEdit()
+        for index, slice_ in enumerate(_slices(management.applied_edits))
     }
     return management, applied

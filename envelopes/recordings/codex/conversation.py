@@ -117,18 +117,19 @@ def _title(line: RolloutRead, text: str) -> Records:
 
 def compaction_records(line: RolloutRead) -> Records:
     history, message = bytes(line.item.replacement_history), bytes(line.item.message)
-    if history.startswith(b"["):
-        event = line.event(COMPACTION, message="the conversation was compacted")
-    else:
+    if not history.startswith(b"["):
         event = line.event(PARTIAL_COMPACTION, message="the conversation was compacted, but for what people wrote")
+        yield msgspec.structs.replace(event, position=line.number - 1)
+        if message.startswith(b'"') and message != b'""':
+            yield build_message(line, "user", message)
+        return
+    event = line.event(COMPACTION, message="the conversation was compacted")
     yield msgspec.structs.replace(event, position=line.number - 1)
-    for index, raw in enumerate(array_slices(history) if history.startswith(b"[") else ()):
+    for index, raw in enumerate(array_slices(history)):
         item = read_item(raw) if raw.startswith(b"{") else None
         if item and item.type in ("message", None) and first_byte(item.content) in (b'"', b"["):
             key = item.id or f"line-{line.number}-{index}"
             yield build_message(line, item.role or "unknown", bytes(item.content), key=key)
-    if not history.startswith(b"[") and message.startswith(b'"') and message != b'""':
-        yield build_message(line, "user", message)
 
 
 def rollback_records(line: RolloutRead) -> Records:
