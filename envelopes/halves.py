@@ -7,7 +7,6 @@ recorded receipt. Odd evidence raises nothing: where a mapping fails on a call, 
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -17,7 +16,9 @@ import msgspec
 
 from envelopes.alignment.foreign_receipts import find_note, is_cut_proven
 from envelopes.alignment.mapping import Evidence, NoReading, OutputField, Reading, ToolMapping
-from envelopes.alignment.source_cuts import PREVIEW_TAG, OutputPreview, SourceCut, complete_cut, find_output_preview
+from envelopes.alignment.receipt_parts import RecordedPart, parse_parts
+from envelopes.alignment.saved_outputs import OutputPreview, find_output_preview
+from envelopes.alignment.source_cuts import SourceCut, complete_cut
 from envelopes.alignment.spans import Span, find_cut, to_segments, whole_cut
 from envelopes.families import FALLBACK
 from envelopes.families.base import Family
@@ -26,18 +27,15 @@ from envelopes.lint.model import Finding, LintInput, Shortened
 from envelopes.lint.rules import lint
 from envelopes.pipeline.project import Projection, project
 from envelopes.schema.budget import UNLIMITED
-from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, image_part, text_part
+from envelopes.schema.receipt import Part, Receipt, text_part
 from envelopes.schema.result import CanonicalResult, JsonValue, ToolError
 from envelopes.storage.sinks import ArtifactSink, MemorySink
 from envelopes.text.pointer import text_at
 from envelopes.text.preview import Cut
-from envelopes.text.untrusted_json import Untrusted, array_slices, dump_json, parse_beginning, parse_checked
+from envelopes.text.untrusted_json import Untrusted, parse_beginning, parse_checked
 
-RecordedPart: TypeAlias = str | ImagePart | OtherPart  # a part of a receipt before it is aligned
 LIST_ROOM = 3  # bytes of a recorded list that are read for each character of the receipt that is shown
 LEAST_MEMBER = 64  # characters of a list's element at the least, to lint: it looks at no more elements than fit
-TEXT_PARTS = ("text", "input_text", "output_text")  # the last two are those of the Responses API
-DATA_URL = re.compile(r"data:(?P<type>image/[\w.+-]+);base64,")
 StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the stored envelope of a mapping
 
 
@@ -92,11 +90,15 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_cut(self) -> bool:
-        """True when a part of the output did not reach the model, as far as the halves show it."""
+        """True when a part of the output did not reach the model, as far as the halves show it.
+
+        A preview that took the place of a text later is no cut: the model had that text.
+        """
         if self.receipt is None or self.reading.is_cut_unknown:
             return False
         is_short = any(not output.complete.is_whole for output in self.known_outputs)
-        return is_short or bool(self.reading.source_cuts) or self.preview is not None
+        is_preview = self.preview is not None and not self.preview.is_later
+        return is_short or bool(self.reading.source_cuts) or is_preview
 
 
 class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,49 +210,6 @@ def lint_recorded(
         has_artifact=has_artifact,
     )
     return lint(call, family(halves.family).lint)
-
-
-def parse_parts(content: JsonValue) -> tuple[RecordedPart, ...]:
-    """The parts of a recorded receipt in order: texts, images, and other parts as JSON. Null is an empty text."""
-    if content is None:
-        return ("",)
-    if isinstance(content, list):
-        return tuple(map(_parse_part, content))
-    return (content if isinstance(content, str) else _other_part(content),)
-
-
-def join_contents(contents: Sequence[bytes]) -> bytes:
-    """The JSON of several receipts of one call that the model got one behind the other, as the parts of one."""
-    parts: list[bytes] = []
-    for content in contents:
-        parts += array_slices(content) if content.startswith(b"[") else [content]
-    return b"[" + b",".join(parts) + b"]"
-
-
-def _parse_part(block: JsonValue) -> RecordedPart:
-    if isinstance(block, str):
-        return block
-    if isinstance(block, dict):
-        text, source, url = block.get("text"), block.get("source"), _image_address(block)
-        if block.get("type") in TEXT_PARTS and isinstance(text, str):
-            return text
-        if url and (image := DATA_URL.match(url)):
-            return image_part(image["type"], url[image.end() :])
-        if block.get("type") == "image" and isinstance(source, dict) and isinstance(source.get("data"), str):
-            return image_part(str(source.get("media_type", "")), source["data"])
-    return _other_part(block)
-
-
-def _image_address(block: dict[str, JsonValue]) -> str | None:
-    """The address of an image, which the APIs of OpenAI and Inspect's logs write in three ways."""
-    url = block.get("image_url", block.get("image"))
-    url = url.get("url") if isinstance(url, dict) else url
-    return url if isinstance(url, str) else None
-
-
-def _other_part(value: JsonValue) -> OtherPart:
-    kind = str(value.get("type", "object")) if isinstance(value, dict) else type(value).__name__
-    return OtherPart(kind, dump_json(value).decode())
 
 
 def _parse(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
@@ -413,7 +372,7 @@ def _find_preview(evidence: Evidence, reading: Reading) -> OutputPreview | None:
     """The preview that the receipt is; None where the tool's own output begins like one."""
     preview = find_output_preview(evidence.receipt_text or "")
     outputs = [text_at(evidence.result, field.pointer) or "" for field in reading.outputs] if preview else []
-    return None if any(text.lstrip().startswith(PREVIEW_TAG) for text in outputs) else preview
+    return None if any(find_output_preview(text.lstrip()) for text in outputs) else preview
 
 
 def _before(spans: list[Span], end: int) -> list[Span]:

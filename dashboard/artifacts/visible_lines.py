@@ -106,7 +106,9 @@ def find_visible_lines(
     evidence = load_evidence(artifact.call, chosen)
     if artifact.observation_id is not None:
         return _find_in_field(artifact, evidence, content)
-    receipt_size = len(evidence.content or b"")
+    receipt_size, preview = len(evidence.content or b""), evidence.halves.preview
+    if preview is not None and preview.is_later:  # the model had the whole text before
+        return None
     if not content.is_indexed or not content.encoding.name or not content.size or receipt_size > excerpt_bytes:
         return None
     ends = min(excerpt_bytes, LEAST_EXCERPT_BYTES + 4 * receipt_size)

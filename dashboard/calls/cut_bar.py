@@ -82,7 +82,7 @@ def build_cut_bars(
     saved = [
         summary
         for summary in artifacts
-        if summary.artifact.observation_id is None and f"saved to: {summary.artifact.path}" in receipt.text
+        if summary.artifact.observation_id is None and _has_output(summary.artifact, halves, receipt)
     ]
     pages = {
         summary.artifact.pointer: summary.artifact.get_absolute_url()
@@ -102,6 +102,13 @@ def build_cut_bars(
     bars += _other_bars(halves, got)
     with_key = next((bar for bar in bars if bar.leads_to_unseen), None)
     return tuple(replace(bar, has_key=bar is with_key) for bar in bars)
+
+
+def _has_output(artifact: Artifact, halves: Halves, receipt: Receipt) -> bool:
+    """Checks whether the receipt names the file as the one with the output; not one that a later preview names."""
+    if halves.preview is not None and halves.preview.path == artifact.path:
+        return not halves.preview.is_later
+    return f"saved to: {artifact.path}" in receipt.text
 
 
 def _saved_bar(summary: ArtifactSummary) -> CutBar:
@@ -133,19 +140,22 @@ def _other_bars(halves: Halves, got: str) -> Iterator[CutBar]:
     if halves.preview and not halves.outputs:
         end = halves.preview.seen_end(halves.receipt.text if halves.receipt else "")
         size = f"{end - halves.preview.start:,} characters"
-        yield _bar_without_lines("preview", f"{got} a preview of {size}. The complete output was saved to a file.")
+        sentence = f"{got} a preview of {size}. The complete output was saved to a file."
+        if halves.preview.is_later:
+            sentence = f"This preview of {size} took the place of what the model got first, which was saved to a file."
+        yield _bar_without_lines("preview", sentence, is_cut=not halves.preview.is_later)
     elif others:
         name = split(others[0].pointer)[-1] if others[0].pointer else "result"
         yield _bar_without_lines(name, f"{got} a part of it. {describe_source_cuts(others)}")
 
 
-def _bar_without_lines(name: str, sentence: str) -> CutBar:
+def _bar_without_lines(name: str, sentence: str, *, is_cut: bool = True) -> CutBar:
     return CutBar(
         name=printable(name),
         sentence=sentence,
         domain="",
         stretches=(),
-        is_cut=True,
+        is_cut=is_cut,
         url="",
         link="",
         leads_to_unseen=False,

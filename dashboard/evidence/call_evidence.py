@@ -29,8 +29,9 @@ from dashboard.models import (
     select_receipt,
 )
 from dashboard.text.params import Params
+from envelopes.alignment.receipt_parts import join_contents
 from envelopes.families.base import FieldCut
-from envelopes.halves import Halves, join_contents, project_complete, read_halves
+from envelopes.halves import Halves, project_complete, read_halves
 from envelopes.pipeline.project import Projection
 from envelopes.schema.result import CanonicalResult, InvalidOutput
 from envelopes.text.pointer import text_at

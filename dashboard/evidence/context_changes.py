@@ -24,7 +24,14 @@ from envelopes.pipeline.context_usage import (
     compare_requests,
     find_drops,
 )
-from envelopes.recordings.base import COMPACTION, MICROCOMPACTION, NEW_CONVERSATION, PARTIAL_COMPACTION, REWIND
+from envelopes.recordings.base import (
+    COMPACTION,
+    MICROCOMPACTION,
+    NEW_CONVERSATION,
+    PARTIAL_COMPACTION,
+    REPLACEMENT,
+    REWIND,
+)
 
 EVENT_KINDS: dict[str, RemovalKind] = {
     COMPACTION: "compaction",
@@ -34,7 +41,6 @@ EVENT_KINDS: dict[str, RemovalKind] = {
     REWIND: "rewind",
 }
 WHOLE = (COMPACTION, NEW_CONVERSATION)  # nothing before it is in the context any more
-REPLACEMENT = "content-replacement"
 
 
 class Microcompaction(msgspec.Struct, rename="camel"):

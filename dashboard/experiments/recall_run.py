@@ -23,7 +23,7 @@ from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, 
 from dashboard.models.sources import SourceSlice
 from dashboard.runs.run_marks import load_branches, outermost
 from dashboard.variants.variant_list import VariantColumn
-from envelopes.halves import parse_parts
+from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.pipeline.render import render
 from envelopes.recall import (
     BASELINES,

@@ -32,8 +32,9 @@ from dashboard.models.outcomes import decide_outcome
 from dashboard.models.runs import ReceiptAuthor
 from dashboard.search.documents import collect_texts
 from dashboard.text.formatting import column_int, column_text
+from envelopes.alignment.receipt_parts import join_contents
 from envelopes.families.registry import family
-from envelopes.halves import Halves, join_contents, read_halves
+from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue
 from envelopes.schema.settlement import SITUATIONS
 from envelopes.storage.sinks import Content

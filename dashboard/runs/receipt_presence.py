@@ -25,6 +25,7 @@ from dashboard.runs.history_sizes import AddedText
 from dashboard.runs.run_marks import Branch, EntryNote, model_url
 from dashboard.runs.timeline import Compaction, HistoryItem, Timeline
 from dashboard.text.formatting import format_place
+from envelopes.alignment.saved_outputs import OutputPreview
 from envelopes.pipeline.context_usage import ModelRequest, Presence, grade_presence
 
 CACHE_SECONDS = 3_600  # of a run's end, which a change of the run makes another
@@ -209,7 +210,8 @@ class ReceiptPresence:
     """When a receipt was first in the context, by its fidelity, and whether it is still there at the end.
 
     `note` is a badge of the grade with a sentence about it, `url` the receipt in the history of the run. `added` are
-    the kinds of texts that the client added between the receipt and the model's next answer.
+    the kinds of texts that the client added between the receipt and the model's next answer. `is_later`: it came into
+    the context at an unknown time after its line, in place of a text that is not recorded.
     """
 
     line: int
@@ -218,14 +220,17 @@ class ReceiptPresence:
     note: EntryNote
     url: str
     added: tuple[str, ...] = ()
+    is_later: bool = False
 
 
-def load_presence(run: Run, receipt: RecordedReceipt) -> ReceiptPresence:
+def load_presence(run: Run, receipt: RecordedReceipt, preview: OutputPreview | None) -> ReceiptPresence:
+    """`preview` is set where the receipt is one of a saved output."""
     state = ContextState.load_end(run)
     grade, note = state.grade(receipt)
     first = receipt_fidelity(receipt.fidelity).badge
     behind = dict.fromkeys(text.kind for text in state.added if text.answer < receipt.line < text.line)
-    return ReceiptPresence(receipt.line, first, grade, note, model_url(run, receipt.line), tuple(behind))
+    is_later = preview is not None and preview.is_later and receipt.seq == 1
+    return ReceiptPresence(receipt.line, first, grade, note, model_url(run, receipt.line), tuple(behind), is_later)
 
 
 @dataclass(frozen=True)

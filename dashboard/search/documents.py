@@ -20,7 +20,7 @@ from django.conf import settings
 from dashboard.models import Call, Message, Observation, RecordedReceipt, load_slices, receipts_in
 from dashboard.models.search import HALVES
 from dashboard.models.sources import SLICE_FIELDS, DamagedEvidence, SourceSlice
-from envelopes.halves import parse_parts
+from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_named_strings
 from envelopes.text.untrusted_json import Untrusted, parse_checked, parse_json

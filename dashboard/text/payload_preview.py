@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from dashboard.text.formatting import format_size
 from dashboard.text.masks import mask_text, mask_value, remember_window
 from dashboard.text.text_markup import escape
-from envelopes.halves import parse_parts
+from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.schema.receipt import ImagePart, OtherPart
 from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import Untrusted, parse_json

@@ -103,7 +103,8 @@ def load_workspace(
         query = query.copy()
         query["right"] = WIRE + TRANSPORTS[0].name
     page = load_call_page(project, call, place.run, query, with_halves=shown not in WITHOUT_HALVES)
-    receipt = page.receipt_row
+    receipt = page.receipt_row if shown == "halves" else None
+    preview = page.evidence.halves.preview
     return WorkspacePage(
         place=place,
         tab=shown,
@@ -111,7 +112,7 @@ def load_workspace(
         call=page,
         label=show_label(call.asked, call.run.cwd),
         seen=describe_seen_lines(call) if call.is_cut else "",
-        presence=load_presence(page.other_run or place.run, receipt) if receipt and shown == "halves" else None,
+        presence=load_presence(page.other_run or place.run, receipt, preview) if receipt else None,
         steps=load_step_list(place.run, place, shown, query) if with_steps and place.position else None,
         context=load_context(place, query.get("before", "")) if shown == "context" else None,
         raw=_build_raw_lines(page.evidence) if shown == "raw" else (),

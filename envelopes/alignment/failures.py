@@ -95,6 +95,12 @@ _CODEX = (
 )
 _GEMINI_CLI = (
     _certain(
+        r"\[Operation Cancelled\] Reason: (?:User cancelled|(?:Tool call|Request|Operation) cancelled)",
+        "cancelled",
+        retryable=True,
+    ),
+    _rule(r"Command was cancelled by user\b", "cancelled", retryable=True),
+    _certain(
         r"\[Operation Cancelled\]|Tool call (?:was )?cancelled by user|User (?:did not allow|cancelled)", "write_denied"
     ),
     _certain(r"Tool execution (?:for \S+ )?(?:was )?(?:denied|blocked)", "write_denied"),

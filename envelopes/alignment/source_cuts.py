@@ -16,12 +16,11 @@ What an agent or a tool leaves out of an output is in neither half. It writes on
     middle   …5549 chars truncated…                 between the halves, 5,000 bytes each, of what Codex records
     receipt  …768 tokens truncated…                 between the halves of what Codex sent, often behind a line with the
                                                     number of lines, and `Warning: truncated output` in code mode
-    receipt  <persisted-output>                    around the first 2,000 characters of an output saved to a file
              (Results are truncated. …)            behind a listing of 100 files
 
 Files and outputs may contain these texts themselves, so a mark is one only in this form and at this place. Sizes are
-compared loosely, because names in a published log were replaced by shorter or longer ones. A receipt with a preview
-that is longer than the agent makes one is inflated: the agent logged the whole output and sent the preview.
+compared loosely, because names in a published log were replaced by shorter or longer ones. Previews of outputs that
+an agent saved to a file are in `saved_outputs`.
 """
 
 from __future__ import annotations
@@ -41,12 +40,6 @@ CutPlace: TypeAlias = Literal["failure", "stream", "task", "server", "notebook",
 
 LEAST_HALF = 2_500  # characters on each side of a mark; the agent leaves 5,000 or more
 LOPSIDED = 2  # the longer half around a mark has at most so many times the characters of the shorter one
-PREVIEW_CHARACTERS = 2_000  # the agent's preview of a saved output, up to the last line break in them
-INFLATED_CHARACTERS = 2_500
-PREVIEW_TAG = "<persisted-output>"
-PREVIEW_HEAD = rf"\s*{PREVIEW_TAG}\n[^\n]*saved to: (?P<path>[^\n]+)\n\nPreview \(first [^)\n]*\):\n"
-_PREVIEW_HEAD = re.compile(PREVIEW_HEAD)
-_PREVIEW_FOOT, _MORE = "\n</persisted-output>", "\n..."
 _LISTING_LIMIT = "\n(Results are truncated. Consider using a more specific path or pattern.)"
 
 _TRUNCATED = re.compile(
@@ -113,38 +106,6 @@ class SourceCut(msgspec.Struct, frozen=True, kw_only=True):
     end: int = 0
     lines: int = 0
     is_limit: bool = False
-
-
-class OutputPreview(msgspec.Struct, frozen=True):
-    """Characters [start, end) of a receipt are the preview of an output that was saved to the file `path`."""
-
-    path: str
-    start: int
-    end: int
-
-    @property
-    def is_inflated(self) -> bool:
-        return self.end - self.start > INFLATED_CHARACTERS
-
-    def seen_end(self, receipt: str) -> int:
-        """The character at which the agent ended the preview that it sent."""
-        if not self.is_inflated:
-            return self.end
-        limit = self.start + PREVIEW_CHARACTERS
-        line_end = receipt.rfind("\n", self.start, limit)
-        return line_end if line_end - self.start > PREVIEW_CHARACTERS // 2 else limit
-
-
-def find_output_preview(receipt: str) -> OutputPreview | None:
-    """The preview in a receipt that is one; reminders of the runtime may follow it."""
-    head = _PREVIEW_HEAD.match(receipt) if PREVIEW_TAG in receipt[:200] else None
-    if head is None:
-        return None
-    foot = receipt.rfind(_PREVIEW_FOOT, head.end())
-    end = foot if foot >= 0 else len(receipt)
-    if receipt.endswith(_MORE, head.end(), end):
-        end -= len(_MORE)
-    return OutputPreview(head["path"], head.end(), end)
 
 
 def find_receipt_cuts(receipt: str) -> tuple[SourceCut, ...]:

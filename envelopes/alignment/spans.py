@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from envelopes.alignment.source_cuts import find_output_preview
+from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.schema.receipt import Document, Segment, SegmentSource
 from envelopes.text.preview import Cut, common_beginning
 
@@ -239,7 +239,7 @@ def _merge_ranges(ranges: Iterable[tuple[int, int]], value: str) -> list[tuple[i
 
 # No \s* in front of the first marker: on a text of blanks the match would take quadratic time.
 _CUT = re.compile(
-    r"\.\.\. \[\d+ (?:lines?|characters?) truncated\] \.\.\."
+    r"\.\.\. \[[\d,]+ (?:lines?|characters?) (?:truncated|omitted)\] \.\.\."
     r"|\A\s*\[Truncated\. Full output: [^\n]*\]"
     r"|\A\s*\[\d+ (?:lines?|characters?) truncated\]"
 )
@@ -265,8 +265,14 @@ def _match_whole(region: str, value: str, pointer: str) -> list[Span]:
 
 
 def _match_persisted(region: str, value: str, pointer: str) -> list[Span]:
+    """Links the preview of an output that was saved to a file: its beginning, or its beginning and its end."""
     preview = find_output_preview(region)
-    return _match_head(region, preview.start, preview.end, value, pointer) if preview else []
+    if preview is None:
+        return []
+    ends = _match_head_and_tail(region[preview.start : preview.end], value, pointer)
+    at = preview.start
+    moved = [msgspec.structs.replace(span, start=at + span.start, end=at + span.end) for span in ends]
+    return _match_head(region, at, preview.end, value, pointer) or moved
 
 
 def _match_head_and_tail(region: str, value: str, pointer: str) -> list[Span]:

@@ -28,7 +28,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from envelopes.alignment.source_cuts import find_output_preview
+from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.lint.model import Finding, LintInput, Rule, Shortened, Sighting, is_own
 from envelopes.schema.receipt import Document, Segment, TextPart
 from envelopes.text.credentials import find_secrets

@@ -42,6 +42,7 @@ CLIENT_MESSAGES = (COMPACTION_SUMMARY, META, TASK_REPORT, "coordinator", "peer")
 COMPACTION, PARTIAL_COMPACTION = "compact_boundary", "partial_compact_boundary"
 MICROCOMPACTION = "microcompact_boundary"
 NEW_CONVERSATION, REWIND = "new_conversation", "rewind"
+REPLACEMENT = "content-replacement"  # the reason of a receipt's end where a shorter text replaced it
 
 
 class SourceLine(msgspec.Struct, frozen=True, gc=False):

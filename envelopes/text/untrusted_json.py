@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import accumulate
@@ -182,6 +182,11 @@ def split_objects(raw: bytes) -> list[bytes]:
 def join_object(members: dict[str, bytes]) -> bytes:
     """The JSON object with these members, the inverse of `object_slices`."""
     return b"{" + b",".join([_dump_name(key) + value for key, value in members.items()]) + b"}"
+
+
+def join_array(elements: Iterable[bytes]) -> bytes:
+    """The JSON array with these elements, the inverse of `array_slices`."""
+    return b"[" + b",".join(elements) + b"]"
 
 
 def _dump_name(key: str) -> bytes:

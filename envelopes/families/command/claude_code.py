@@ -30,7 +30,8 @@ from envelopes.alignment.failures import (
 )
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, FieldSlice, OutputField, Reading, ToolMapping, bounded_fidelity
-from envelopes.alignment.source_cuts import SourceCut, find_output_preview, find_source_cuts
+from envelopes.alignment.saved_outputs import find_output_preview
+from envelopes.alignment.source_cuts import SourceCut, find_source_cuts
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span, match_once, match_prefix, whole_cut
 from envelopes.families.command.results import (
     COMMAND_TASK,

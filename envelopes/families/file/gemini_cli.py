@@ -15,6 +15,7 @@ import re
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.lenient_structs import RecordedObject, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
+from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span, match_once
 from envelopes.families.file.codex import read_hunks
@@ -45,7 +46,7 @@ def _read_file(evidence: Evidence) -> Reading:
     if failure := read_failure(evidence):
         return failure
     receipt = evidence.receipt_text
-    if receipt is None or evidence.result is not None:
+    if receipt is None or evidence.result is not None or find_output_preview(receipt):
         return read_untyped(evidence)
     notice = TRUNCATED.match(receipt)
     content = receipt[notice.end() :] if notice else receipt
@@ -110,6 +111,6 @@ def _align_change(evidence: Evidence, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("read_file",), version=1, read=_read_file, align=align_failure),
+    ToolMapping(agent=AGENT, tools=("read_file",), version=2, read=_read_file, align=align_failure),
     ToolMapping(agent=AGENT, tools=("write_file", "replace"), version=1, read=_read_change, align=_align_change),
 )

@@ -16,7 +16,8 @@ from envelopes.alignment.lenient_structs import (
     tool_mapping,
 )
 from envelopes.alignment.mapping import Evidence, OutputField, Reading
-from envelopes.alignment.source_cuts import PREVIEW_HEAD, SourceCut, SourceCutUnit, find_source_cuts
+from envelopes.alignment.saved_outputs import PREVIEW_HEAD
+from envelopes.alignment.source_cuts import SourceCut, SourceCutUnit, find_source_cuts
 from envelopes.alignment.spans import Span, match_excerpt, match_items, whole_cut
 from envelopes.families.search.results import FileMatches, SymbolAnswer, TextMatches
 

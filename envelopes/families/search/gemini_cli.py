@@ -1,18 +1,24 @@
-"""Gemini CLI's glob, search_file_content, grep_search and list_directory, of which only the receipt is recorded.
+"""Gemini CLI's glob, search_file_content, grep_search and list_directory.
+
+Most releases record only the receipt. Some have what they showed to the person beside it, `{summary, matches[]}` or
+`{summary, files[]}`, with the same lines.
 
 Found 3 file(s) matching "*.py" within D, sorted by modification time (newest first): / a path a line
 Found 47 matches for pattern "x" in path ".": / --- / File: a.py / L3: … / ---
+Found 2 files with matches for pattern "x" in path ".": / a path a line
 Directory listing for D: / a name a line, [DIR] before those of folders
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.lenient_structs import RecordedObject, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
+from envelopes.alignment.saved_outputs import find_output_preview
+from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span, match_once
 from envelopes.families.search.results import FileMatches, TextMatches
 
@@ -21,7 +27,11 @@ FILES = re.compile(r"Found (?P<count>\d{1,9}) file\(s\) matching [^\n]*:\n")
 LISTING = re.compile(r"Directory listing for [^\n]*:\n")
 NO_FILES = re.compile(r"No files found|Directory \S+ is empty")
 MATCHES = re.compile(r"Found (?P<count>\d{1,9}) match(?:es)? for pattern [^\n]*:\n(?:---\n)?")
+NAMES = re.compile(r"Found (?P<count>\d{1,9}) files? with matches for pattern [^\n]*:\n")
 NO_MATCHES = re.compile(r"No matches found")
+LIMITED = re.compile(r"[^\n]*\(results limited to \d{1,9} matches for performance\)[^\n]*:\n")
+LIMITS = ("total_max_matches", "max_matches_per_file")  # arguments with which the call chose a limit
+SHOWN = ("matches", "files")
 LEAST_PATTERN = 3  # characters of a pattern; a shorter one occurs in the sentence by chance
 
 _FromReceipt = Callable[[Evidence, str], Reading | None]
@@ -31,7 +41,9 @@ def _read_with(from_receipt: _FromReceipt) -> Callable[[Evidence], Reading]:
     def read(evidence: Evidence) -> Reading:
         if failure := read_failure(evidence):
             return failure
-        found = from_receipt(evidence, evidence.receipt_text or "") if evidence.result is None else None
+        receipt = evidence.receipt_text or ""
+        is_read = evidence.result is None or RecordedObject(evidence.result).has_any(SHOWN)
+        found = from_receipt(evidence, receipt) if is_read and not find_output_preview(receipt) else None
         return found or read_untyped(evidence)
 
     return read
@@ -50,37 +62,62 @@ def _files(evidence: Evidence, receipt: str) -> Reading | None:
 
 
 def _matches(evidence: Evidence, receipt: str) -> Reading | None:
+    limit = SourceCut(pointer="", unit="matches", is_limit=True)
+    args = RecordedObject(evidence.args)
+    cuts = (limit,) if LIMITED.match(receipt) and not args.has_any(LIMITS) else ()
+    if names := NAMES.match(receipt):
+        filenames, count = receipt[names.end() :].splitlines(), int(names["count"])
+        result = TextMatches(mode="files_with_matches", filenames=filenames, file_count=count)
+        summary = f"{count} file{'' if count == 1 else 's'} with matches"
+        return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
     head = MATCHES.match(receipt)
     if head is None and not NO_MATCHES.match(receipt):
         return None
     count = int(head["count"]) if head else 0
     content = receipt[head.end() :].removesuffix("\n---") if head else ""
     result = TextMatches(mode="content", content=content, match_count=count)
-    pattern = RecordedObject(evidence.args).text("pattern")
+    pattern = args.text("pattern")
     sought = f" for {pattern!r}" if pattern else ""
     summary = f"{count or 'No'} match{'' if count == 1 else 'es'} found{sought}"
-    return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt")
+    return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
-def _align_pattern(evidence: Evidence, text: str) -> list[Span]:
-    """Links the pattern that the first line repeats."""
+def _align_search(evidence: Evidence, text: str) -> list[Span]:
+    """Links the pattern that the first line repeats, and the lines behind it to those that the person was shown."""
     pattern = RecordedObject(evidence.args).text("pattern") or ""
     first = text.partition("\n")[0]
-    span = match_once(first, f'"{pattern}"', "") if len(pattern) >= LEAST_PATTERN else None
-    if span is None or not (FILES.match(text) or MATCHES.match(text)):
-        return align_failure(evidence, text)
-    return [Span(span.start + 1, span.end - 1, "/pattern", 0, len(pattern), "args")]
+    is_result = bool(FILES.match(text) or MATCHES.match(text) or NAMES.match(text))
+    span = match_once(first, f'"{pattern}"', "") if is_result and len(pattern) >= LEAST_PATTERN else None
+    spans = [Span(span.start + 1, span.end - 1, "/pattern", 0, len(pattern), "args")] if span else []
+    if is_result or LISTING.match(text):
+        spans += _link_shown(RecordedObject(evidence.result), text, len(first))
+    return spans or align_failure(evidence, text)
+
+
+def _link_shown(shown: RecordedObject, text: str, at: int) -> Iterator[Span]:
+    """Yields the lines of the receipt that are in `matches` or in `files`, in their order."""
+    for index, match in enumerate(shown.items("matches")):
+        line = (match.text("line") or "").rstrip()
+        for mark in (f"\nL{match.integer('lineNumber')}: ", f"\nL{match.integer('lineNumber')}- "):
+            found = text.find(f"{mark}{line}\n", at) if line else -1
+            if found >= 0:
+                start, at = found + len(mark), found + len(mark) + len(line)
+                yield Span(start, at, f"/matches/{index}/line", 0, len(line))
+                break
+    for index, name in enumerate(shown.elements("files")):
+        found = f"{text}\n".find(f"\n{name}\n", at) if isinstance(name, str) and name else -1
+        if found >= 0:
+            at = found + 1 + len(str(name))
+            yield Span(found + 1, at, f"/files/{index}", 0, len(str(name)))
 
 
 MAPPINGS = (
-    ToolMapping(
-        agent=AGENT, tools=("glob", "list_directory"), version=1, read=_read_with(_files), align=_align_pattern
-    ),
+    ToolMapping(agent=AGENT, tools=("glob", "list_directory"), version=2, read=_read_with(_files), align=_align_search),
     ToolMapping(
         agent=AGENT,
         tools=("search_file_content", "grep_search"),
-        version=1,
+        version=2,
         read=_read_with(_matches),
-        align=_align_pattern,
+        align=_align_search,
     ),
 )

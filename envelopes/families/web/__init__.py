@@ -1,4 +1,4 @@
-"""Tools that read the web: WebFetch and WebSearch, ours and those of Claude Code.
+"""Tools that read the web: WebFetch and WebSearch, ours, and those of Claude Code and the Gemini CLI.
 
 The text comes from outside and is untrusted; the receipt says so before it.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.web.claude_code import MAPPINGS
+from envelopes.families.web import claude_code, gemini_cli
 from envelopes.families.web.receipts import receipt
 from envelopes.families.web.results import (
     PROJECTIONS,
@@ -31,7 +31,7 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     versions={"receipt": 4},
     projection=ProjectionPolicy(preview=WEB_CHARACTERS),
-    mappings=MAPPINGS,
+    mappings=(*claude_code.MAPPINGS, *gemini_cli.MAPPINGS),
     tools=TOOLS,
     granted=granted_characters,
     outcomes={FetchedPage: fetched_outcome, FoundPages: search_outcome},

@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from envelopes.alignment.mapping import ResultFidelity
-from envelopes.alignment.source_cuts import PREVIEW_TAG, find_output_preview
+from envelopes.alignment.saved_outputs import PREVIEW_TAG, find_output_preview
 from envelopes.recordings.base import (
     TASK_REPORT,
     ArtifactRecord,

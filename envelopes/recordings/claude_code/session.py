@@ -37,6 +37,7 @@ from envelopes.recordings.base import (
     MICROCOMPACTION,
     NEW_CONVERSATION,
     PARTIAL_COMPACTION,
+    REPLACEMENT,
     REWIND,
     TASK_REPORT,
     Delivery,
@@ -337,7 +338,7 @@ def _replaced(line: SessionLine) -> Records:
             continue
         if replacement.tool_use_id:
             content = bytes(replacement.replacement) or None
-            yield _superseded(line, replacement.tool_use_id, "content-replacement", content)
+            yield _superseded(line, replacement.tool_use_id, REPLACEMENT, content)
         else:
             yield line.problem(f"$.replacements[{index}].toolUseId", "no toolUseId", raw, part=True)
 

@@ -8,7 +8,6 @@ from envelopes.alignment.source_cuts import (
     CutPlace,
     SourceCut,
     complete_cut,
-    find_output_preview,
     find_receipt_cuts,
     find_source_cuts,
 )
@@ -20,7 +19,6 @@ LIMIT = "[OUTPUT TRUNCATED - exceeded 25000 token limit]\n\nThe tool output was 
 SAVED = (
     "Error: result (71,204 characters) exceeds maximum allowed tokens. Output has been saved to /t/m.txt.\nFormat: JSON"
 )
-PREVIEW = "<persisted-output>\nOutput too large (25.8KB). Full output saved to: /t/1.txt\n\nPreview (first 2KB):\n{}"
 MarkedLines = tuple[str, int | None, int, int, int]
 
 
@@ -100,29 +98,6 @@ def test_marks_are_counted_behind_a_prefix_that_the_source_added() -> None:
 )
 def test_a_receipt_without_a_recorded_result_shows_its_cut_by_itself(receipt: str, unit: str) -> None:
     assert [cut.unit for cut in find_receipt_cuts(receipt)] == [unit]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown", "seen"),
-    [
-        (PREVIEW.format("one\ntwo\n...\n</persisted-output>"), "one\ntwo", "one\ntwo"),
-        (PREVIEW.format("one\n</persisted-output>\n\n<system-reminder>\nx\n</system-reminder>"), "one", "one"),
-        (PREVIEW.format("one\ntw"), "one\ntw", "one\ntw"),
-        (PREVIEW.format(f"{HALF}</persisted-output>"), HALF[:-1], HALF[: 111 * 18 - 1]),
-        (PREVIEW.format(f"{LONG * 2}\n</persisted-output>"), LONG * 2, LONG),
-    ],
-)
-def test_of_an_inflated_receipt_the_model_saw_what_a_preview_has(text: str, shown: str, seen: str) -> None:
-    preview = find_output_preview(text)
-    assert preview is not None
-    assert (preview.path, text[preview.start : preview.end]) == ("/t/1.txt", shown)
-    assert text[preview.start : preview.seen_end(text)] == seen
-    assert preview.is_inflated == (shown != seen)
-
-
-def test_a_text_about_previews_is_none() -> None:
-    assert find_output_preview("The receipt is " + PREVIEW.format("one")) is None
-    assert find_output_preview("<persisted-output>\nno path") is None
 
 
 def gap(start: int, end: int, lines: int) -> SourceCut:

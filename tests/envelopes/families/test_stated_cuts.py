@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from envelopes.halves import Halves, join_contents, read_halves
+from envelopes.alignment.receipt_parts import join_contents
+from envelopes.halves import Halves, read_halves
 
 LINES = "".join(f"line {number}\n" for number in range(1_000))
 RAN = "Chunk ID: 1\nProcess exited with code 0\nOutput:\n"

@@ -9,8 +9,9 @@ from io import BytesIO
 from itertools import islice
 from pathlib import Path
 
+from envelopes.alignment.receipt_parts import join_contents
 from envelopes.families.registry import is_mapped
-from envelopes.halves import Halves, join_contents, read_halves
+from envelopes.halves import Halves, read_halves
 from envelopes.recordings import detect_format
 from envelopes.recordings.base import (
     CallRecord,

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from envelopes.halves import Halves, join_contents, read_halves
+from envelopes.alignment.receipt_parts import join_contents
+from envelopes.halves import Halves, read_halves
 from envelopes.recordings.base import (
     CallRecord,
     EventRecord,

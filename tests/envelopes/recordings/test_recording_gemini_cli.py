@@ -32,15 +32,27 @@ def tool_call(call: str = "read_file-1", **fields: Any) -> dict[str, Any]:
     } | fields
 
 
-def halves_of(tool: str, args: Any, receipt: str, *, is_error: bool = False) -> Halves:
+def halves_of(tool: str, args: Any, receipt: Any, *, result: Any = None, is_error: bool = False) -> Halves:
     return read_halves(
         agent="gemini-cli",
         tool=tool,
         args=json.dumps(args).encode(),
-        result=None,
+        result=None if result is None else json.dumps(result).encode(),
         content=json.dumps(receipt).encode(),
         is_error=is_error,
     )
+
+
+def links_of(halves: Halves) -> list[tuple[str, str, str]]:
+    assert halves.receipt is not None
+    segments = halves.receipt.segments
+    return [(part.text, part.source.document, part.source.pointer) for part in segments if part.source]
+
+
+def result_of(halves: Halves) -> dict[str, Any]:
+    result = halves.projection.canonical.result
+    assert isinstance(result, dict)
+    return result
 
 
 @pytest.mark.parametrize("path", CHATS)
@@ -182,6 +194,12 @@ def test_a_read_that_stopped_at_the_limit_of_the_tool_is_cut() -> None:
     ("receipt", "kind"),
     [
         ("[Operation Cancelled] Reason: User denied execution.", "write_denied"),
+        ("[Operation Cancelled] Reason: User cancelled tool execution.", "cancelled"),
+        ("[Operation Cancelled] Reason: Operation cancelled by user", "cancelled"),
+        (
+            "Command was cancelled by user before it could complete. There was no output before it was cancelled.",
+            "cancelled",
+        ),
         ("File not found: /w/a.py", "missing_file"),
         ("params must have required property 'file_path'", "invalid_tool_input"),
         ("something else went wrong", "tool_execution_failed"),
@@ -220,3 +238,128 @@ def test_the_report_of_a_subagent_is_read_from_the_receipt() -> None:
     ]
     other = halves_of("delegate_to_agent", {"agent_name": "scout"}, "another wording")
     assert (other.family, other.note) == ("agent", "")
+
+
+SAVED = "Output too large. Showing first 20 and last 40 characters. For full output see: /t/1.txt\n{}"
+MASKED = "<tool_output_masked>\n{}\n\nOutput too large. Full output available at: /t/1.txt\n</tool_output_masked>"
+
+
+@pytest.mark.parametrize(("receipt", "is_cut"), [(SAVED, True), (MASKED, False)])
+def test_the_end_of_a_command_is_read_from_the_preview_of_its_output(receipt: str, *, is_cut: bool) -> None:
+    """What took the place of an output later is no cut: the model had the output."""
+    shown = "Output: one\n\n... [380 lines omitted] ...\n\ntwo\nExit Code: 2\nProcess Group PGID: 7"
+    halves = halves_of("run_shell_command", {"command": "make"}, receipt.format(shown))
+    result = result_of(halves)
+    assert (result["exit_status"], result["saved_output"]["path"]) == (2, "/t/1.txt")
+    assert result["combined_output_preview"] == "one\n\n... [380 lines omitted] ...\n\ntwo"
+    assert halves.is_cut == is_cut
+
+
+@pytest.mark.parametrize("tool", ["read_file", "grep_search", "glob", "google_web_search", "web_fetch"])
+def test_a_preview_is_not_read_as_the_output(tool: str) -> None:
+    halves = halves_of(tool, {"query": "q", "pattern": "q"}, MASKED.format('{\n  "output": "one\\ntw'))
+    assert set(result_of(halves)) == {"text"}
+    assert not halves.is_cut
+
+
+def test_a_command_in_the_background_is_a_task() -> None:
+    receipt = "Command moved to background (PID: 4242). Output hidden. Press Ctrl+B to view."
+    result = result_of(halves_of("run_shell_command", {"command": "make watch"}, receipt))
+    assert (result["disposition"], result["task_handle"]["task_id"]) == ("promoted_to_task", "4242")
+
+
+MATCHES = (
+    'Found 2 matches for pattern "add" in path "."{}:\n---\nFile: a.py\nL3- # it\nL4: add(x)\n---\nFile: b.py\n'
+    "L9: add(y)\n---"
+)
+NAMES = 'Found 2 files with matches for pattern "add" in path ".":\na.py\nb.py'
+LIMITED = " (results limited to 2 matches for performance)"
+
+
+@pytest.mark.parametrize(
+    ("args", "receipt", "expected"),
+    [
+        ({}, MATCHES.format(""), ("content", 2, [])),
+        ({}, MATCHES.format(LIMITED), ("content", 2, ["matches"])),
+        ({"total_max_matches": 2}, MATCHES.format(LIMITED), ("content", 2, [])),
+        ({}, NAMES, ("files_with_matches", None, [])),
+    ],
+)
+def test_a_search_says_what_it_found_and_whether_it_stopped(
+    args: dict[str, Any], receipt: str, expected: tuple[str, int | None, list[str]]
+) -> None:
+    halves = halves_of("grep_search", {"pattern": "add", **args}, receipt)
+    result = result_of(halves)
+    cuts = halves.reading.source_cuts
+    assert (result["mode"], result.get("match_count"), [cut.unit for cut in cuts]) == expected
+    assert all(cut.is_limit for cut in cuts)
+    assert links_of(halves) == [("add", "args", "/pattern")]
+
+
+def test_lines_of_a_search_are_linked_to_those_that_the_person_was_shown() -> None:
+    found = [
+        {"filePath": "a.py", "lineNumber": 4, "line": "add(x)  "},
+        {"filePath": "b.py", "lineNumber": 9, "line": "add(y)"},
+    ]
+    halves = halves_of("grep_search", {"pattern": "add"}, MATCHES.format(""), result={"summary": "2", "matches": found})
+    assert links_of(halves)[1:] == [
+        ("add(x)", "complete", "/matches/0/line"),
+        ("add(y)", "complete", "/matches/1/line"),
+    ]
+    files = {"summary": "Listed 2 item(s).", "files": ["[DIR] src", "a.py (12 bytes)"]}
+    halves = halves_of(
+        "list_directory", {"dir_path": "."}, "Directory listing for .:\n[DIR] src\na.py (12 bytes)", result=files
+    )
+    assert [pointer for _, _, pointer in links_of(halves)] == ["/files/0", "/files/1"]
+
+
+def test_the_recorded_end_of_a_subagent_has_its_report() -> None:
+    progress = {
+        "isSubagentProgress": True,
+        "agentName": "scout",
+        "state": "completed",
+        "result": "All\nis well.",
+        "terminateReason": "GOAL",
+    }
+    receipt = "Subagent 'scout' finished.\nTermination Reason: GOAL\nResult:\nAll\nis well."
+    halves = halves_of("invoke_agent", {"agent_name": "scout"}, receipt, result=progress)
+    assert (halves.family, halves.reading.fidelity, result_of(halves)["text"]) == (
+        "agent",
+        "structured",
+        "All\nis well.",
+    )
+    assert links_of(halves) == [
+        ("scout", "args", "/agent_name"),
+        ("GOAL", "complete", "/terminateReason"),
+        ("All\nis well.", "complete", "/result"),
+    ]
+    assert [(cut.field.pointer, cut.cut.is_whole) for cut in halves.outputs] == [("/result", True)]
+
+
+def test_a_recorded_todo_list_is_the_result() -> None:
+    todos = {"todos": [{"description": "Build", "status": "in_progress"}]}
+    receipt = "Successfully updated the todo list. The current list is now:\n1. [in_progress] Build"
+    halves = halves_of("write_todos", todos, receipt, result=todos)
+    assert (halves.family, halves.reading.fidelity) == ("work_item", "structured")
+    assert links_of(halves) == [("Build", "complete", "/todos/0/description")]
+
+
+def test_an_answer_from_the_web_names_its_sources() -> None:
+    receipt = 'Web search results for "zstd frames":\n\nA frame has a header.[1]\n\nSources:\n[1] RFC 8878 (https://example.org/a)'
+    halves = halves_of("google_web_search", {"query": "zstd frames"}, receipt)
+    result = result_of(halves)
+    assert (halves.family, result["text"]) == ("web", "A frame has a header.[1]")
+    assert result["results"] == [{"title": "RFC 8878", "url": "https://example.org/a"}]
+    assert links_of(halves) == [("zstd frames", "args", "/query")]
+    page = halves_of("web_fetch", {"prompt": "Read https://example.org/a"}, "It is about frames.")
+    assert (page.family, result_of(page)["text"]) == ("web", "It is about frames.")
+
+
+def test_images_beside_a_response_are_parts_of_the_receipt() -> None:
+    image = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    response = {"id": "c", "name": "read_file", "response": {"output": "Binary content provided (1 item(s))."}}
+    for parts in ([{"functionResponse": response | {"parts": [image]}}], [{"functionResponse": response}, image]):
+        (halves,) = chat(tool_call("c", result=parts)).halves()
+        assert halves.receipt is not None
+        text, shown = halves.receipt.parts
+        assert (text.text, getattr(shown, "media_type", None)) == (response["response"]["output"], "image/png")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.halves import parse_parts
+from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.recordings import UnknownFormat, detect_format
 from envelopes.recordings.base import MessageRecord, RunRecord, SourcePath, UsageRecord
 from envelopes.schema.receipt import ImagePart

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.halves import parse_parts, read_halves
+from envelopes.alignment.receipt_parts import parse_parts
+from envelopes.halves import read_halves
 from envelopes.recordings.base import EventRecord, MessageRecord, ReceiptRecord, RunRecord, UsageRecord
 from envelopes.recordings.otlp import conventions, span_lines
 from envelopes.recordings.otlp.spans import earliest_lines, json_spans

@@ -1,0 +1,77 @@
+"""Receipts that are the preview of an output which an agent saved to a file.
+
+    Claude Code  <persisted-output>                    around the first 2,000 characters
+    Gemini CLI   Output too large. Showing first 8,000 and last 32,000 characters. …
+                                                       before the beginning and the end of an output, with a mark of
+                                                       how many characters are left out between them
+                 <tool_output_masked>                  around the beginning and the end of an output that the model had
+                                                       whole before
+
+Claude Code logs the whole output in some releases and sends the preview: a receipt that is longer than its preview can
+be is inflated.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+PREVIEW_CHARACTERS = 2_000  # Claude Code's preview of a saved output, up to the last line break in them
+INFLATED_CHARACTERS = 2_500
+PREVIEW_TAG = "<persisted-output>"
+PREVIEW_HEAD = rf"\s*{PREVIEW_TAG}\n[^\n]*saved to: (?P<path>[^\n]+)\n\nPreview \(first [^)\n]*\):\n"
+MASKED_TAG = "<tool_output_masked>"
+_PREVIEW_HEAD = re.compile(PREVIEW_HEAD)
+_PREVIEW_FOOT, _MORE = "\n</persisted-output>", "\n..."
+_SHORTENED_HEAD = re.compile(
+    r"Output too large\. Showing first [\d.,’ \xa0\u202f]+ and last [\d.,’ \xa0\u202f]+ characters\. "
+    r"For full output see: (?P<path>[^\n]+)\n"
+)
+_MASKED_FOOT = re.compile(
+    r"\n\nOutput too large\. Full output available at: (?P<path>[^\n]+)\n</tool_output_masked>\s*\Z"
+)
+_LONGEST_FOOT = 4_096  # characters
+
+
+class OutputPreview(msgspec.Struct, frozen=True):
+    """Characters [start, end) of a receipt are the preview of an output that was saved to the file `path`.
+
+    `most`: the agent sends at most so many of them, None where it sends what it logs. `is_later`: the model had the
+    whole output until this took its place.
+    """
+
+    path: str
+    start: int
+    end: int
+    most: int | None = None
+    is_later: bool = False
+
+    @property
+    def is_inflated(self) -> bool:
+        return self.most is not None and self.end - self.start > INFLATED_CHARACTERS
+
+    def seen_end(self, receipt: str) -> int:
+        """The character at which the agent ended the preview that it sent."""
+        if self.most is None or not self.is_inflated:
+            return self.end
+        limit = self.start + self.most
+        line_end = receipt.rfind("\n", self.start, limit)
+        return line_end if line_end - self.start > self.most // 2 else limit
+
+
+def find_output_preview(receipt: str) -> OutputPreview | None:
+    """The preview in a receipt that is one; reminders of the runtime may follow it."""
+    if receipt.startswith(MASKED_TAG):
+        foot = _MASKED_FOOT.search(receipt, max(0, len(receipt) - _LONGEST_FOOT))
+        return foot and OutputPreview(foot["path"], len(MASKED_TAG) + 1, foot.start(), is_later=True)
+    if shortened := _SHORTENED_HEAD.match(receipt):
+        return OutputPreview(shortened["path"], shortened.end(), len(receipt))
+    head = _PREVIEW_HEAD.match(receipt) if PREVIEW_TAG in receipt[:200] else None
+    if head is None:
+        return None
+    foot_at = receipt.rfind(_PREVIEW_FOOT, head.end())
+    end = foot_at if foot_at >= 0 else len(receipt)
+    if receipt.endswith(_MORE, head.end(), end):
+        end -= len(_MORE)
+    return OutputPreview(head["path"], head.end(), end, PREVIEW_CHARACTERS)

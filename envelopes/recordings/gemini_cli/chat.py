@@ -1,0 +1,274 @@
+"""A message of a Gemini CLI chat, its calls and its usage.
+
+1. A message has `type` user, gemini, info, warning or error, `content` and, of the model, `toolCalls`, `thoughts` and
+   `tokens`. `content` is a text, or a list of parts as the API has them. Its calls and their responses are parts too
+   where the client copied its history into the file: these are read from `toolCalls` alone.
+2. A tool call is `{id, name, args, status, timestamp, agentId?, result, resultDisplay}`. `result` is what went to the
+   model, a list of parts: the receipt is the text of its one `functionResponse`, or the list where it has other parts.
+3. When tool outputs fill the context, the client replaces old ones by `<tool_output_masked>` with a preview, in the
+   file too. The model got the whole output first. A document keeps the preview alone.
+4. `resultDisplay` is what a person saw. An object (`{fileDiff, originalContent, newContent, diffStat}` of an edit) is
+   the runtime's own record and the result; a text, or the lines of a terminal, is a view for a person, kept as extra
+   data and no result.
+5. `timestamp` of a call is when its end was recorded, with all calls of the same round. Its beginning is in its id,
+   `<tool>-<milliseconds since 1970>-<random>` and later forms; ids of another form leave it open.
+6. Ids of calls are unique within their chat only.
+7. The client adds its own messages in the role of the user: `<session_context>` at the beginning, and after a
+   compression `<state_snapshot>` with the answer of the model that it makes up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from envelopes.alignment.saved_outputs import find_output_preview
+from envelopes.recordings.base import (
+    COMPACTION_SUMMARY,
+    META,
+    REPLACEMENT,
+    ArtifactRecord,
+    CallRecord,
+    EventRecord,
+    LineProblem,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SupersedeRecord,
+    UsageRecord,
+)
+from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
+from envelopes.recordings.documents import DocumentValue
+from envelopes.recordings.json_lines import epoch_time, storable
+from envelopes.schema.result import summarize
+from envelopes.text.untrusted_json import Untrusted, join_array, join_object
+
+Records = Iterator[Record | LineProblem]
+LEVELS = ("info", "warning", "error")
+TOOL_PARTS = ("functionCall", "functionResponse")
+_KNOWN = 4_096  # messages, and calls
+_FAILED = {"success": False, "error": True, "cancelled": True}  # by the status; others are shown as recorded
+_STAMPED_ID = re.compile(r"(?:(?P<prefix>.+)__)?(?P<tool>.+)[-_](?P<milliseconds>\d{13})[-_][0-9a-f]{1,16}")
+_MASKED = "<tool_output_masked>"
+_SESSION_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
+_FOLDER = re.compile(r"(?:Workspace Directories:\**\n\s*- |working in the directory: )(?P<path>[^\n]+)")
+_SNAPSHOT = "<state_snapshot>"
+_MADE_UP_ANSWER = "Got it. Thanks for the additional context!"
+
+
+class KnownMessage(msgspec.Struct):
+    """The line of a message, the digest of its text when it last came, and how many of its thoughts were read."""
+
+    line: int
+    text: str
+    thoughts: int = 0
+
+
+class KnownCall(msgspec.Struct):
+    """The digest of what a call last returned to the model, and the id of its message."""
+
+    sent: str
+    message: str
+
+
+class ChatState(msgspec.Struct):
+    """`messages` are those of the conversation so far, by id, `calls` those that have returned something."""
+
+    run: str = ""
+    title: bool = False
+    model: bool = False
+    messages: dict[str, KnownMessage] = {}
+    calls: dict[str, KnownCall] = {}
+
+    def forget_oldest(self) -> None:
+        for key in list(self.messages)[:-_KNOWN]:
+            del self.messages[key]
+        for key in list(self.calls)[:-_KNOWN]:
+            del self.calls[key]
+
+
+def digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
+def content_digest(content: DocumentValue | None) -> str:
+    """The digest of the text of a content, or of its other parts where it has none; empty for no content."""
+    sent = content_text(content).encode("utf-8", "surrogatepass") or _message_content(content)
+    return digest(sent) if sent else ""
+
+
+def content_text(content: DocumentValue | None) -> str:
+    """The text of a content: a string, or the texts of its parts."""
+    if content is None:
+        return ""
+    texts = [part.text() or text_member(part.members(), "text") or "" for part in content.elements()]
+    return (content.text() or "") + "".join(texts)
+
+
+def checked_records(message: DocumentValue, state: ChatState, path: str, *, is_history: bool = False) -> Records:
+    """The records of a message; a problem for one that cannot be read."""
+    try:
+        yield from list(message_records(message, state, path, is_history=is_history))
+    except Untrusted as refusal:
+        yield message.problem(path, refusal.reason)
+
+
+def message_records(node: DocumentValue, state: ChatState, path: str, *, is_history: bool = False) -> Records:
+    """The records of a message. `is_history`: it is in a copy of the history, in which messages have other ids."""
+    members = node.members()
+    kind, key = text_member(members, "type"), text_member(members, "id") or f"line-{node.line}"
+    if not node.is_object or kind is None:
+        raise Untrusted("no message: it has no type", f"{path}.type")
+    at, content = time_member(members, "timestamp"), members.get("content")
+    if kind in LEVELS:
+        text = summarize(content_text(content) or kind)
+        yield EventRecord(line=node.line, run=state.run, kind=kind, message=text, payload=node.raw, at=at)
+        return
+    yield from _run_facts(node, members, state, kind)
+    known, sent, text = state.messages.get(key), _message_content(content), content_text(content)
+    now = KnownMessage(known.line if known else node.line, content_digest(content), known.thoughts if known else 0)
+    is_known = known is not None and known.text == now.text
+    is_copy = is_history and any(message.text == now.text for message in state.messages.values())
+    state.messages[key] = now
+    if content and sent and not is_known and not is_copy:
+        yield MessageRecord(
+            line=content.line,
+            run=state.run,
+            key=key if known is None else f"{key}-{now.text}",
+            role="assistant" if kind == "gemini" else kind,
+            content=sent,
+            step=key,
+            at=at,
+            kind=_message_kind(kind, text),
+        )
+    for thought in list_member(members, "thoughts")[now.thoughts :]:
+        now.thoughts += 1
+        yield _reasoning(thought, state)
+    for number, call in enumerate(list_member(members, "toolCalls")):
+        yield from _call_records(call, state, key, f"{path}.toolCalls[{number}]")
+    if members.get("tokens") and members["tokens"].is_object:
+        yield from _usage(members["tokens"], state, key)
+
+
+def _message_content(content: DocumentValue | None) -> bytes:
+    """The content without the parts of calls; empty when nothing is left."""
+    if content is None:
+        return b""
+    if content.is_list:
+        parts = content.elements()
+        sent = [part for part in parts if not any(name in part.members() for name in TOOL_PARTS)]
+        if len(sent) < len(parts):
+            return join_array([part.raw for part in sent]) if sent else b""
+    return b"" if content.raw in (b'""', b"[]", b"null") else content.raw
+
+
+def _message_kind(role: str, text: str) -> str | None:
+    if role != "user":
+        return META if text == _MADE_UP_ANSWER else None
+    if text.lstrip().startswith(_SESSION_CONTEXT):
+        return META
+    return COMPACTION_SUMMARY if _SNAPSHOT in text else None
+
+
+def _run_facts(node: DocumentValue, members: dict[str, DocumentValue], state: ChatState, kind: str) -> Records:
+    model = text_member(members, "model")
+    if model and not state.model:
+        state.model = True
+        yield RunRecord(line=node.line, run=state.run, model=model)
+    text = content_text(members.get("content")) if kind == "user" and not state.title else ""
+    if _message_kind(kind, text) == META:
+        if folder := _FOLDER.search(text):
+            yield RunRecord(line=node.line, run=state.run, cwd=storable(folder["path"].strip()))
+    elif (title := summarize(text.strip())) and _SNAPSHOT not in text:
+        state.title = True
+        yield RunRecord(line=node.line, run=state.run, title=title)
+
+
+def _reasoning(thought: DocumentValue, state: ChatState) -> EventRecord:
+    members = thought.members()
+    text = text_member(members, "subject") or text_member(members, "description") or "reasoning"
+    at = time_member(members, "timestamp")
+    message = storable(summarize(text))
+    return EventRecord(line=thought.line, run=state.run, kind="reasoning", message=message, payload=thought.raw, at=at)
+
+
+def _usage(tokens: DocumentValue, state: ChatState, request: str) -> Records:
+    members = tokens.members()
+    total, cached = integer_member(members, "input"), integer_member(members, "cached")
+    yield UsageRecord(
+        line=tokens.line,
+        run=state.run,
+        request=request,
+        input_tokens=max(0, total - cached),
+        cache_read_tokens=cached,
+        cache_creation_tokens=0,
+        output_tokens=integer_member(members, "output"),
+        usage=tokens.raw,
+    )
+
+
+def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -> Records:
+    members = node.members()
+    call, tool = text_member(members, "id"), text_member(members, "name")
+    if not call or not tool:
+        yield node.problem(path, "a call without an id or a name")
+        return
+    args = members.get("args")
+    ended = time_member(members, "timestamp")
+    run, started = state.run, _began(call, tool)
+    yield CallRecord(
+        line=node.line, run=run, call=call, tool=tool, args=args.raw if args else b"null", step=step, at=started
+    )
+    status, display = text_member(members, "status"), members.get("resultDisplay")
+    if status is not None or display is not None:
+        is_record = display is not None and display.is_object
+        yield ResultRecord(
+            line=display.line if display else node.line,
+            run=run,
+            call=call,
+            result=display.raw if display and is_record else None,
+            is_error=_FAILED.get(status or ""),
+            status=None if status in ("success", "error") else status,
+            at=ended,
+            child_run=f"{run}/{agent}" if (agent := text_member(members, "agentId")) else None,
+            extra=join_object({"resultDisplay": display.raw}) if display and not is_record else None,
+        )
+    if "result" in members and members["result"].raw != b"null":
+        yield from _receipt_records(members["result"], state, call, step)
+
+
+def _began(call: str, tool: str) -> str | None:
+    stamp = _STAMPED_ID.fullmatch(call)
+    is_own = stamp and stamp["tool"] == tool and stamp["prefix"] in (None, tool)
+    return epoch_time(int(stamp["milliseconds"])) if stamp and is_own else None
+
+
+def _receipt_records(result: DocumentValue, state: ChatState, call: str, message: str) -> Records:
+    """The receipt of a call; what replaces it where the call comes again with another one, or is masked."""
+    receipt = _response_text(result)
+    sent, known, text = digest(receipt.raw), state.calls.get(call), receipt.text() or ""
+    state.calls[call] = KnownCall(sent, message)
+    if known is not None and known.sent == sent:
+        return
+    if known is not None or text.startswith(_MASKED):
+        yield SupersedeRecord(line=receipt.line, run=state.run, call=call, reason=REPLACEMENT, content=receipt.raw)
+    else:
+        yield ReceiptRecord(line=receipt.line, run=state.run, call=call, content=receipt.raw)
+    if preview := find_output_preview(text):
+        path = storable(preview.path)
+        yield ArtifactRecord(line=receipt.line, run=state.run, call=call, role="output", path=path)
+
+
+def _response_text(result: DocumentValue) -> DocumentValue:
+    """The text of the one response in the list, or the whole list."""
+    parts = result.elements()
+    response = parts[0].members().get("functionResponse") if len(parts) == 1 else None
+    members = response.members() if response else {}
+    answer = object_member(members, "response")
+    texts = [answer[name] for name in ("output", "error") if name in answer and answer[name].is_text]
+    return texts[0] if len(texts) == len(answer) == 1 and "parts" not in members else result
