@@ -1,0 +1,154 @@
+"""The bodies that a program keeps: their lists of messages, the run that they are of, documents and files of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from envelopes.recordings.base import LineProblem, LineRecord, Record, SourceLine, SourcePath, UsageRecord
+from envelopes.recordings.document_fields import integer_member, object_member, text_member
+from envelopes.recordings.documents import Conversation, DocumentValue, JsonDocument, name_run, place_records
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines
+from envelopes.text.untrusted_json import Untrusted
+
+Records = Iterator[Record | LineProblem]
+Members = dict[str, DocumentValue]
+_LISTS = ("messages", "input", "output", "choices")
+FAILED = frozenset({"failed", "denied", "interrupted", "retried", "error"})
+_PROMPTS = (b'"user"', b'"human"')  # the run is named by what stands before and in the first prompt
+_DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
+
+
+class Dump(Conversation):
+    """One conversation; `number` counts its messages over all lists of a body."""
+
+    def __init__(self, root: DocumentValue, run: str, agent: str, model: str | None) -> None:
+        super().__init__(root, run, agent, model=model)
+        self.number = 0
+
+    def message(self, members: Members, role: str, content: DocumentValue | None) -> str:
+        """Adds a message and returns the name of its step."""
+        step = text_member(members, "id") or f"message-{self.number}"
+        if content is None:
+            return step
+        if role in ("user", "human"):
+            blocks = content.elements()
+            self.title(
+                content.text() or (text_member(blocks[0].members(), "text") if blocks else "") or "", content.line
+            )
+        self.add_message(step, content, role, step=step)
+        return step
+
+    def problem(self, node: DocumentValue, reason: str) -> None:
+        self.records.append(node.problem(f"$[{self.number}]", reason))
+
+
+ReadMessages = Callable[[Dump, list[DocumentValue]], None]
+
+
+def read_usage(dump: Dump, node: DocumentValue, request: str, at: str | None = None) -> UsageRecord:
+    """The usage of a request; only Anthropic's input is without what was read from the cache."""
+    usage = node.members()
+    details = next((usage[name].members() for name in _DETAILS if name in usage), {})
+    is_anthropic = "cache_read_input_tokens" in usage
+    read = integer_member(usage, "cache_read_input_tokens") or integer_member(usage, "cache_read_tokens")
+    read = read or integer_member(details, "cached_tokens") or integer_member(details, "cache_read")
+    written = integer_member(usage, "cache_creation_input_tokens") or integer_member(usage, "cache_write_tokens")
+    written = written or integer_member(details, "cache_creation")
+    total = integer_member(usage, "input_tokens") or integer_member(usage, "prompt_tokens")
+    return UsageRecord(
+        line=node.line,
+        run=dump.run,
+        request=request,
+        input_tokens=total if is_anthropic else max(0, total - read - written),
+        cache_read_tokens=read,
+        cache_creation_tokens=written,
+        output_tokens=integer_member(usage, "output_tokens") or integer_member(usage, "completion_tokens"),
+        usage=node.raw,
+        at=at,
+    )
+
+
+def read_body(
+    root: DocumentValue, path: SourcePath, agent: str, read_messages: ReadMessages
+) -> list[Record | LineProblem]:
+    """The records of a list of messages, or of an object that has them."""
+    bodies = [root]
+    members = root.members()
+    if "request" in members and "response" in members:
+        bodies = [members["request"], members["response"]]
+    lists = [nodes for body in bodies for nodes in _lists_in(body)]
+    if not lists:
+        raise Untrusted("no list of messages")
+    first = lists[0]
+    model = next((name for body in bodies if (name := text_member(body.members(), "model"))), None)
+    named = text_member(first[0].members(), "conversation_id", "run_id") if first else None
+    prompt = next((index for index, node in enumerate(first) if any(role in node.raw for role in _PROMPTS)), 0)
+    dump = Dump(root, named or name_run(path, first[: prompt + 1]), agent, model)
+    for body in bodies:
+        facts = body.members()
+        dump.add_standing(facts)
+        for nodes in _lists_in(body):
+            read_messages(dump, nodes)
+        if text_member(facts, "type") == "message" and "content" in facts:  # the response of Anthropic
+            read_messages(dump, [body])
+        if object_member(facts, "usage"):
+            dump.records.append(read_usage(dump, facts["usage"], text_member(facts, "id") or f"message-{dump.number}"))
+    return [*dump.records, *root.document.take_remarks(dump.run)]
+
+
+def _lists_in(body: DocumentValue) -> list[list[DocumentValue]]:
+    """The list that a body is, those under the names of an API, or those of serialised messages under any name."""
+    if body.is_list:
+        return [body.elements()]
+    members = body.members()
+    named = [members[name].elements() for name in _LISTS if name in members and members[name].is_list]
+    if named or "lc" in members:
+        return named
+    others = [node.elements() for node in members.values() if node.is_list]
+    return [nodes for nodes in others if nodes and nodes[0].members().keys() & {"lc", "data", "parts"}]
+
+
+def read_document(
+    agent: str, read_messages: ReadMessages, lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
+) -> Records:
+    """Reads a document, or lines of objects. An object on one line is the first of a file of lines."""
+    listed = list(lines)
+    filled = [line for line in listed if not is_blank(line.raw)]
+    is_later = bool(listed) and listed[0].offset > 0  # a file of lines that has grown
+    if (len(filled) > 1 or is_later) and all(_is_object(line) for line in filled):
+        yield from _read_lines(agent, read_messages, listed, path, saved)
+        return
+    document = JsonDocument(listed)
+    root = document.parse()
+    if not isinstance(root, DocumentValue):
+        yield from () if root is None else (root,)
+        return
+    try:
+        yield from place_records(read_body(root, path, agent, read_messages))
+    except Untrusted as refusal:
+        yield document.refuse(refusal)
+
+
+def _is_object(line: SourceLine) -> bool:
+    return line.raw.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b'{"')
+
+
+def _read_lines(
+    agent: str, read_messages: ReadMessages, lines: list[SourceLine], path: SourcePath, saved: dict[str, object]
+) -> Records:
+    """Each line by itself: its records have the place that they have in the conversation, which lines repeat."""
+    for line in read_json_lines(lines, dict(saved)):
+        if isinstance(line, LineProblem):
+            yield line
+            continue
+        root = DocumentValue(JsonDocument([line]), line.raw.strip(), 0)
+        try:
+            records = read_body(root, path, agent, read_messages)
+        except Untrusted as refusal:
+            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
+            continue
+        for number, record in enumerate(records, start=1):
+            is_placed = isinstance(record, LineRecord)
+            yield msgspec.structs.replace(record, position=number) if is_placed else record
