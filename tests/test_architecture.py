@@ -139,6 +139,7 @@ def _members(package: str) -> set[str]:
         if name
         not in (
             "__init__",
+            "anthropic_usage",
             "base",
             "documents",
             "document_fields",

@@ -24,7 +24,7 @@ def parse_parts(content: JsonValue) -> tuple[RecordedPart, ...]:
         return ("",)
     if isinstance(content, list):
         return tuple(part for block in content for part in _parse_block(block))
-    return (content if isinstance(content, str) else _other_part(content),)
+    return (content,) if isinstance(content, str) else tuple(_parse_block(content))
 
 
 def join_contents(contents: Sequence[bytes]) -> bytes:

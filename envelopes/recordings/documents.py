@@ -21,6 +21,7 @@ from envelopes.recordings.base import (
     SYSTEM_PROMPT,
     TOOL_DEFINITIONS,
     CallRecord,
+    Delivery,
     LineProblem,
     LineRecord,
     MessageRecord,
@@ -314,13 +315,29 @@ class Conversation:
             self.records.append(RunRecord(line=line, run=self.run, model=name))
 
     def add_message(
-        self, key: str, content: DocumentValue, role: str, *, step: str | None = None, at: str | None = None
+        self,
+        key: str,
+        content: DocumentValue,
+        role: str,
+        *,
+        step: str | None = None,
+        at: str | None = None,
+        kind: str | None = None,
+        delivery: Delivery = "sent",
     ) -> None:
         """An empty content, as that of a message which only calls tools, is no message."""
         if content.raw not in (b'""', b"[]"):
             self.records.append(
                 MessageRecord(
-                    line=content.line, run=self.run, key=key, role=storable(role), content=content.raw, step=step, at=at
+                    line=content.line,
+                    run=self.run,
+                    key=key,
+                    role=storable(role),
+                    content=content.raw,
+                    step=step,
+                    at=at,
+                    kind=kind,
+                    delivery=delivery,
                 )
             )
 
@@ -374,8 +391,11 @@ class Conversation:
 
     def add_json_receipt(self, call: str, content: DocumentValue, at: str | None) -> None:
         """A value that the model got as JSON, in a spelling that was not recorded."""
-        text = dump_json(compact_json(content.raw).decode("utf-8", "surrogatepass"))
+        self.add_text_receipt(call, compact_json(content.raw).decode("utf-8", "surrogatepass"), content.line, at)
+
+    def add_text_receipt(self, call: str, text: str, line: int, at: str | None) -> None:
+        """A text that the model got, and that is made of what was recorded."""
         fidelity: ReceiptFidelity = "reconstructed"
         self.records.append(
-            ReceiptRecord(line=content.line, run=self.run, call=call, content=text, fidelity=fidelity, at=at)
+            ReceiptRecord(line=line, run=self.run, call=call, content=dump_json(text), fidelity=fidelity, at=at)
         )

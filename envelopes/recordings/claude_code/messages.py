@@ -20,6 +20,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ResultFidelity
 from envelopes.alignment.saved_outputs import PREVIEW_TAG, find_output_preview
+from envelopes.recordings.anthropic_usage import read_usage_report
 from envelopes.recordings.base import (
     TASK_REPORT,
     ArtifactRecord,
@@ -32,9 +33,15 @@ from envelopes.recordings.base import (
     Record,
     RemarkRecord,
     ResultRecord,
+    UsageRecord,
 )
-from envelopes.recordings.claude_code.reader_state import SYNTHETIC, ReaderState, follow_up_records, is_report
-from envelopes.recordings.claude_code.usage import usage_records
+from envelopes.recordings.claude_code.reader_state import (
+    SYNTHETIC,
+    ReaderState,
+    follow_up_records,
+    is_report,
+    note_request,
+)
 from envelopes.recordings.json_lines import (
     LARGEST_COUNT,
     NOTHING,
@@ -123,7 +130,7 @@ _read_result_meta = struct_reader(ResultMeta, is_payload=True)
 
 def message_records(context: MessageContext, message: ApiMessage, state: ReaderState) -> Iterator[Record | LineProblem]:
     """Yields the records of a message, each with what it adds to its run."""
-    yield from usage_records(context, message, state)
+    yield from _usage_records(context, message, state)
     yield from change_remarks(message, context.path, line=context.line, run=context.run)
     if message.role not in (None, context.role):
         was, became = message.role.encode("utf-8", "surrogatepass"), f"left out: the line is of type {context.role}"
@@ -360,3 +367,37 @@ def _artifact_sizes(meta: ResultMeta, preview: str) -> dict[str, int | None]:
     if meta.persisted_output_path:
         sizes[meta.persisted_output_path] = meta.persisted_output_size
     return sizes
+
+
+def _usage_records(context: MessageContext, message: ApiMessage, state: ReaderState) -> Iterator[Record]:
+    """Nothing for a message that no request gave, and for the second line with the same usage.
+
+    Older releases wrote it when the answer began, so that its output is a few tokens; newer ones repeat it with the
+    whole output on the last line. The input is the same on nearly all lines of a message.
+    """
+    if context.role != "assistant" or message.model == SYNTHETIC or first_byte(message.usage) != b"{":
+        return
+    request, usage = message.id or context.key, bytes(message.usage)
+    report = read_usage_report(usage, message.context_management)
+    if not note_request(state, context.run, request, usage + (report.edits or b"")):
+        return
+    for name, fields in report.objects.items():
+        yield from change_remarks(fields, f"{context.path}.{name}", line=context.line, run=context.run)
+    api = report.api
+    record = UsageRecord(
+        line=context.line,
+        run=context.run,
+        request=request,
+        input_tokens=api.input_tokens or 0,
+        cache_read_tokens=api.cache_read_input_tokens or 0,
+        cache_creation_tokens=api.cache_creation_input_tokens or 0,
+        output_tokens=api.output_tokens or 0,
+        repeated_tokens=report.repeated,
+        usage=usage,
+        edits=report.edits,
+        cleared_tokens=report.cleared,
+        origin=context.origin,
+        at=context.at,
+    )
+    if record.context_tokens:
+        yield record

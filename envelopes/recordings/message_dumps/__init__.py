@@ -4,13 +4,14 @@ A document is a list of messages, or an object with them; a file of lines has on
 request of a conversation with all of its history. Lines with the same beginning are one run, so what they repeat is
 stored once.
 
-1. OpenAI Chat: `messages[]` with `tool_calls` and the role `tool`, and of a response `choices[]`.
-2. OpenAI Responses: items `function_call` and `function_call_output`, in `input` or `output`.
-3. Anthropic: blocks `tool_use` and `tool_result`; `is_error` is the flag of a failed call.
-4. LangChain: `messages_to_dict` (`{type, data}`) or `dumpd` (`{lc, id, kwargs}`). `artifact` of a ToolMessage is what
-   the model did not get: the result.
-5. Pydantic AI: `parts[]` with a `part_kind`. `metadata` of a tool return is the result, else a content that is no text,
-   which the model gets as JSON: that receipt is reconstructed. A call is as old as the response that it is in.
+    chat.py, blocks.py   OpenAI Chat: `messages[]` with `tool_calls` and the role `tool`, and of a response `choices[]`;
+                         Anthropic: blocks `tool_use` and `tool_result`
+    responses.py         OpenAI Responses: items `function_call`, `function_call_output` and the like
+    langchain.py         LangChain: `messages_to_dict` (`{type, data}`) or `dumpd` (`{lc, id, kwargs}`). `artifact` of a
+                         ToolMessage is what the model did not get: the result
+    pydantic_ai.py       Pydantic AI: `parts[]` with a `part_kind`. `metadata` of a tool return is the result, else a
+                         content that is no text, which the model gets as JSON: that receipt is reconstructed. A call is
+                         as old as the response that it is in
 
 The first three have one half, the receipt; the result is absent. A body `{request, response}` is both, in this order.
 """
@@ -29,7 +30,8 @@ from envelopes.recordings.message_dumps.langchain import read_langchain
 from envelopes.recordings.message_dumps.pydantic_ai import read_pydantic_ai
 from envelopes.recordings.message_dumps.responses import read_items
 
-_ITEM = re.compile(rb'"type":\s*"(?:function_call|function_call_output|custom_tool_call|custom_tool_call_output)"')
+_ITEM = re.compile(rb'"type":\s*"(?:\w+_call(?:_output)?|program)"')
+_BLOCK = re.compile(rb'"type":\s*"(?:(?:server_|mcp_)?tool_use|\w*tool_result)"')
 
 
 def _sniff_pydantic_ai(head: bytes, path: SourcePath) -> bool:
@@ -53,7 +55,7 @@ def _sniff_anthropic(head: bytes, path: SourcePath) -> bool:
     content = outline(head)
     is_list = {"role", "content"} <= content.element_keys
     has_messages = bool({"messages", "request"} & content.keys) or is_list
-    return has_messages and (b'"tool_use"' in head or b'"tool_result"' in head) and b'"sessionId"' not in head
+    return has_messages and _BLOCK.search(head) is not None and b'"sessionId"' not in head
 
 
 def _sniff_chat(head: bytes, path: SourcePath) -> bool:
@@ -78,7 +80,7 @@ def _format(
         agent=agent,
         namespace=agent,
         mark=mark,
-        version=2,
+        version=3,
         is_document=True,
         sniff=sniff,
         read=partial(read_document, agent, read_messages),

@@ -6,9 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from envelopes.recordings.anthropic_usage import read_usage_report
 from envelopes.recordings.base import LineProblem, LineRecord, Record, SourceLine, SourcePath, UsageRecord
 from envelopes.recordings.document_fields import integer_member, object_member, text_member
-from envelopes.recordings.documents import Conversation, DocumentValue, JsonDocument, name_run, place_records
+from envelopes.recordings.documents import (
+    Conversation,
+    DocumentValue,
+    JsonDocument,
+    compact_json,
+    name_run,
+    place_records,
+)
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines
 from envelopes.text.untrusted_json import Untrusted
 
@@ -47,9 +55,15 @@ class Dump(Conversation):
 ReadMessages = Callable[[Dump, list[DocumentValue]], None]
 
 
-def read_usage(dump: Dump, node: DocumentValue, request: str, at: str | None = None) -> UsageRecord:
-    """The usage of a request; only Anthropic's input is without what was read from the cache."""
+def read_usage(
+    dump: Dump, node: DocumentValue, request: str, at: str | None = None, edits: DocumentValue | None = None
+) -> UsageRecord:
+    """The usage of a request; only Anthropic's input is without what was read from the cache.
+
+    `edits` is its report of what it did to the context.
+    """
     usage = node.members()
+    report = read_usage_report(compact_json(node.raw), msgspec.Raw(compact_json(edits.raw) if edits else b""))
     details = next((usage[name].members() for name in _DETAILS if name in usage), {})
     is_anthropic = "cache_read_input_tokens" in usage
     read = integer_member(usage, "cache_read_input_tokens") or integer_member(usage, "cache_read_tokens")
@@ -66,6 +80,9 @@ def read_usage(dump: Dump, node: DocumentValue, request: str, at: str | None = N
         cache_creation_tokens=written,
         output_tokens=integer_member(usage, "output_tokens") or integer_member(usage, "completion_tokens"),
         usage=node.raw,
+        edits=report.edits,
+        cleared_tokens=report.cleared,
+        repeated_tokens=report.repeated,
         at=at,
     )
 
@@ -94,7 +111,8 @@ def read_body(
         if text_member(facts, "type") == "message" and "content" in facts:  # the response of Anthropic
             read_messages(dump, [body])
         if object_member(facts, "usage"):
-            dump.records.append(read_usage(dump, facts["usage"], text_member(facts, "id") or f"message-{dump.number}"))
+            request, edits = text_member(facts, "id") or f"message-{dump.number}", facts.get("context_management")
+            dump.records.append(read_usage(dump, facts["usage"], request, edits=edits))
     return [*dump.records, *root.document.take_remarks(dump.run)]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from envelopes.recordings.document_fields import flag_member, list_member, text_member
+from envelopes.recordings.document_fields import list_member, text_member
 from envelopes.recordings.documents import DocumentValue, decode_arguments
-from envelopes.recordings.message_dumps.bodies import Dump, Members
+from envelopes.recordings.message_dumps.blocks import has_tools, read_blocks
+from envelopes.recordings.message_dumps.bodies import Dump
 
 
 def read_chat(dump: Dump, messages: list[DocumentValue]) -> None:
@@ -26,8 +27,9 @@ def read_chat(dump: Dump, messages: list[DocumentValue]) -> None:
                 dump.add_receipt(call, content)
             continue
         blocks = content.elements() if content else []
-        if any(text_member(block.members(), "type") in ("tool_use", "tool_result") for block in blocks):
-            read_blocks(dump, role, blocks)
+        if has_tools(blocks):
+            # A response has an id, which the next request does not repeat.
+            read_blocks(dump, role, blocks, f"message-{dump.number}")
             continue
         step = dump.message({}, role, content)
         for entry in list_member(message, "tool_calls"):
@@ -43,32 +45,3 @@ def _chat_call(dump: Dump, node: DocumentValue, step: str) -> None:
         return
     args = function.get("arguments") or function.get("input")
     dump.add_call(call, node, tool, decode_arguments(args.raw) if args else b"null", step=step)
-
-
-def read_blocks(dump: Dump, role: str, blocks: list[DocumentValue]) -> None:
-    """Anthropic's blocks: the calls, the answers, and the others as a message of their own each."""
-    step = f"message-{dump.number}"  # a response has an id, which the next request does not repeat
-    for index, node in enumerate(blocks):
-        block = node.members()
-        kind = text_member(block, "type")
-        if kind == "tool_use":
-            call, tool = text_member(block, "id"), text_member(block, "name")
-            if call and tool:
-                dump.add_call(call, node, tool, block["input"].raw if "input" in block else b"null", step=step)
-            else:
-                dump.problem(node, "a call without an id or a name")
-        elif kind == "tool_result":
-            _tool_result(dump, node, block)
-        elif "text" in block:
-            dump.add_message(f"{step}-{index}", block["text"], role, step=step)
-
-
-def _tool_result(dump: Dump, node: DocumentValue, block: Members) -> None:
-    call = text_member(block, "tool_use_id")
-    if not call:
-        dump.problem(node, "an answer without the id of its call")
-        return
-    if "is_error" in block:
-        dump.add_result(call, None, is_error=flag_member(block, "is_error"), line=node.line)
-    if "content" in block:
-        dump.add_receipt(call, block["content"])

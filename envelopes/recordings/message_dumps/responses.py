@@ -1,34 +1,79 @@
-"""Items of OpenAI Responses."""
+"""Items of OpenAI Responses.
+
+1. `function_call` and the like are calls of the program, their `…_output` the receipt. `mcp_call`, `web_search_call`,
+   `file_search_call` and `code_interpreter_call` are calls that the provider ran itself: the item has the output too,
+   where the program asked for it.
+2. `program` is code that the provider ran, `program_output` its output.
+3. The other items are no messages but events: reasoning, lists and approvals of MCP tools, compactions that the
+   provider encrypted.
+"""
 
 from __future__ import annotations
 
-from envelopes.recordings.document_fields import text_member
+from envelopes.recordings.base import EventRecord
+from envelopes.recordings.document_fields import list_member, text_member
 from envelopes.recordings.documents import DocumentValue, decode_arguments
-from envelopes.recordings.message_dumps.bodies import Dump
+from envelopes.recordings.json_lines import storable
+from envelopes.recordings.message_dumps.bodies import Dump, Members
+from envelopes.schema.result import summarize
 
-_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
-_OUTPUTS = tuple(f"{kind}_output" for kind in _CALLS)
+_PROGRAM = "program"
+_ARGUMENTS = ("arguments", "input", "action", "actions", "operation", "code", "queries")
+_OUTPUTS = ("output", "outputs", "results", "result", "tools")
+_FAILED = ("failed", "incomplete")
+_UNSENT = "image_generation_call"  # its result is an image for the person
 
 
 def read_items(dump: Dump, items: list[DocumentValue]) -> None:
-    """Items of OpenAI Responses."""
     for node in items:
         dump.number += 1
         item = node.members()
-        kind, call = text_member(item, "type"), text_member(item, "call_id", "id")
-        if kind in _CALLS:
-            args = item.get("arguments") or item.get("input") or item.get("action")
-            tool = text_member(item, "name") or str(kind).removesuffix("_call")
-            if call:
-                dump.add_call(call, node, tool, decode_arguments(args.raw) if args else b"null", step=call)
-            else:
-                dump.problem(node, "a call without an id")
-        elif kind in _OUTPUTS:
-            if call and "output" in item:
-                dump.add_receipt(call, item["output"])
-            else:
-                dump.problem(node, "an output without a text or the id of its call")
-        elif role := text_member(item, "role"):
-            dump.message(item, role, item.get("content"))
+        kind = text_member(item, "type")
+        if kind is not None and (kind.endswith("_call") or kind == _PROGRAM):
+            _read_call(dump, node, item, kind)
+        elif kind is not None and kind.endswith("_output"):
+            _read_output(dump, node, item)
+        elif (role := text_member(item, "role")) and "content" in item:
+            dump.message(item, role, item["content"])
         elif kind is None:
             dump.problem(node, "no item: it has no type and no role")
+        else:
+            message = storable(summarize(_summary(item)) or kind)
+            dump.records.append(EventRecord(line=node.line, run=dump.run, kind=kind, message=message, payload=node.raw))
+
+
+def _read_call(dump: Dump, node: DocumentValue, item: Members, kind: str) -> None:
+    call, name = text_member(item, "call_id", "id"), text_member(item, "name")
+    if not call:
+        dump.problem(node, "a call without an id")
+        return
+    args = next((item[name] for name in _ARGUMENTS if name in item), None)
+    dump.add_call(
+        call, node, name or kind.removesuffix("_call"), decode_arguments(args.raw) if args else b"null", step=call
+    )
+    error = item.get("error")
+    is_failed = text_member(item, "status") in _FAILED or (error is not None and error.raw != b"null")
+    if is_failed:
+        dump.add_result(call, None, is_error=True, line=node.line)
+    outputs = (item[name] for name in _OUTPUTS if name in item and item[name].raw != b"null")
+    receipt = error if is_failed and error and error.raw != b"null" else next(outputs, None)
+    if receipt is not None and kind != _UNSENT:
+        dump.add_receipt(call, receipt)
+
+
+def _read_output(dump: Dump, node: DocumentValue, item: Members) -> None:
+    call = text_member(item, "call_id", "id")
+    output = next((item[name] for name in _OUTPUTS if name in item), None)
+    is_failed = text_member(item, "status") in _FAILED
+    if not call or (output is None and "status" not in item):
+        dump.problem(node, "an output without a text or the id of its call")
+        return
+    if is_failed:
+        dump.add_result(call, None, is_error=True, line=node.line)
+    if output is not None:
+        dump.add_receipt(call, output)
+
+
+def _summary(item: Members) -> str:
+    texts = (text_member(part.members(), "text") for part in list_member(item, "summary"))
+    return " ".join(text for text in texts if text)
