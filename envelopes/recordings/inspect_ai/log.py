@@ -1,4 +1,9 @@
-"""The samples of an Inspect log as runs."""
+"""The samples of an Inspect log as runs.
+
+1. `messages` of a sample are all that were ever in the conversation. A `compaction` among its events made the requests
+   after it smaller: what the next one still had is in its `input`.
+2. A block `tool_use` in an answer is a call that the provider ran itself, with its result.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity
 from envelopes.recordings.base import (
+    PARTIAL_COMPACTION,
     CallRecord,
     EventRecord,
     LineProblem,
@@ -18,9 +24,11 @@ from envelopes.recordings.base import (
     RunRecord,
     SourceLine,
     SourcePath,
+    SupersedeRecord,
     UsageRecord,
 )
 from envelopes.recordings.document_fields import (
+    flag_member,
     integer_member,
     list_member,
     milliseconds_member,
@@ -28,15 +36,17 @@ from envelopes.recordings.document_fields import (
     text_member,
     time_member,
 )
-from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
+from envelopes.recordings.documents import DocumentValue, JsonDocument, decode_arguments, outline, place_records
 from envelopes.recordings.json_lines import storable
 from envelopes.schema.result import summarize
-from envelopes.text.untrusted_json import Untrusted, join_object
+from envelopes.text.untrusted_json import Untrusted, join_array, join_object
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
 _ATTACHMENT = "attachment://"
 _EMPTY = (b'""', b"[]")
+_PROVIDER_CALL = "tool_use"
+_REMOVED = b'"(Tool result removed)"'  # stands in a compacted conversation for a result
 _SHOWN_EVENTS = frozenset(
     {"error", "score", "sample_limit", "approval", "sandbox", "logger", "info", "input", "interrupt"}
 )
@@ -123,7 +133,9 @@ class _Sample:
             for event in self.events
             if text_member(event, "event") == "tool" and (name := text_member(event, "id"))
         }
-        self._sent = dict(self._wire_receipts())
+        self._sent: Members = {}
+        for call, answer in self._wire_receipts():  # a later request may have a text that stands for a removed result
+            self._sent.setdefault(call, answer)
 
     def _table(self, node: DocumentValue | None) -> Members:
         return node.members() if node else {}
@@ -142,9 +154,11 @@ class _Sample:
         for event in self.events:
             call = event["call"].members() if text_member(event, "event") == "model" and "call" in event else {}
             request = object_member(call, "request")
-            sent += list_member(request, "messages")
+            sent += list_member(request, "messages") + list_member(request, "input")
         for message in sent:
             members = message.members()
+            if (name := text_member(members, "call_id")) and "output" in members:  # an item of OpenAI Responses
+                yield name, members["output"]
             if members.keys() & {"error", "function"} or "content" not in members:  # the log's own form of it
                 continue
             if name := text_member(members, "tool_call_id"):
@@ -166,7 +180,7 @@ class _Sample:
             started_at=started or self.facts.created,
             ended_at=ended,
         )
-        usages = dict(self._usages())
+        usages, compactions = dict(self._usages()), dict(self._compactions())
         known: set[str] = set()
         for number, node in enumerate(list_member(self.members, "messages")):
             message = node.members()
@@ -174,28 +188,100 @@ class _Sample:
             if not node.is_object or "role" not in message:
                 yield node.problem(f"$.messages[{number}]", "no message: it has no role")
                 continue
+            if key in compactions:
+                yield from self._compaction(node, *compactions[key], known)
             if key in usages:
                 yield usages[key]
             if text_member(message, "role") == "tool":
                 yield from self._receipt(node, message, known)
                 continue
-            yield from self._message(message, key)
+            yield from self._message(message, key, known)
             for call in list_member(message, "tool_calls"):
                 yield from self._call(call, key, known)
         yield from self._other_calls(known)
         yield from self._shown_events()
 
-    def _message(self, message: Members, key: str) -> Records:
+    def _message(self, message: Members, key: str, known: set[str]) -> Records:
         content = self._resolve(message["content"]) if "content" in message else None
-        if content is not None and content.raw not in _EMPTY:
+        if content is None:
+            return
+        blocks = content.elements()
+        own = [block for block in blocks if text_member(block.members(), "type") == _PROVIDER_CALL]
+        sent = join_array([block.raw for block in blocks if block not in own]) if own else content.raw
+        if sent not in _EMPTY:
             yield MessageRecord(
                 line=content.line,
                 run=self.run,
                 key=key,
                 role=text_member(message, "role") or "unknown",
-                content=content.raw,
+                content=sent,
                 step=key,
             )
+        for block in own:
+            yield from self._provider_call(block, key, known)
+
+    def _provider_call(self, node: DocumentValue, step: str, known: set[str]) -> Records:
+        block = node.members()
+        call, tool = text_member(block, "id"), text_member(block, "name")
+        if not call or not tool:
+            yield node.problem("$.content", "a call without an id or a name")
+            return
+        known.add(call)
+        args = block.get("arguments")
+        raw = decode_arguments(args.raw) if args else b"null"
+        yield CallRecord(line=node.line, run=self.run, call=call, tool=tool, args=raw, step=step)
+        error = block.get("error")
+        is_failed = error is not None and error.is_text
+        if is_failed:
+            yield ResultRecord(line=node.line, run=self.run, call=call, result=None, is_error=True)
+        answer = error if error and is_failed else block.get("result")
+        if answer is not None:
+            content = self._resolve(answer)
+            yield ReceiptRecord(line=content.line, run=self.run, call=call, content=content.raw)
+
+    def _compactions(self) -> Iterator[tuple[str, tuple[Members, Members]]]:
+        """The compactions, each with the request behind it, by the message that answered that."""
+        compaction: Members | None = None
+        for event in self.events:
+            kind = text_member(event, "event")
+            compaction = event if kind == "compaction" else compaction
+            key = self._answer_key(event) if kind == "model" else None
+            if compaction is not None and key:
+                yield key, (compaction, event)
+                compaction = None
+
+    def _compaction(self, node: DocumentValue, compaction: Members, request: Members, known: set[str]) -> Records:
+        """Stands before the answer to the first request behind it, with the receipts that this request lacks."""
+        before, after = (integer_member(compaction, f"tokens_{when}") for when in ("before", "after"))
+        message = "the conversation was compacted" + (f" from {before:,} to {after:,} tokens" if before else "")
+        line, at = max(1, node.line - 1), time_member(compaction, "timestamp")
+        yield EventRecord(line=line, run=self.run, kind=PARTIAL_COMPACTION, message=message, at=at)
+        sent = self._sent_answers(request)
+        for call in sorted(known - sent) if sent is not None else ():
+            yield SupersedeRecord(line=node.line, run=self.run, call=call, reason="compaction", at=at)
+
+    def _sent_answers(self, request: Members) -> set[str] | None:
+        """The calls whose result a request has; None where its messages are not recorded."""
+        messages = list_member(request, "input") or list(self._pooled_input(request))
+        if not messages:
+            return None
+        blocks = [block for message in messages for block in self._blocks(message)]
+        answers = [(text_member(block, "id"), block.get("result")) for block in blocks]
+        answers += [(text_member(node.members(), "tool_call_id"), node.members().get("content")) for node in messages]
+        return {call for call, answer in answers if call and answer and answer.raw != _REMOVED}
+
+    def _pooled_input(self, request: Members) -> Iterator[DocumentValue]:
+        """The messages that a request names by their places in the pool, as pairs of a start and an end."""
+        pool = list_member(self._table(self.members.get("events_data")), "messages")
+        for pair in list_member(request, "input_refs"):
+            ends = [int(end.raw) for end in pair.elements() if end.raw.isdigit()]
+            if len(ends) == 2:
+                yield from pool[ends[0] : ends[1]]
+
+    def _blocks(self, message: DocumentValue) -> Iterator[Members]:
+        content = message.members().get("content")
+        for block in content.elements() if content else ():
+            yield block.members()
 
     def _call(self, node: DocumentValue, step: str | None, known: set[str]) -> Records:
         members = node.members()
@@ -229,7 +315,7 @@ class _Sample:
             call=call,
             result=recorded.raw if recorded else None,
             fidelity="structured" if error else "bounded" if "truncated" in event else "stringified",
-            is_error=error is not None,
+            is_error=error is not None or flag_member(event, "failed") is True,
             at=time_member(event, "completed"),
             ended_at=time_member(event, "completed"),
             duration_ms=milliseconds_member(event, "working_time"),
@@ -277,9 +363,7 @@ class _Sample:
         """The usage of each request, by the message that answered it."""
         for event in self.events:
             output = object_member(event, "output") if text_member(event, "event") == "model" else {}
-            choices = list_member(output, "choices")
-            answer = choices[0].members().get("message") if choices else None
-            key = text_member(answer.members(), "id") if answer else None
+            key = self._answer_key(event) if output else None
             if not key or "usage" not in output:
                 continue
             usage = output["usage"].members()
@@ -296,6 +380,11 @@ class _Sample:
                     usage=output["usage"].raw,
                 ),
             )
+
+    def _answer_key(self, event: Members) -> str | None:
+        choices = list_member(object_member(event, "output"), "choices")
+        answer = choices[0].members().get("message") if choices else None
+        return text_member(answer.members(), "id") if answer else None
 
     def _shown_events(self) -> Records:
         for node, event in zip(self._nodes, self.events, strict=True):

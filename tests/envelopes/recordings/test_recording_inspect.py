@@ -12,7 +12,15 @@ import pytest
 import pyzstd
 
 from envelopes.halves import read_halves
-from envelopes.recordings.base import EventRecord, MessageRecord, RunRecord, UsageRecord
+from envelopes.recordings.base import (
+    PARTIAL_COMPACTION,
+    EventRecord,
+    MessageRecord,
+    ResultRecord,
+    RunRecord,
+    SupersedeRecord,
+    UsageRecord,
+)
 from envelopes.recordings.inspect_ai import archive
 from envelopes.text.untrusted_json import Untrusted
 from tests.envelopes.recordings.samples import FOLDER, Sample, read_bytes, read_sample
@@ -165,6 +173,79 @@ def test_calls_of_other_agents_and_events_are_kept() -> None:
     )
     assert [(entry.call, entry.tool) for entry in sample.calls] == [("x", "python")]
     assert [event.kind for event in only(EventRecord, sample.records)] == ["error"]
+
+
+def answer(name: str, content: str = "all lines") -> dict[str, Any]:
+    return {"role": "tool", "content": content, "tool_call_id": name}
+
+
+def request(key: str, **members: Any) -> dict[str, Any]:
+    return {"event": "model", "output": {"choices": [{"message": {"id": key}}]}, **members}
+
+
+REMOVED = "(Tool result removed)"
+COMPACTED = {"event": "compaction", "type": "edit", "tokens_before": 9_000, "tokens_after": 1_000}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"input": [answer("a", REMOVED), answer("b")]},
+        {"input": [answer("b")]},
+        {"input": [], "input_refs": [[1, 2], [2, 3]]},
+    ],
+)
+def test_a_compaction_supersedes_the_receipts_that_the_next_request_lacks(sent: dict[str, Any]) -> None:
+    events = [request("m-a"), request("m-b"), COMPACTED, request("m-c", **sent)]
+    pool = [answer("a"), answer("a", REMOVED), answer("b")]
+    messages = [call("a"), answer("a"), call("b"), answer("b"), call("c"), answer("c")]
+    sample = log(*messages, events=events, events_data={"messages": pool})
+    assert [record.call for record in only(SupersedeRecord, sample.records)] == ["a"]
+    (event,) = only(EventRecord, sample.records)
+    assert (event.kind, event.message) == (
+        PARTIAL_COMPACTION,
+        "the conversation was compacted from 9,000 to 1,000 tokens",
+    )
+    order = [getattr(record, "call", None) or getattr(record, "kind", None) for record in sample.records]
+    assert order.index("b") < order.index(PARTIAL_COMPACTION) < order.index("c")
+
+
+def test_a_compaction_whose_next_request_is_not_recorded_supersedes_nothing() -> None:
+    sample = log(call("a"), answer("a"), call("b"), events=[COMPACTED, request("m-b")])
+    assert [event.kind for event in only(EventRecord, sample.records)] == [PARTIAL_COMPACTION]
+    assert not only(SupersedeRecord, sample.records)
+
+
+def test_the_first_request_with_a_result_has_the_receipt() -> None:
+    sent = [{"event": "model", "call": {"request": {"messages": [answer("c", text)]}}} for text in ("1", REMOVED)]
+    receipt = log(call(), answer("c", "1"), events=sent).receipts["c"]
+    assert (receipt.content, receipt.fidelity) == (b'"1"', "exact")
+
+
+def test_a_request_in_items_of_responses_has_the_exact_receipt() -> None:
+    item = {"type": "function_call_output", "call_id": "c", "output": "Error: too slow"}
+    failed = {**answer("c", ""), "error": {"type": "timeout", "message": "too slow"}}
+    receipt = log(call(), failed, events=[{"event": "model", "call": {"request": {"input": [item]}}}]).receipts["c"]
+    assert (receipt.content, receipt.fidelity) == (b'"Error: too slow"', "exact")
+
+
+def test_a_call_that_the_provider_ran_has_its_result_as_receipt() -> None:
+    blocks = [
+        {"type": "text", "text": "I search."},
+        {"type": "tool_use", "id": "s", "name": "web_search", "arguments": '{"query": "x"}', "result": "[]"},
+        {"type": "tool_use", "id": "f", "name": "web_search", "arguments": "{}", "result": "", "error": "no network"},
+    ]
+    sample = log({"id": "m", "role": "assistant", "content": blocks}, events=[COMPACTED, request("m")])
+    assert [(entry.call, entry.args) for entry in sample.calls] == [("s", b'{"query": "x"}'), ("f", b"{}")]
+    assert {name: receipt.content for name, receipt in sample.receipts.items()} == {"s": b'"[]"', "f": b'"no network"'}
+    assert [(entry.call, entry.is_error) for entry in only(ResultRecord, sample.records)] == [("f", True)]
+    (message,) = only(MessageRecord, sample.records)
+    assert json.loads(message.content) == blocks[:1]
+
+
+def test_a_tool_event_that_failed_is_an_error() -> None:
+    event = {"event": "tool", "id": "c", "function": "bash", "result": "", "failed": True}
+    assert log(call(), events=[event]).results["c"].is_error
 
 
 def packed(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
