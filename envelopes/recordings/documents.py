@@ -206,14 +206,15 @@ def outline(head: bytes) -> Outline:
     return Outline(bracket, frozenset(keys[0]))
 
 
-def place_records(records: Iterable[Record | LineProblem]) -> list[Record | LineProblem]:
+def place_records(records: Iterable[Record | LineProblem], *, by_lines: bool = True) -> list[Record | LineProblem]:
     """Gives the records their positions in the run where lines do not order them: a document may be one line.
 
-    Their JSON is put on one line, because exports have an object a line.
+    `by_lines` is False for a format whose lines have another order than the run. The JSON of the records is put on one
+    line, because exports have an object a line.
     """
     listed = [record if isinstance(record, LineProblem) else _on_one_line(record) for record in records]
     lines = [record.line for record in listed if isinstance(record, CallRecord | MessageRecord)]
-    if all(line < following for line, following in pairwise(lines)):
+    if by_lines and all(line < following for line, following in pairwise(lines)):
         return listed
     return [
         msgspec.structs.replace(record, position=number) if isinstance(record, LineRecord) else record

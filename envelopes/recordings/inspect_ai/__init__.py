@@ -19,7 +19,7 @@ from envelopes.recordings.inspect_ai import archive, log
 FORMATS: tuple[Format, ...] = (
     Format(
         name="inspect",
-        version=2,
+        version=3,
         title="Inspect log",
         agent="inspect-ai",
         namespace="inspect-ai",
@@ -31,7 +31,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="inspect-eval",
-        version=2,
+        version=3,
         title="Inspect log (.eval archive)",
         agent="inspect-ai",
         namespace="inspect-ai",

@@ -71,9 +71,10 @@ def _read_members(archive: zipfile.ZipFile, raw: bytes, line: int) -> Iterator[R
         except Untrusted as refusal:
             reason = f"{name}: {refusal.reason}"
             records.append(LineProblem(line=line, path=refusal.path, reason=reason, raw=b"", part=True))
-    yield from place_records(
+    parts = [
         msgspec.structs.replace(record, part=True) if isinstance(record, LineProblem) else record for record in records
-    )
+    ]
+    yield from place_records(parts, by_lines=False)
 
 
 def unpack(raw: bytes, member: zipfile.ZipInfo, limit: int) -> bytes:

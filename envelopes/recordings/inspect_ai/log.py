@@ -86,7 +86,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
             records.append(sample.problem(f"$.samples[{number}]", refusal.reason))
     if "samples" in members and not members["samples"].is_list:
         records.append(members["samples"].problem("$.samples", "no samples: not a list"))
-    yield from place_records(records)
+    yield from place_records(records, by_lines=False)  # the events stand behind all messages
 
 
 def eval_facts(header: DocumentValue) -> EvalFacts:
@@ -254,7 +254,7 @@ class _Sample:
         """Stands before the answer to the first request behind it, with the receipts that this request lacks."""
         before, after = (integer_member(compaction, f"tokens_{when}") for when in ("before", "after"))
         message = "the conversation was compacted" + (f" from {before:,} to {after:,} tokens" if before else "")
-        line, at = max(1, node.line - 1), time_member(compaction, "timestamp")
+        line, at = compaction["event"].line, time_member(compaction, "timestamp")
         yield EventRecord(line=line, run=self.run, kind=PARTIAL_COMPACTION, message=message, at=at)
         sent = self._sent_answers(request)
         for call in sorted(known - sent) if sent is not None else ():

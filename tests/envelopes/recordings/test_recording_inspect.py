@@ -15,6 +15,7 @@ from envelopes.halves import read_halves
 from envelopes.recordings.base import (
     PARTIAL_COMPACTION,
     EventRecord,
+    LineRecord,
     MessageRecord,
     ResultRecord,
     RunRecord,
@@ -208,6 +209,19 @@ def test_a_compaction_supersedes_the_receipts_that_the_next_request_lacks(sent: 
     )
     order = [getattr(record, "call", None) or getattr(record, "kind", None) for record in sample.records]
     assert order.index("b") < order.index(PARTIAL_COMPACTION) < order.index("c")
+
+
+def test_records_are_in_the_order_of_the_conversation_where_events_stand_behind_it() -> None:
+    messages = [call("a"), answer("a"), call("b")]
+    events = [request("m-a"), COMPACTED, request("m-b", input=[answer("b")])]
+    for event in events[::2]:
+        event["output"]["usage"] = {"input_tokens": 1}
+    sample = {"id": "s", "uuid": "u", "messages": messages, "events": events}
+    document = {"version": 2, "status": "success", "eval": {"run_id": "r", "task": "t"}, "samples": [sample]}
+    records = read_bytes(json.dumps(document, indent=1).encode(), "log.json").records
+    placed = sorted((record for record in records if isinstance(record, LineRecord)), key=lambda record: record.place)
+    kinds = [type(record).__name__.removesuffix("Record") for record in placed]
+    assert kinds == ["Usage", "Call", "Receipt", "Event", "Supersede", "Usage", "Call"]
 
 
 def test_a_compaction_whose_next_request_is_not_recorded_supersedes_nothing() -> None:
