@@ -269,10 +269,11 @@ def _match_persisted(region: str, value: str, pointer: str) -> list[Span]:
     preview = find_output_preview(region)
     if preview is None:
         return []
-    ends = _match_head_and_tail(region[preview.start : preview.end], value, pointer)
     at = preview.start
-    moved = [msgspec.structs.replace(span, start=at + span.start, end=at + span.end) for span in ends]
-    return _match_head(region, at, preview.end, value, pointer) or moved
+    if head := _match_head(region, at, preview.end, value, pointer):
+        return head
+    ends = _match_head_and_tail(region[at : preview.end], value, pointer)
+    return [msgspec.structs.replace(span, start=at + span.start, end=at + span.end) for span in ends]
 
 
 def _match_head_and_tail(region: str, value: str, pointer: str) -> list[Span]:

@@ -44,6 +44,14 @@ class AppliedEdit(ForeignObject, frozen=True):
     cleared_input_tokens: Count | None = None
 
 
+class ProviderEdits(msgspec.Struct, frozen=True):
+    """How the provider edited the context: its report, None where it did nothing, and each edit by its place."""
+
+    report: bytes | None
+    management: ContextManagement
+    applied: dict[int, AppliedEdit]
+
+
 class UsageReport(msgspec.Struct, frozen=True):
     """The usage of a request with what the provider did to its context.
 
@@ -64,22 +72,20 @@ _read_context_management = struct_reader(ContextManagement)
 _read_edit = struct_reader(AppliedEdit)
 
 
-def read_usage_report(usage: bytes, context_management: msgspec.Raw) -> UsageReport:
-    """`usage` is a JSON object, `context_management` any JSON or nothing. Raises Untrusted."""
-    api = _read_usage(usage)
-    management, applied = _read_edits(context_management)
-    edits = bytes(context_management) if applied else None
-    objects: dict[str, ForeignObject] = {"usage": api, "context_management": management}
+def read_usage_report(usage: bytes, edits: ProviderEdits) -> UsageReport:
+    """`usage` is a JSON object. Raises Untrusted."""
+    api, report, applied = _read_usage(usage), edits.report, edits.applied
+    objects: dict[str, ForeignObject] = {"usage": api, "context_management": edits.management}
     objects |= {f"context_management.applied_edits[{index}]": edit for index, edit in applied.items()}
     cleared = [edit.cleared_input_tokens for edit in applied.values() if edit.cleared_input_tokens is not None]
     passes = [_read_usage(slice_) for slice_ in _slices(api.iterations) if slice_.startswith(b"{")]
     own = [part.whole_input for part in passes if part.type in _OWN_PASSES and part.whole_input]
     compacted = [part.whole_input for part in passes if part.type == _COMPACTION]
     if own and compacted:
-        edits = edits or bytes(api.iterations)
+        report = report or bytes(api.iterations)
         cleared.append(max(0, max(compacted) - own[-1]))
     repeated = max(0, api.whole_input - own[-1]) if own else 0
-    return UsageReport(api, edits, sum(cleared) if cleared else None, repeated, objects)
+    return UsageReport(api, report, sum(cleared) if cleared else None, repeated, objects)
 
 
 def _slices(raw: msgspec.Raw) -> list[bytes]:
@@ -87,13 +93,13 @@ def _slices(raw: msgspec.Raw) -> list[bytes]:
     return array_slices(bytes(raw)) if first_byte(raw) == b"[" else []
 
 
-def _read_edits(raw: msgspec.Raw) -> tuple[ContextManagement, dict[int, AppliedEdit]]:
-    """Returns the provider's report of its edits, and each edit by its place; one that is no object has no fields."""
+def read_edits(raw: msgspec.Raw) -> ProviderEdits:
+    """`raw` is any JSON or nothing; an edit that is no object has no fields. Raises Untrusted."""
     if first_byte(raw) != b"{":
-        return ContextManagement(), {}
+        return ProviderEdits(None, ContextManagement(), {})
     management = _read_context_management(raw)
     applied = {
         index: _read_edit(slice_) if slice_.startswith(b"{") else AppliedEdit()
         for index, slice_ in enumerate(_slices(management.applied_edits))
     }
-    return management, applied
+    return ProviderEdits(bytes(raw) if applied else None, management, applied)

@@ -293,6 +293,11 @@ def decode_arguments(arguments: bytes) -> bytes:
     return text
 
 
+def read_arguments(args: DocumentValue | None) -> bytes:
+    """The arguments of a call, decoded where they are JSON in a string; `null` where none are recorded."""
+    return decode_arguments(args.raw) if args else b"null"
+
+
 class Conversation:
     """Collects the records of one run from its messages, in their order. `ids` are those of its calls so far."""
 

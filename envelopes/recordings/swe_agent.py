@@ -44,10 +44,10 @@ from envelopes.recordings.documents import (
     Conversation,
     DocumentValue,
     JsonDocument,
-    decode_arguments,
     name_run,
     outline,
     place_records,
+    read_arguments,
 )
 from envelopes.recordings.json_lines import storable
 from envelopes.text.untrusted_json import Untrusted, parse_json
@@ -158,7 +158,7 @@ def _action_calls(trajectory: _Trajectory, number: int, message: Members) -> lis
         call = node.members()
         function = object_member(call, "function")
         tool, args = text_member(function, "name") or "unknown", function.get("arguments")
-        decoded = decode_arguments(args.raw) if args else b"null"
+        decoded = read_arguments(args)
         names.append(trajectory.call(number, node, text_member(call, "id") or "", tool, decoded))
     if not names:
         action = message["action"]

@@ -104,8 +104,9 @@ def _link_shown(shown: RecordedObject, text: str, at: int) -> Iterator[Span]:
                 start, at = found + len(mark), found + len(mark) + len(line)
                 yield Span(start, at, f"/matches/{index}/line", 0, len(line))
                 break
+    lines = f"{text}\n"
     for index, name in enumerate(shown.elements("files")):
-        found = f"{text}\n".find(f"\n{name}\n", at) if isinstance(name, str) and name else -1
+        found = lines.find(f"\n{name}\n", at) if isinstance(name, str) and name else -1
         if found >= 0:
             at = found + 1 + len(str(name))
             yield Span(found + 1, at, f"/files/{index}", 0, len(str(name)))

@@ -20,7 +20,7 @@ import msgspec
 
 from envelopes.alignment.mapping import ResultFidelity
 from envelopes.alignment.saved_outputs import PREVIEW_TAG, find_output_preview
-from envelopes.recordings.anthropic_usage import read_usage_report
+from envelopes.recordings.anthropic_usage import read_edits, read_usage_report
 from envelopes.recordings.base import (
     TASK_REPORT,
     ArtifactRecord,
@@ -378,9 +378,10 @@ def _usage_records(context: MessageContext, message: ApiMessage, state: ReaderSt
     if context.role != "assistant" or message.model == SYNTHETIC or first_byte(message.usage) != b"{":
         return
     request, usage = message.id or context.key, bytes(message.usage)
-    report = read_usage_report(usage, message.context_management)
-    if not note_request(state, context.run, request, usage + (report.edits or b"")):
+    edits = read_edits(message.context_management)
+    if not note_request(state, context.run, request, usage + (edits.report or b"")):
         return
+    report = read_usage_report(usage, edits)
     for name, fields in report.objects.items():
         yield from change_remarks(fields, f"{context.path}.{name}", line=context.line, run=context.run)
     api = report.api

@@ -132,29 +132,27 @@ def _parent_session(path: SourcePath) -> str | None:
     return folder if folder and above[-1] == _CHATS else None
 
 
-_TITLE = "Gemini CLI chat"
+DOCUMENT = Format(
+    name="gemini-cli",
+    title="Gemini CLI chat",
+    agent="gemini-cli",
+    namespace="gemini-cli",
+    mark="a document with sessionId, projectHash and messages",
+    is_document=True,
+    sniff=sniff_document,
+    read=read_document,
+    is_global_call_id=is_global_call_id,
+    version=2,
+)
 FORMATS: tuple[Format, ...] = (
-    Format(
+    msgspec.structs.replace(
+        DOCUMENT,
         name="gemini-cli-jsonl",
-        title=f"{_TITLE} (JSON lines)",
-        agent="gemini-cli",
-        namespace="gemini-cli",
+        title="Gemini CLI chat (JSON lines)",
         mark="a first line with sessionId and projectHash",
+        is_document=False,
         sniff=sniff_lines,
         read=read_lines,
-        is_global_call_id=is_global_call_id,
-        version=2,
     ),
-    Format(
-        name="gemini-cli",
-        title=_TITLE,
-        agent="gemini-cli",
-        namespace="gemini-cli",
-        mark="a document with sessionId, projectHash and messages",
-        is_document=True,
-        sniff=sniff_document,
-        read=read_document,
-        is_global_call_id=is_global_call_id,
-        version=2,
-    ),
+    DOCUMENT,
 )

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.alignment.saved_outputs import find_output_preview
+from envelopes.alignment.saved_outputs import MASKED_TAG, find_output_preview
 from envelopes.recordings.base import (
     COMPACTION_SUMMARY,
     META,
@@ -54,7 +54,6 @@ TOOL_PARTS = ("functionCall", "functionResponse")
 _KNOWN = 4_096  # messages, and calls
 _FAILED = {"success": False, "error": True, "cancelled": True}  # by the status; others are shown as recorded
 _STAMPED_ID = re.compile(r"(?:(?P<prefix>.+)__)?(?P<tool>.+)[-_](?P<milliseconds>\d{13})[-_][0-9a-f]{1,16}")
-_MASKED = "<tool_output_masked>"
 _SESSION_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
 _FOLDER = re.compile(r"(?:Workspace Directories:\**\n\s*- |working in the directory: )(?P<path>[^\n]+)")
 _SNAPSHOT = "<state_snapshot>"
@@ -133,9 +132,10 @@ def message_records(node: DocumentValue, state: ChatState, path: str, *, is_hist
     known, sent, text = state.messages.get(key), _message_content(content), content_text(content)
     now = KnownMessage(known.line if known else node.line, content_digest(content), known.thoughts if known else 0)
     is_known = known is not None and known.text == now.text
-    is_copy = is_history and any(message.text == now.text for message in state.messages.values())
+    if is_history and not is_known:
+        is_known = any(message.text == now.text for message in state.messages.values())
     state.messages[key] = now
-    if content and sent and not is_known and not is_copy:
+    if content and sent and not is_known:
         yield MessageRecord(
             line=content.line,
             run=state.run,
@@ -255,7 +255,7 @@ def _receipt_records(result: DocumentValue, state: ChatState, call: str, message
     state.calls[call] = KnownCall(sent, message)
     if known is not None and known.sent == sent:
         return
-    if known is not None or text.startswith(_MASKED):
+    if known is not None or text.startswith(MASKED_TAG):
         yield SupersedeRecord(line=receipt.line, run=state.run, call=call, reason=REPLACEMENT, content=receipt.raw)
     else:
         yield ReceiptRecord(line=receipt.line, run=state.run, call=call, content=receipt.raw)

@@ -13,33 +13,32 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from envelopes.recordings.base import Format
 from envelopes.recordings.inspect_ai import archive, log
 
+DOCUMENT = Format(
+    name="inspect",
+    version=3,
+    title="Inspect log",
+    agent="inspect-ai",
+    namespace="inspect-ai",
+    mark="a document with version, status and eval",
+    is_document=True,
+    sniff=log.sniff,
+    read=log.read,
+    is_global_call_id=log.is_global_call_id,
+)
 FORMATS: tuple[Format, ...] = (
-    Format(
-        name="inspect",
-        version=3,
-        title="Inspect log",
-        agent="inspect-ai",
-        namespace="inspect-ai",
-        mark="a document with version, status and eval",
-        is_document=True,
-        sniff=log.sniff,
-        read=log.read,
-        is_global_call_id=log.is_global_call_id,
-    ),
-    Format(
+    DOCUMENT,
+    msgspec.structs.replace(
+        DOCUMENT,
         name="inspect-eval",
-        version=3,
         title="Inspect log (.eval archive)",
-        agent="inspect-ai",
-        namespace="inspect-ai",
         mark="an archive with a journal or a header of an evaluation",
-        is_document=True,
         is_archive=True,
         sniff=archive.sniff,
         read=archive.read,
-        is_global_call_id=log.is_global_call_id,
     ),
 )

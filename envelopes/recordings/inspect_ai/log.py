@@ -36,7 +36,7 @@ from envelopes.recordings.document_fields import (
     text_member,
     time_member,
 )
-from envelopes.recordings.documents import DocumentValue, JsonDocument, decode_arguments, outline, place_records
+from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records, read_arguments
 from envelopes.recordings.json_lines import storable
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_array, join_object
@@ -228,7 +228,7 @@ class _Sample:
             return
         known.add(call)
         args = block.get("arguments")
-        raw = decode_arguments(args.raw) if args else b"null"
+        raw = read_arguments(args)
         yield CallRecord(line=node.line, run=self.run, call=call, tool=tool, args=raw, step=step)
         error = block.get("error")
         is_failed = error is not None and error.is_text
@@ -265,9 +265,13 @@ class _Sample:
         messages = list_member(request, "input") or list(self._pooled_input(request))
         if not messages:
             return None
-        blocks = [block for message in messages for block in self._blocks(message)]
-        answers = [(text_member(block, "id"), block.get("result")) for block in blocks]
-        answers += [(text_member(node.members(), "tool_call_id"), node.members().get("content")) for node in messages]
+        answers: list[tuple[str | None, DocumentValue | None]] = []
+        for node in messages:
+            message = node.members()
+            content = message.get("content")
+            answers.append((text_member(message, "tool_call_id"), content))
+            blocks = [block.members() for block in content.elements()] if content else []
+            answers += [(text_member(block, "id"), block.get("result")) for block in blocks]
         return {call for call, answer in answers if call and answer and answer.raw != _REMOVED}
 
     def _pooled_input(self, request: Members) -> Iterator[DocumentValue]:
@@ -277,11 +281,6 @@ class _Sample:
             ends = [int(end.raw) for end in pair.elements() if end.raw.isdigit()]
             if len(ends) == 2:
                 yield from pool[ends[0] : ends[1]]
-
-    def _blocks(self, message: DocumentValue) -> Iterator[Members]:
-        content = message.members().get("content")
-        for block in content.elements() if content else ():
-            yield block.members()
 
     def _call(self, node: DocumentValue, step: str | None, known: set[str]) -> Records:
         members = node.members()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from envelopes.recordings.base import COMPACTION, COMPACTION_SUMMARY, EventRecord
+from envelopes.recordings.base import COMPACTION_SUMMARY
 from envelopes.recordings.document_fields import flag_member, text_member
 from envelopes.recordings.documents import DocumentValue
 from envelopes.recordings.message_dumps.bodies import Dump, Members
@@ -63,7 +63,6 @@ def _answer(dump: Dump, node: DocumentValue, block: Members) -> None:
 
 
 def _compaction(dump: Dump, node: DocumentValue, block: Members, key: str) -> None:
-    message = "the provider compacted the conversation"
-    dump.records.append(EventRecord(line=node.line, run=dump.run, kind=COMPACTION, message=message))
+    dump.provider_compaction(node)
     if block.get("content") and block["content"].is_text:
         dump.add_message(key, block["content"], "assistant", step=key, kind=COMPACTION_SUMMARY)

@@ -6,8 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from envelopes.recordings.anthropic_usage import read_usage_report
-from envelopes.recordings.base import LineProblem, LineRecord, Record, SourceLine, SourcePath, UsageRecord
+from envelopes.recordings.anthropic_usage import read_edits, read_usage_report
+from envelopes.recordings.base import (
+    COMPACTION,
+    EventRecord,
+    LineProblem,
+    LineRecord,
+    Record,
+    SourceLine,
+    SourcePath,
+    UsageRecord,
+)
 from envelopes.recordings.document_fields import integer_member, object_member, text_member
 from envelopes.recordings.documents import (
     Conversation,
@@ -48,6 +57,10 @@ class Dump(Conversation):
         self.add_message(step, content, role, step=step)
         return step
 
+    def provider_compaction(self, node: DocumentValue, at: str | None = None) -> None:
+        message = "the provider compacted the conversation"
+        self.records.append(EventRecord(line=node.line, run=self.run, kind=COMPACTION, message=message, at=at))
+
     def problem(self, node: DocumentValue, reason: str) -> None:
         self.records.append(node.problem(f"$[{self.number}]", reason))
 
@@ -63,7 +76,8 @@ def read_usage(
     `edits` is its report of what it did to the context.
     """
     usage = node.members()
-    report = read_usage_report(compact_json(node.raw), msgspec.Raw(compact_json(edits.raw) if edits else b""))
+    applied = read_edits(msgspec.Raw(compact_json(edits.raw) if edits else b""))
+    report = read_usage_report(compact_json(node.raw), applied)
     details = next((usage[name].members() for name in _DETAILS if name in usage), {})
     is_anthropic = "cache_read_input_tokens" in usage
     read = integer_member(usage, "cache_read_input_tokens") or integer_member(usage, "cache_read_tokens")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envelopes.recordings.document_fields import list_member, text_member
-from envelopes.recordings.documents import DocumentValue, decode_arguments
+from envelopes.recordings.documents import DocumentValue, read_arguments
 from envelopes.recordings.message_dumps.blocks import has_tools, read_blocks
 from envelopes.recordings.message_dumps.bodies import Dump
 
@@ -44,4 +44,4 @@ def _chat_call(dump: Dump, node: DocumentValue, step: str) -> None:
         dump.problem(node, "a call without an id or a name")
         return
     args = function.get("arguments") or function.get("input")
-    dump.add_call(call, node, tool, decode_arguments(args.raw) if args else b"null", step=step)
+    dump.add_call(call, node, tool, read_arguments(args), step=step)

@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
-from envelopes.recordings.base import COMPACTION, COMPACTION_SUMMARY, META, SYSTEM_PROMPT, EventRecord
+from envelopes.recordings.base import COMPACTION_SUMMARY, META, SYSTEM_PROMPT, EventRecord
 from envelopes.recordings.document_fields import failed_member, list_member, note_unknown, text_member, time_member
-from envelopes.recordings.documents import DocumentValue, decode_arguments
+from envelopes.recordings.documents import DocumentValue, read_arguments
 from envelopes.recordings.message_dumps.bodies import FAILED, Dump, Members, read_usage
 
 _ROLES = {"user-prompt": "user", "system-prompt": "system"} | dict.fromkeys(("text", "thinking", "file"), "assistant")
@@ -57,7 +57,7 @@ def _read_tool_part(dump: Dump, node: DocumentValue, part: Members, at: str | No
         dump.problem(node, "a call or an answer without an id")
     elif kind in _CALLS:
         args = part.get("args")
-        raw = decode_arguments(args.raw) if args else b"null"
+        raw = read_arguments(args)
         dump.add_call(call, node, tool or "", raw, step=f"message-{dump.number}", at=at)
     elif kind in _RETURNS:
         _read_return(dump, node, part, call, at)
@@ -90,8 +90,7 @@ def _read_part(
         dump.records.append(event)
     elif kind == "compaction":
         if is_response:
-            message = "the provider compacted the conversation"
-            dump.records.append(EventRecord(line=node.line, run=dump.run, kind=COMPACTION, message=message, at=at))
+            dump.provider_compaction(node, at)
         if content is not None and content.is_text:
             role = "assistant" if is_response else "user"
             _add_message(dump, content, role, at, index, kind=COMPACTION_SUMMARY)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from envelopes.recordings.base import EventRecord
 from envelopes.recordings.document_fields import list_member, text_member
-from envelopes.recordings.documents import DocumentValue, decode_arguments
+from envelopes.recordings.documents import DocumentValue, read_arguments
 from envelopes.recordings.json_lines import storable
 from envelopes.recordings.message_dumps.bodies import Dump, Members
 from envelopes.schema.result import summarize
@@ -48,15 +48,14 @@ def _read_call(dump: Dump, node: DocumentValue, item: Members, kind: str) -> Non
         dump.problem(node, "a call without an id")
         return
     args = next((item[name] for name in _ARGUMENTS if name in item), None)
-    dump.add_call(
-        call, node, name or kind.removesuffix("_call"), decode_arguments(args.raw) if args else b"null", step=call
-    )
+    dump.add_call(call, node, name or kind.removesuffix("_call"), read_arguments(args), step=call)
     error = item.get("error")
-    is_failed = text_member(item, "status") in _FAILED or (error is not None and error.raw != b"null")
+    error = error if error and error.raw != b"null" else None
+    is_failed = error is not None or text_member(item, "status") in _FAILED
     if is_failed:
         dump.add_result(call, None, is_error=True, line=node.line)
     outputs = (item[name] for name in _OUTPUTS if name in item and item[name].raw != b"null")
-    receipt = error if is_failed and error and error.raw != b"null" else next(outputs, None)
+    receipt = error or next(outputs, None)
     if receipt is not None and kind != _UNSENT:
         dump.add_receipt(call, receipt)
 
