@@ -19,8 +19,8 @@ from envelopes.recordings import (
     swe_agent,
 )
 from envelopes.recordings.base import Format, SourcePath
-from envelopes.recordings.otlp import decode_traces
 from envelopes.recordings.otlp.logs import MESSAGE_FORMAT, decode_logs, log_format
+from envelopes.recordings.otlp.span_lines import decode_traces
 from envelopes.recordings.otlp.spans import Unavailable, encode_protobuf_answer
 
 __all__ = [

@@ -7,13 +7,15 @@ place is the earliest span that has it. Protobuf and JSON give the same lines.
 1. Both halves of a call are in different spans. The span of the tool has the structured result; the receipt is the
    response part with the same call id in the next model span. Until that arrives the receipt is absent. A part that is
    a value and no text is reconstructed: how it was spelled for the model is not recorded.
-2. A run is a conversation, else a trace. A tool span without a call id is read as a call of its own, named by the
-   span. The store gives its result to the one call of the run that fits (`dashboard.ingest.span_pairs`).
+2. A run is a conversation, else a trace; a trace too where a framework names the conversation on some of its spans
+   alone. A tool span without a call id is read as a call of its own, named by the span. The store gives its result to
+   the one call of the run that fits (`dashboard.ingest.span_pairs`).
    An agent that a tool calls may have a conversation of its own. Its run is a child of the call in whose span it ran,
    where both spans are in one request. A handoff is an event: its call is the model's, to `transfer_to_…`.
 3. The arguments, results and parts are JSON as the attributes have them, without line ends between tokens.
-4. The system prompt and the definitions of tools are parts too. Spans of other things (HTTP, databases) are left out.
-5. Counts of input tokens contain the cached ones (GenAI conventions), which are counted apart here.
+4. Spans of Google's ADK and of Strands Agents get the names of the conventions before anything else.
+5. The system prompt and the definitions of tools are parts too. Spans of other things (HTTP, databases) are left out.
+6. Counts of input tokens contain the cached ones (GenAI conventions), which are counted apart here.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -43,32 +44,20 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines, storable
 from envelopes.recordings.otlp import conventions
-from envelopes.recordings.otlp.conventions import (
-    ChildRun,
-    TracePart,
-    as_json,
-    find_child_runs,
-    first_value,
-    message_parts,
-    run_name,
-    span_kind,
-    standing_parts,
-)
-from envelopes.recordings.otlp.odd_values import odd_lines, odd_records, read_odd_line
+from envelopes.recordings.otlp.conventions import first_value
+from envelopes.recordings.otlp.odd_values import odd_records, read_odd_line
+from envelopes.recordings.otlp.span_lines import span_lines
 from envelopes.recordings.otlp.spans import (
     ERROR_STATUS,
     LATEST,
     TraceLine,
-    TraceSpan,
     Unavailable,
     decode_protobuf,
-    earliest_lines,
     iso_time,
     json_spans,
     sniff_protobuf,
-    trace_line,
 )
-from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, object_slices, parse_json
+from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_json
 
 Records: TypeAlias = Iterator[Record | LineProblem]
 UNNAMED = "span "
@@ -84,94 +73,6 @@ KNOWN = frozenset(
         *("logfire.msg", "input.mime_type", "output.mime_type", "gen_ai.agent.name", "gen_ai.agent.call.id"),
     )
 )
-
-
-def decode_traces(body: bytes, *, is_json: bool) -> list[TraceLine]:
-    """Each line of a trace request once, and of values that are left out in JSON. Raises Untrusted, and Unavailable."""
-    if not is_json:
-        return earliest_lines(span_lines(decode_protobuf(body)))
-    document = parse_json(body)
-    lines = earliest_lines(span_lines(json_spans(document)))
-    run = _word(object_slices(lines[0].raw), "run") if lines else ""
-    return [*lines, *odd_lines(document, run)]
-
-
-def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
-    """The lines of the spans that are of an agent. Raises nothing: what is odd in a span is refused when it is read."""
-    listed = list(spans)
-    yield from map(_child_line, find_child_runs(listed))
-    for span in listed:
-        kind = span_kind(span)
-        if kind == "other":
-            continue
-        run = run_name(span)
-        lines = [] if kind == "tool" else list(part_lines(span, has_messages=kind == "model"))
-        yield from lines
-        yield _span_line(span, kind, run, [line.key for line in lines])
-
-
-def _child_line(child: ChildRun) -> TraceLine:
-    members = {"otlp": "child", "run": child.run, "parent": child.parent, "call": child.call}
-    return trace_line({name: dump_json(value) for name, value in members.items()}, child.at)
-
-
-def part_lines(span: TraceSpan, *, has_messages: bool = True) -> Iterator[TraceLine]:
-    """Lines of what is in every request, and of messages, which the span of an agent repeats from its model's."""
-    run = run_name(span)
-    parts = chain(standing_parts(span.attributes), message_parts(span) if has_messages else ())
-    return (_part_line(part, run, span) for part in parts)
-
-
-def _part_line(part: TracePart, run: str, span: TraceSpan) -> TraceLine:
-    members = {
-        "otlp": dump_json(part.kind),
-        "run": dump_json(run),
-        "role": dump_json(part.role),
-        "call": dump_json(part.call) if part.call else b"",
-        "tool": dump_json(part.tool) if part.tool else b"",
-        "rebuilt": b"true" if part.is_rebuilt else b"",
-        "standing": dump_json(part.standing) if part.standing else b"",
-        "content": part.content,
-    }
-    content = {name: raw for name, raw in members.items() if raw}
-    at = span.end if part.is_output else span.start
-    digest = hashlib.blake2b(join_object(content), digest_size=16).digest()
-    return TraceLine(join_object({**content, "at": dump_json(at)}), digest, at)
-
-
-def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes]) -> TraceLine:
-    attributes = {
-        name: value for name, value in sorted(span.attributes.items()) if not conventions.is_message_attribute(name)
-    }
-    members: dict[str, bytes] = {
-        "otlp": b'"span"',
-        "kind": dump_json(kind),
-        "run": dump_json(run),
-        "trace": dump_json(span.trace),
-        "span": dump_json(span.span),
-        "parent": dump_json(span.parent),
-        "name": dump_json(span.name),
-        "start": dump_json(span.start),
-        "end": dump_json(span.end),
-        "status": dump_json(span.status),
-        "status_message": dump_json(span.status_message),
-    }
-    if kind == "tool":
-        args, result = conventions.tool_arguments(attributes), first_value(attributes, conventions.TOOL_RESULT)
-        members |= {"args": as_json(args)} if args is not None else {}
-        members |= {"result": as_json(result)} if result is not None else {}
-        used = (*conventions.TOOL_ARGS, *conventions.TOOL_RESULT)
-        attributes = {name: value for name, value in attributes.items() if name not in used}
-    for name in conventions.HISTORIES:  # they repeat what the parts have
-        if name in attributes:
-            attributes[name] = hashlib.blake2b(as_json(attributes[name]), digest_size=16).hexdigest()
-    members["attributes"] = dump_json(attributes)
-    events = [event for event in span.events if kind != "model" or event.name not in conventions.MESSAGE_EVENTS]
-    members["events"] = dump_json([[event.name, event.attributes] for event in events])
-    members["resource"] = dump_json(span.resource)
-    members["scope"] = dump_json(span.scope)
-    members["parts"] = dump_json("".join(part.hex() for part in parts)) if parts else b'""'
-    return trace_line(members)
 
 
 def sniff(head: bytes, path: SourcePath) -> bool:
@@ -278,7 +179,8 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
     attributes = _attributes(members)
     start, end = _number(members, "start"), _number(members, "end")
     call = first_value(attributes, conventions.TOOL_CALL)
-    call = storable(call) if isinstance(call, str) else f"{UNNAMED}{_word(members, 'span')}"
+    is_named = isinstance(call, str) and call not in conventions.NO_CALL
+    call = storable(call) if is_named else f"{UNNAMED}{_word(members, 'span')}"
     tool = first_value(attributes, conventions.TOOL_NAME)
     name = _word(members, "name")
     if not {"args", "result"} & members.keys() and conventions.is_handoff(name, attributes):
@@ -296,7 +198,8 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
         attempt=retry + 1 if isinstance(retry, int) and 0 <= retry < 1_000 else 1,
         at=iso_time(start),
     )
-    result, is_error = members.get("result"), _number(members, "status") == ERROR_STATUS
+    is_error = _number(members, "status") == ERROR_STATUS or attributes.get("gen_ai.tool.status") == "error"
+    result = members.get("result")
     rest = {key: value for key, value in attributes.items() if key not in KNOWN}
     fidelity: ResultFidelity = (
         "absent" if result is None else "structured" if result[:1] in (b"{", b"[") else "stringified"
@@ -397,7 +300,7 @@ _format = partial(
     Format,
     agent="otlp",
     namespace="otlp",
-    version=4,
+    version=5,
     read=read,
     is_global_call_id=lambda _call: False,
     unnamed=UNNAMED,

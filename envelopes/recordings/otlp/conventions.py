@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from envelopes.recordings.base import SYSTEM_PROMPT, TOOL_DEFINITIONS
+from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
 from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
@@ -30,8 +31,14 @@ CONVERSATION = (
         "ai.telemetry.metadata.threadId",
     ),
 )
+# These name the conversation on spans of models and not on those of tools: both halves of a call belong to one run.
+RUN_IS_TRACE = ("gcp.vertex.agent", "agent_framework")
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 TOOL_CALL = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
+NO_CALL = (
+    "unknown",
+    "<not specified>",
+)  # what Microsoft's Agent Framework and Google's ADK write where they have no id
 TOOL_ARGS = (
     *("gen_ai.tool.call.arguments", "tool_arguments", "ai.toolCall.args"),
     *("traceloop.entity.input", "input.value"),
@@ -62,6 +69,7 @@ CACHE_READ = (
 CACHE_CREATION = (
     *("gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.details.cache_write_tokens"),
     *("llm.token_count.prompt_details.cache_write", "gen_ai.usage.cache_creation_input_tokens"),
+    "gen_ai.usage.cache_write_input_tokens",
 )
 INPUT_LISTS = ("gen_ai.input.messages", "ai.prompt.messages")
 OUTPUT_LISTS = ("gen_ai.output.messages",)
@@ -135,7 +143,7 @@ def is_handoff(name: str, attributes: Attributes) -> bool:
 
 
 def run_name(span: TraceSpan) -> str:
-    conversation = first_value(span.attributes, CONVERSATION)
+    conversation = None if span.scope in RUN_IS_TRACE else first_value(span.attributes, CONVERSATION)
     return conversation if isinstance(conversation, str) else span.trace
 
 
@@ -207,9 +215,13 @@ def standing_parts(attributes: Attributes) -> Iterator[TracePart]:
 def message_parts(span: TraceSpan) -> Iterator[TracePart]:
     """The parts of all messages of a model span in their order, in whichever convention it has them."""
     attributes = span.attributes
-    for name in (*INPUT_LISTS, *OUTPUT_LISTS):
-        for message in _objects_of(attributes.get(name)):
-            yield from _listed_parts(message, is_output=name in OUTPUT_LISTS)
+    listed = [
+        ListedMessage(message, is_output=name in OUTPUT_LISTS)
+        for name in (*INPUT_LISTS, *OUTPUT_LISTS)
+        for message in _objects_of(attributes.get(name))
+    ]
+    for message in name_calls(listed):
+        yield from _listed_parts(message.fields, is_output=message.is_output)
     for call in _objects_of(attributes.get("ai.response.toolCalls")):
         yield from _part({"type": "tool-call", **call}, "assistant", is_output=True)
     if isinstance(text := attributes.get("ai.response.text"), str) and text:
@@ -238,12 +250,14 @@ def _event_parts(event: SpanEvent) -> Iterator[TracePart]:
 
 
 def _objects_of(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects of a list, of a list in a JSON string, or nothing."""
+    """The objects of a list, of a list in a JSON string or of the `messages` of an object, or nothing."""
     if isinstance(value, str):
         try:
             value = parse_json(value.encode("utf-8", "surrogatepass"))
         except Untrusted:
             return
+    if isinstance(value, dict):  # Microsoft's Agent 365 names the version of its schema beside them
+        value = value.get("messages")
     yield from (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
@@ -260,17 +274,30 @@ def _listed_parts(message: dict[str, Any], *, is_output: bool) -> Iterator[Trace
 def _part(part: dict[str, Any], role: str, *, is_output: bool) -> Iterator[TracePart]:
     call = part.get("id") or part.get("toolCallId")
     match part.get("type"):
-        case "tool_call" | "tool-call" if isinstance(call, str):
-            args = next((part[name] for name in ("arguments", "input", "args") if name in part), None)
+        case "tool_call" | "tool-call" | "server_tool_call" if isinstance(call, str):
+            args = _first_of(_details(part, "server_tool_call"), ("arguments", "input", "args"))
             tool = str(part.get("name") or part.get("toolName") or "")
             yield TracePart(kind="call", role=role, content=as_json(args), call=call, tool=tool, is_output=is_output)
         case "tool_call_response" | "tool-result" if isinstance(call, str):
-            names = ("response", "result", "output")
-            yield from _response(next((part[name] for name in names if name in part), None), role, call)
+            yield from _response(_first_of(part, ("response", "result", "output")), role, call)
+        case "server_tool_call_response" if isinstance(call, str):
+            yield from _response(part.get("server_tool_call_response"), role, call)
         case "text" if isinstance(text := part.get("content", part.get("text")), str):
             yield TracePart(kind="text", role=role, content=dump_json(text), is_output=is_output)
         case _:
             yield TracePart(kind="text", role=role, content=dump_json([part]), is_output=is_output)
+
+
+def _details(part: dict[str, Any], name: str) -> dict[str, Any]:
+    """The fields of a call: those of the part, or for one that the provider ran those of an object in it."""
+    details = part.get(name)
+    if not isinstance(details, dict):
+        return part
+    return details if {"arguments", "input", "args"} & details.keys() else {"arguments": details}
+
+
+def _first_of(fields: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((fields[name] for name in names if name in fields), None)
 
 
 def _response(content: Any, role: str, call: str) -> Iterator[TracePart]:

@@ -31,9 +31,10 @@ from envelopes.recordings.base import (
     SourcePath,
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines, storable
-from envelopes.recordings.otlp import FORMATS, part_lines
+from envelopes.recordings.otlp import FORMATS
 from envelopes.recordings.otlp import read as read_spans
 from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS
+from envelopes.recordings.otlp.span_lines import as_genai, part_lines
 from envelopes.recordings.otlp.spans import (
     Attributes,
     SpanEvent,
@@ -69,13 +70,17 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class LogRecord(msgspec.Struct, frozen=True):
-    """`at` are microseconds since 1970, `trace` is the trace to which the record belongs, empty for none."""
+    """`at` are microseconds since 1970, `trace` is the trace to which the record belongs, empty for none.
+
+    `scope` is the instrumentation's name.
+    """
 
     name: str
     at: int
     trace: str
     attributes: Attributes
     body: Any
+    scope: str
 
 
 def decode_logs(body: bytes, *, is_json: bool) -> list[LogLine]:
@@ -110,9 +115,10 @@ def _message_lines(record: LogRecord) -> Iterator[TraceLine]:
         attributes=record.attributes,
         events=(SpanEvent(record.name, record.attributes | fields),),
         resource={},
-        scope="",
+        scope=record.scope,
     )
-    return part_lines(span)
+    named = as_genai(span)
+    return iter(()) if named is None else part_lines(named, {})
 
 
 def _json_logs(body: bytes) -> Iterator[LogRecord]:
@@ -126,7 +132,12 @@ def _json_logs(body: bytes) -> Iterator[LogRecord]:
                 name = record.get("eventName") or attributes.get("event.name") or _name_in(content)
                 at = nanoseconds(record.get("timeUnixNano")) or nanoseconds(record.get("observedTimeUnixNano"))
                 trace = str(record.get("traceId") or "").lower()
-                yield LogRecord(str(name), at // 1_000, trace, attributes, content)
+                yield LogRecord(str(name), at // 1_000, trace, attributes, content, _scope(scoped))
+
+
+def _scope(scoped: dict[str, Any]) -> str:
+    scope = scoped.get("scope")
+    return str(scope.get("name") or "") if isinstance(scope, dict) else ""
 
 
 def _name_in(body: Any) -> str:
@@ -143,7 +154,7 @@ def _protobuf_logs(body: bytes) -> Iterator[LogRecord]:
                 content = protobuf_value(record.body)
                 name = record.event_name or attributes.get("event.name") or _name_in(content)
                 at = (record.time_unix_nano or record.observed_time_unix_nano) // 1_000
-                yield LogRecord(str(name), at, record.trace_id.hex(), attributes, content)
+                yield LogRecord(str(name), at, record.trace_id.hex(), attributes, content, scoped.scope.name)
 
 
 def log_format(recorded: Format) -> Format:

@@ -11,7 +11,8 @@ import pytest
 from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.halves import read_halves
 from envelopes.recordings.base import EventRecord, MessageRecord, ReceiptRecord, RunRecord, UsageRecord
-from envelopes.recordings.otlp import conventions, span_lines
+from envelopes.recordings.otlp import conventions
+from envelopes.recordings.otlp.span_lines import span_lines
 from envelopes.recordings.otlp.spans import earliest_lines, json_spans
 from envelopes.text.untrusted_json import dump_json
 from tests.envelopes.recordings.samples import Sample, read_bytes

@@ -1,0 +1,136 @@
+"""Names for the calls in a list of messages that have no id of their own.
+
+The Gemini API sends calls without ids; a model matches an answer by its tool and its order, and so does this module.
+What Google's instrumentations write in place of an id, `<tool>_<place of the part>`, is another one in the answer than
+in the call, and the same one in calls of different turns. Taken as ids these would link answers to the wrong calls.
+
+1. A call gets its name from its tool, its arguments, what stands before its turn, and how many equal ones precede it,
+   so that it has the same name in each request of its turn.
+2. A turn begins with the last text of the user that does not come with answers, as a client may add one to them.
+   Calls before it belong to earlier turns, whose requests name them; in the later ones they stay parts of messages.
+3. An answer without a call before it stays a part of its message too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from envelopes.text.untrusted_json import dump_json
+
+CALLS = ("tool_call", "tool-call")
+ANSWERS = ("tool_call_response", "tool-result")
+_PLACED = re.compile(r"(.+)_(\d{1,6})", re.DOTALL)
+
+
+class ListedMessage(NamedTuple):
+    """A message of a request, or with `is_output` of its answer."""
+
+    fields: dict[str, Any]
+    is_output: bool
+
+
+def name_calls(messages: Sequence[ListedMessage]) -> Sequence[ListedMessage]:
+    """The messages with a name for each call that has no id, and for its answer."""
+    if not any(_lacks_id(part, place) for message in messages for place, part in _parts(message.fields)):
+        return messages
+    turn = _last_question(messages)
+    history = hashlib.blake2b(digest_size=16)
+    for message in messages[: turn + 1]:
+        history.update(dump_json(message.fields))
+    naming = _Naming(history.digest())
+    return [
+        message._replace(fields=naming.apply(message.fields, is_current=index > turn))
+        for index, message in enumerate(messages)
+    ]
+
+
+class _Naming:
+    """The calls so far that wait for an answer, by their tool; those of earlier turns have the name None."""
+
+    def __init__(self, history: bytes) -> None:
+        self._history = history
+        self._waiting: dict[str, deque[str | None]] = defaultdict(deque)
+        self._counts: Counter[str] = Counter()
+
+    def apply(self, fields: dict[str, Any], *, is_current: bool) -> dict[str, Any]:
+        key = "parts" if "parts" in fields else "content"
+        if not isinstance(fields.get(key), list):
+            return fields
+        named = {place: self._named(part, place, is_current=is_current) for place, part in _parts(fields)}
+        return {**fields, key: [named.get(place, part) for place, part in enumerate(fields[key])]}
+
+    def _named(self, part: dict[str, Any], place: int, *, is_current: bool) -> dict[str, Any]:
+        if not _lacks_id(part, place):
+            return part
+        tool = _tool(part)
+        if part["type"] in CALLS:
+            name = self._name(tool, part) if is_current else None
+            self._waiting[tool].append(name)
+        else:
+            calls = self._waiting[tool] if tool else self._only_waiting()
+            if not calls:  # an id that only looks like a place, or an answer to nothing
+                return part
+            name = calls.popleft()
+        return {**{key: value for key, value in part.items() if key != "id"}, **({"id": name} if name else {})}
+
+    def _name(self, tool: str, part: dict[str, Any]) -> str:
+        facts = dump_json([tool, part.get("arguments", part.get("input", part.get("args")))])
+        name = f"{tool}-{hashlib.blake2b(self._history + facts, digest_size=6).hexdigest()}"
+        self._counts[name] += 1
+        return name if self._counts[name] == 1 else f"{name}-{self._counts[name]}"
+
+    def _only_waiting(self) -> deque[str | None]:
+        """The calls of which the one that waits is, where only one does: an answer names no tool."""
+        waiting = [calls for calls in self._waiting.values() if calls]
+        return waiting[0] if len(waiting) == 1 and len(waiting[0]) == 1 else deque()
+
+
+def _parts(fields: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    parts = fields.get("parts", fields.get("content"))
+    for place, part in enumerate(parts if isinstance(parts, list) else ()):
+        if isinstance(part, dict):
+            yield place, part
+
+
+def _lacks_id(part: dict[str, Any], place: int) -> bool:
+    kind = part.get("type")
+    if kind not in CALLS and kind not in ANSWERS:
+        return False
+    call = part.get("id") or part.get("toolCallId")
+    if not isinstance(call, str):
+        return True
+    tool = part.get("name") or part.get("toolName")
+    if kind in CALLS or tool:
+        return call == (f"{tool}_{place}" if tool else str(place))
+    found = _PLACED.fullmatch(call)
+    return call == str(place) or (found is not None and found[2] == str(place))
+
+
+def _tool(part: dict[str, Any]) -> str:
+    """The tool of a call, or of an answer, of which the place that stands for its id begins with it."""
+    if tool := part.get("name") or part.get("toolName"):
+        return str(tool)
+    found = _PLACED.fullmatch(str(part.get("id") or ""))
+    return found[1] if found else ""
+
+
+def _last_question(messages: Sequence[ListedMessage]) -> int:
+    """The place of the last message with a text of the user that does not come with answers; -1 without one."""
+    question, is_answer = -1, False
+    for place, message in enumerate(messages):
+        kinds = {part.get("type") for _, part in _parts(message.fields)}
+        if message.is_output or message.fields.get("role") == "assistant":
+            is_answer = False
+        elif kinds & {*ANSWERS}:
+            is_answer = True
+        elif not is_answer and message.fields.get("role") == "user" and (kinds & {"text"} or _is_text(message)):
+            question = place
+    return question
+
+
+def _is_text(message: ListedMessage) -> bool:
+    return isinstance(message.fields.get("parts", message.fields.get("content")), str)

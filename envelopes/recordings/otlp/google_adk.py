@@ -1,0 +1,114 @@
+"""Spans of Google's Agent Development Kit (ADK), with the names and forms of the GenAI conventions.
+
+1. The id on the span of a tool (`adk-…`) is one that ADK removes from the messages, so the span counts as one without
+   a call id (`dashboard.ingest.span_pairs`).
+2. `execute_tool (merged)` repeats the results of the tools beside it, and is left out. So is the span of a model that
+   names a system and no provider: it repeats the usage of the `call_llm` around it.
+3. Earlier versions, and those of 2026 by a setting, have the request and the answer of a model in the form of the
+   Gemini API, on a span that ends only after the tools which the answer calls. The answer is placed at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from envelopes.recordings.otlp.spans import Attributes, TraceSpan
+from envelopes.text.untrusted_json import Untrusted, parse_json
+
+SCOPE = "gcp.vertex.agent"  # of all its languages
+_REQUEST, _RESPONSE = "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response"
+_ARGS, _RESULT = "gcp.vertex.agent.tool_call_args", "gcp.vertex.agent.tool_response"
+_MERGED = "(merged tools)"
+_OWN_CALL = "adk-"
+_NOT_CAPTURED = "{}"
+
+
+def as_genai(span: TraceSpan) -> TraceSpan | None:
+    """The span of ADK as the conventions have it; None for one that repeats others. Spans of others as they are."""
+    if span.scope != SCOPE:
+        return span
+    attributes = dict(span.attributes)
+    operation = attributes.get("gen_ai.operation.name")
+    if attributes.get("gen_ai.tool.name") == _MERGED:
+        return None
+    if operation == "generate_content" and "gen_ai.provider.name" not in attributes:
+        return None
+    if operation == "execute_tool":
+        _read_tool(attributes)
+    elif _REQUEST in attributes and _read_request(attributes):
+        return msgspec.structs.replace(span, attributes=attributes, end=span.start + 1)
+    return msgspec.structs.replace(span, attributes=attributes)
+
+
+def _read_tool(attributes: Attributes) -> None:
+    args, result = attributes.pop(_ARGS, None), attributes.pop(_RESULT, None)
+    if result not in (None, _NOT_CAPTURED):
+        attributes |= {"gen_ai.tool.call.arguments": args, "gen_ai.tool.call.result": result}
+    for name in (_REQUEST, _RESPONSE):  # empty, for a page of ADK
+        attributes.pop(name, None)
+    if str(attributes.get("gen_ai.tool.call.id")).startswith(_OWN_CALL):
+        attributes["gcp.vertex.agent.tool_call_id"] = attributes.pop("gen_ai.tool.call.id")
+
+
+def _read_request(attributes: Attributes) -> bool:
+    """Gives the attributes the messages of the request and its answer; False where it was not captured, or was cut."""
+    request, response = _object(attributes.get(_REQUEST)), _object(attributes.get(_RESPONSE))
+    contents = request.pop("contents", None)
+    if not isinstance(contents, list):
+        return False
+    config = request["config"] if isinstance(request.get("config"), dict) else {}
+    prompt = config.pop("system_instruction", None)
+    prompts = [prompt] if isinstance(prompt, (str, dict)) else prompt
+    tools = [
+        {"type": "function", **declared}
+        for tool in _objects(config.pop("tools", None))
+        for declared in _objects(tool.get("function_declarations"))
+    ]
+    attributes |= {
+        "gen_ai.input.messages": [_message(content) for content in _objects(contents)],
+        "gen_ai.output.messages": [_message(content) for content in _objects([response.pop("content", None)])],
+        "gen_ai.system_instructions": [part for entry in prompts or () for part in _prompt_parts(entry)],
+        _REQUEST: request,
+        _RESPONSE: response,
+    } | ({"gen_ai.tool.definitions": tools} if tools else {})
+    return True
+
+
+def _prompt_parts(prompt: Any) -> Iterator[dict[str, Any]]:
+    """The parts of a text, or of a content of the API."""
+    if isinstance(prompt, str):
+        yield {"type": "text", "content": prompt}
+    elif isinstance(prompt, dict):
+        yield from map(_part, _objects(prompt.get("parts", [prompt])))
+
+
+def _message(content: dict[str, Any]) -> dict[str, Any]:
+    role = "assistant" if content.get("role") == "model" else content.get("role")
+    return {"role": role, "parts": [_part(part) for part in _objects(content.get("parts"))]}
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    match part:
+        case {"function_call": dict(call)}:
+            return {"type": "tool_call", "id": call.get("id"), "name": call.get("name"), "arguments": call.get("args")}
+        case {"function_response": dict(answer)}:
+            return {"type": "tool_call_response", **answer}
+        case {"text": str(text)}:
+            return {"type": "reasoning" if part.get("thought") else "text", "content": text}
+        case _:
+            return {"type": next(iter(part), "empty"), **part}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    try:
+        parsed = parse_json(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else None
+    except Untrusted:  # a limit of the exporter cut it
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _objects(values: Any) -> list[dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []

@@ -1,0 +1,133 @@
+"""The lines of ours that spans become: one for each span of an agent, and one for each part of a message."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TypeAlias
+
+from envelopes.recordings.otlp import conventions, google_adk, strands
+from envelopes.recordings.otlp.conventions import (
+    ChildRun,
+    TracePart,
+    as_json,
+    find_child_runs,
+    first_value,
+    message_parts,
+    run_name,
+    span_kind,
+    standing_parts,
+)
+from envelopes.recordings.otlp.odd_values import odd_lines
+from envelopes.recordings.otlp.spans import (
+    TraceLine,
+    TraceSpan,
+    decode_protobuf,
+    earliest_lines,
+    json_spans,
+    trace_line,
+)
+from envelopes.text.untrusted_json import dump_json, join_object, object_slices, parse_json
+
+PartLines: TypeAlias = dict[tuple[str, TracePart], TraceLine]  # by run and part
+
+
+def decode_traces(body: bytes, *, is_json: bool) -> list[TraceLine]:
+    """Each line of a trace request once, and of values that are left out in JSON. Raises Untrusted, and Unavailable."""
+    if not is_json:
+        return earliest_lines(span_lines(decode_protobuf(body)))
+    document = parse_json(body)
+    lines = earliest_lines(span_lines(json_spans(document)))
+    run = str(parse_json(object_slices(lines[0].raw)["run"])) if lines else ""
+    return [*lines, *odd_lines(document, run)]
+
+
+def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
+    """The lines of the spans that are of an agent. Raises nothing: what is odd in a span is refused when it is read."""
+    listed = [named for span in spans if (named := as_genai(span)) is not None]
+    yield from map(_child_line, find_child_runs(listed))
+    known: PartLines = {}
+    for span in listed:
+        kind = span_kind(span)
+        if kind == "other":
+            continue
+        run = run_name(span)
+        lines = [] if kind == "tool" else list(part_lines(span, known, has_messages=kind == "model"))
+        yield from lines
+        yield _span_line(span, kind, run, [line.key for line in lines])
+
+
+def as_genai(span: TraceSpan) -> TraceSpan | None:
+    """The span with the names of the conventions; None for one that repeats others."""
+    named = google_adk.as_genai(span)
+    return None if named is None else strands.as_genai(named)
+
+
+def _child_line(child: ChildRun) -> TraceLine:
+    members = {"otlp": "child", "run": child.run, "parent": child.parent, "call": child.call}
+    return trace_line({name: dump_json(value) for name, value in members.items()}, child.at)
+
+
+def part_lines(span: TraceSpan, known: PartLines, *, has_messages: bool = True) -> Iterator[TraceLine]:
+    """Lines of what is in every request, and of messages, which the span of an agent repeats from its model's.
+
+    `known` are the lines of the spans before it: most parts of a request are those of the request before.
+    """
+    run = run_name(span)
+    for part in chain(standing_parts(span.attributes), message_parts(span) if has_messages else ()):
+        at, line = span.end if part.is_output else span.start, known.get((run, part))
+        if line is None or line.at > at:
+            line = known[run, part] = _part_line(part, run, at)
+        yield line
+
+
+def _part_line(part: TracePart, run: str, at: int) -> TraceLine:
+    members = {
+        "otlp": dump_json(part.kind),
+        "run": dump_json(run),
+        "role": dump_json(part.role),
+        "call": dump_json(part.call) if part.call else b"",
+        "tool": dump_json(part.tool) if part.tool else b"",
+        "rebuilt": b"true" if part.is_rebuilt else b"",
+        "standing": dump_json(part.standing) if part.standing else b"",
+        "content": part.content,
+    }
+    content = {name: raw for name, raw in members.items() if raw}
+    digest = hashlib.blake2b(join_object(content), digest_size=16).digest()
+    return TraceLine(join_object({**content, "at": dump_json(at)}), digest, at)
+
+
+def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes]) -> TraceLine:
+    attributes = {
+        name: value for name, value in sorted(span.attributes.items()) if not conventions.is_message_attribute(name)
+    }
+    members: dict[str, bytes] = {
+        "otlp": b'"span"',
+        "kind": dump_json(kind),
+        "run": dump_json(run),
+        "trace": dump_json(span.trace),
+        "span": dump_json(span.span),
+        "parent": dump_json(span.parent),
+        "name": dump_json(span.name),
+        "start": dump_json(span.start),
+        "end": dump_json(span.end),
+        "status": dump_json(span.status),
+        "status_message": dump_json(span.status_message),
+    }
+    if kind == "tool":
+        args, result = conventions.tool_arguments(attributes), first_value(attributes, conventions.TOOL_RESULT)
+        members |= {"args": as_json(args)} if args is not None else {}
+        members |= {"result": as_json(result)} if result is not None else {}
+        used = (*conventions.TOOL_ARGS, *conventions.TOOL_RESULT)
+        attributes = {name: value for name, value in attributes.items() if name not in used}
+    for name in conventions.HISTORIES:  # they repeat what the parts have
+        if name in attributes:
+            attributes[name] = hashlib.blake2b(as_json(attributes[name]), digest_size=16).hexdigest()
+    members["attributes"] = dump_json(attributes)
+    events = [event for event in span.events if kind != "model" or event.name not in conventions.MESSAGE_EVENTS]
+    members["events"] = dump_json([[event.name, event.attributes] for event in events])
+    members["resource"] = dump_json(span.resource)
+    members["scope"] = dump_json(span.scope)
+    members["parts"] = dump_json("".join(part.hex() for part in parts)) if parts else b'""'
+    return trace_line(members)

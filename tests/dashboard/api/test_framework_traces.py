@@ -1,0 +1,104 @@
+"""Traces that agent frameworks emit, recorded with a scripted model from the libraries that the files are named by."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboard.ingest.store_derived import derive_waiting
+from dashboard.models import Call, Message, Project, Remark, Run
+from tests.dashboard.api.sending import Sender, export_all
+from tests.dashboard.factories import create_project
+
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
+RECORDINGS = Path(__file__).parents[2] / "envelopes" / "recordings" / "otlp"
+NOTES, MISSING = "line one", "no file missing.txt"
+# The tool of each call in its order, and a text of its result alone, which both halves have to contain.
+STRANDS = [("lookup", "21"), ("read_notes", NOTES), ("read_notes", MISSING), ("lookup", "22")]
+ADK = [("lookup", "21"), ("read_notes", NOTES), ("lookup", "22"), ("read_notes", NOTES)]
+FRAMEWORKS = {
+    "strands_agents_1.62.0": STRANDS,
+    "strands_agents_1.62.0_latest": STRANDS,
+    "google_adk_2.13.0": ADK,
+    "google_adk_2.13.0_schema_1": ADK,
+    "agent_framework_1.23.0": ADK,
+}
+
+
+def spans_of(name: str) -> list[dict[str, Any]]:
+    """A request for each span of a recording."""
+    document = json.loads((RECORDINGS / f"{name}.jsonl").read_bytes())
+    return [
+        {"resourceSpans": [{**resource, "scopeSpans": [{**scoped, "spans": [span]}]}]}
+        for resource in document["resourceSpans"]
+        for scoped in resource["scopeSpans"]
+        for span in scoped["spans"]
+    ]
+
+
+def post(project: Project, requests: list[dict[str, Any]]) -> None:
+    sender = Sender(project)
+    for request in requests:
+        assert sender.post("/v1/traces", json.dumps(request).encode(), "application/json").status_code == 200
+    derive_waiting(project)
+
+
+def both_halves(call: Call) -> tuple[str, str]:
+    data = {row.surface: bytes(row.data).decode() for row in call.observations.all()}
+    return data["result"], data["receipt"]
+
+
+@pytest.mark.parametrize(("name", "expected"), FRAMEWORKS.items())
+def test_each_call_of_a_framework_has_both_halves_of_the_same_result(
+    project: Project, name: str, expected: list[tuple[str, str]]
+) -> None:
+    post(project, spans_of(name))
+    ran = Call.objects.filter(observations__surface="result").order_by("started_at", "run__started_at", "tool")
+    assert sorted(call.tool for call in ran) == sorted(tool for tool, _ in expected)
+    marks = dict.fromkeys(mark for _, mark in expected)
+    for call in ran:
+        result, receipt = both_halves(call)
+        in_result, in_receipt = ([mark for mark in marks if mark in half] for half in (result, receipt))
+        assert in_result == in_receipt != [], (call.external_id, result, receipt)
+        assert (call.tool, *in_result) in expected
+        assert call.receipts.count() == 1
+    found = sorted((call.tool, next(mark for mark in marks if mark in both_halves(call)[0])) for call in ran)
+    assert found == sorted(expected)
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_calls_of_a_framework_do_not_depend_on_the_order_in_which_its_spans_arrive(
+    project: Project, tmp_path: Path, name: str
+) -> None:
+    spans, other_project = spans_of(name), create_project("other")
+    post(project, spans)
+    post(other_project, random.Random(7).sample(spans, len(spans)))
+    exports = [export_all(of_project, tmp_path / str(of_project.pk)) for of_project in (project, other_project)]
+    assert exports[0] == exports[1]
+
+
+@pytest.mark.parametrize("name", ["google_adk_2.13.0", "google_adk_2.13.0_schema_1"])
+def test_an_invocation_of_adk_is_a_run_with_its_own_calls_and_the_messages_of_earlier_ones(
+    project: Project, name: str
+) -> None:
+    post(project, spans_of(name))
+    first, second = Run.objects.order_by("started_at")
+    assert [Call.objects.filter(run=run).count() for run in (first, second)] == [3, 1]
+    assert not Call.objects.filter(tool="(merged tools)").exists()
+    texts = {bytes(row.data).decode() for row in Message.objects.filter(run=second)}
+    assert any("How is the weather" in text for text in texts)
+    assert any('"degrees":21' in text for text in texts), (
+        "what the model got of an earlier invocation is in its context"
+    )
+    became = set(Remark.objects.values_list("became", flat=True))
+    assert became == {"its result is that of this call: no other one fits by tool, arguments and time"}
+
+
+def test_what_a_tool_of_strands_reports_as_an_error_is_a_failed_call(project: Project) -> None:
+    post(project, spans_of("strands_agents_1.62.0"))
+    failed = Call.objects.filter(source_error=True)
+    assert [both_halves(call)[1] for call in failed] == [f'[{{"type":"text","text":"{MISSING}"}}]']

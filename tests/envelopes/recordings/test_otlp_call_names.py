@@ -1,0 +1,212 @@
+"""Calls of traces that have no id of their own, and values of frameworks that are missing, cut or of another kind."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from envelopes.recordings.otlp import google_adk, strands
+from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
+from envelopes.recordings.otlp.conventions import message_parts, run_name
+from envelopes.recordings.otlp.logs import OPERATION, decode_logs
+from envelopes.recordings.otlp.spans import SpanEvent, TraceSpan
+from tests.cases import each
+
+SPAN = TraceSpan(
+    trace="ab" * 16,
+    span="cd" * 8,
+    parent="",
+    name="chat",
+    start=1_000_000,
+    end=9_000_000,
+    status=0,
+    status_message="",
+    attributes={},
+    events=(),
+    resource={},
+    scope="",
+)
+
+
+def asked(text: str = "What is new?") -> dict[str, Any]:
+    return {"role": "user", "parts": [{"type": "text", "content": text}]}
+
+
+def called(*parts: tuple[str | None, str, object]) -> dict[str, Any]:
+    listed = [{"type": "tool_call", "id": call, "name": tool, "arguments": args} for call, tool, args in parts]
+    return {"role": "assistant", "parts": listed}
+
+
+def answered(*parts: tuple[str | None, object], **fields: str) -> dict[str, Any]:
+    listed = [{"type": "tool_call_response", "id": call, "response": text, **fields} for call, text in parts]
+    return {"role": "user", "parts": listed}
+
+
+def links(*messages: dict[str, Any]) -> list[tuple[int, object]]:
+    """For each answer with a name the place of its call among all calls, and its text."""
+    parts = [
+        part
+        for message in name_calls([ListedMessage(entry, is_output=False) for entry in messages])
+        for part in message.fields["parts"]
+    ]
+    calls = [part.get("id") for part in parts if part["type"] == "tool_call"]
+    named = [part for part in parts if part["type"] == "tool_call_response" and part.get("id")]
+    assert len({*calls} - {None}) == len(calls) - calls.count(None), "two calls have one name"
+    return [(calls.index(part["id"]) if part["id"] in calls else -1, part["response"]) for part in named]
+
+
+ONE, TWO = called(("find_0", "find", {"q": 1})), called(("find_0", "find", {"q": 2}))
+FIRST, SECOND = answered(("find_0", "a")), answered(("find_0", "b"))
+
+
+@each(
+    ("messages", "expected"),
+    [
+        # the places in the ids of answers are those of other calls
+        ([asked(), ONE, FIRST, TWO, SECOND], [(0, "a"), (1, "b")]),
+        ([asked(), ONE, FIRST, ONE, SECOND], [(0, "a"), (1, "b")]),
+        # side by side: by tool, and of one tool in the order of the calls
+        (
+            [
+                asked(),
+                called(("find_0", "find", 1), ("read_1", "read", 2), ("find_2", "find", 3)),
+                answered(("find_0", "a"), ("find_1", "c"), ("read_2", "b")),
+            ],
+            [(0, "a"), (2, "c"), (1, "b")],
+        ),
+        # without any id: by the tool of the answer, else where one call waits
+        ([asked(), called((None, "find", 1)), answered((None, "a"))], [(0, "a")]),
+        ([asked(), called((None, "find", 1), (None, "read", 1)), answered((None, "a"), (None, "b"))], []),
+        ([asked(), called((None, "find", 1)), answered((None, "a"), name="find")], [(0, "a")]),
+        # an answer of a tool that was not called
+        ([asked(), called(("find_0", "find", 1)), answered(("read_0", "a"))], [(-1, "a")]),
+        # ids of their own stay
+        ([asked(), called(("c1", "find", 1)), answered(("c1", "a"))], [(0, "a")]),
+        (
+            [asked(), called(("c1", "find", 1), (None, "read", 1)), answered(("c1", "a"), (None, "b"))],
+            [(0, "a"), (1, "b")],
+        ),
+        # of earlier turns, whose own requests name them
+        ([asked(), ONE, FIRST, called(), asked("And?"), TWO, SECOND], [(1, "b")]),
+        # a text beside the answers begins no turn
+        ([asked(), ONE, FIRST, asked("a reminder"), TWO, SECOND], [(0, "a"), (1, "b")]),
+    ],
+)  # fmt: skip
+def test_an_answer_is_that_of_the_call_before_it(messages: list[Any], expected: list[Any]) -> None:
+    assert links(*messages) == expected
+
+
+def test_a_call_has_the_same_name_in_each_request_of_its_turn_and_another_in_the_next() -> None:
+    def last_name(*messages: dict[str, Any]) -> object:
+        named = name_calls([ListedMessage(entry, is_output=False) for entry in messages])
+        parts = [part for message in named for part in message.fields["parts"]]
+        return [part["id"] for part in parts if part["type"] == "tool_call" and "id" in part][-1]
+
+    turn = [asked(), ONE]
+    assert last_name(*turn) == last_name(*turn, answered(("find_0", "a")))
+    assert last_name(*turn) != last_name(*turn, answered(("find_0", "a")), called(), asked("Again"), ONE)
+
+
+@each(
+    ("part", "expected"),
+    [
+        (
+            {"type": "server_tool_call", "id": "s1", "name": "web_search", "server_tool_call": {"query": "x"}},
+            ("call", "s1", "web_search", {"query": "x"}),
+        ),
+        (
+            {"type": "server_tool_call", "id": "s1", "name": "run", "server_tool_call": {"input": {"c": 1}}},
+            ("call", "s1", "run", {"c": 1}),
+        ),
+        (
+            {"type": "server_tool_call_response", "id": "s1", "server_tool_call_response": {"hits": 1}},
+            ("response", "s1", "", '{"hits":1}'),
+        ),
+        (
+            {"type": "server_tool_call", "name": "web_search", "server_tool_call": {}},
+            ("text", "", "", [{"type": "server_tool_call", "name": "web_search", "server_tool_call": {}}]),
+        ),
+    ],
+)  # fmt: skip
+def test_a_tool_that_the_provider_ran_is_a_call(part: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    attributes = {"gen_ai.input.messages": json.dumps([{"role": "assistant", "parts": [part]}])}
+    [read] = message_parts(msgspec.structs.replace(SPAN, attributes=attributes))
+    assert (read.kind, read.call, read.tool, json.loads(read.content)) == expected
+
+
+def test_messages_may_stand_in_an_object_with_the_version_of_their_schema() -> None:
+    wrapped = json.dumps({"version": "0.1.0", "messages": [asked()]})
+    [read] = message_parts(msgspec.structs.replace(SPAN, attributes={"gen_ai.input.messages": wrapped}))
+    assert json.loads(read.content) == "What is new?"
+
+
+@pytest.mark.parametrize("scope", ["gcp.vertex.agent", "agent_framework"])
+def test_a_framework_that_names_the_conversation_on_some_spans_has_runs_by_trace(scope: str) -> None:
+    named = msgspec.structs.replace(SPAN, attributes={"gen_ai.conversation.id": "talk"})
+    assert run_name(named) == "talk"
+    assert run_name(msgspec.structs.replace(named, scope=scope)) == SPAN.trace
+
+
+REQUEST = "gcp.vertex.agent.llm_request"
+REASONING = {"type": "reasoning", "content": "so"}
+FILE = {"type": "file_data", "file_data": {"a": 1}}
+ANSWER = '[{"toolResult": {"toolUseId": "t", "content": [%s]}}]'
+
+
+@each(
+    ("contents", "expected"),
+    [
+        ([{"role": "user", "parts": [{"text": "Hi"}]}], [("user", "Hi")]),
+        ([{"role": "model", "parts": [{"text": "so", "thought": True}]}], [("assistant", [REASONING])]),
+        ([{"role": "user", "parts": [{"file_data": {"a": 1}}]}], [("user", [FILE])]),
+        ([{"role": "user"}, 7], []),
+    ],
+)  # fmt: skip
+def test_a_request_of_adk_is_read_in_the_form_of_its_api(contents: list[Any], expected: list[Any]) -> None:
+    attributes = {REQUEST: json.dumps({"contents": contents}), "gcp.vertex.agent.llm_response": "{}"}
+    span = google_adk.as_genai(msgspec.structs.replace(SPAN, scope=google_adk.SCOPE, attributes=attributes))
+    assert span is not None
+    assert [(part.role, json.loads(part.content)) for part in message_parts(span)] == expected
+    assert span.end == SPAN.start + 1, "its end is after the tools that its answer calls"
+
+
+@pytest.mark.parametrize("request_text", ['{"contents": [{"role": "us', "7", '{"contents": 1}', None])
+def test_a_request_of_adk_that_was_cut_or_not_captured_stays_as_it_is(request_text: str | None) -> None:
+    attributes = {REQUEST: request_text}
+    span = msgspec.structs.replace(SPAN, scope=google_adk.SCOPE, attributes=attributes)
+    assert google_adk.as_genai(span) == span
+
+
+@each(
+    ("content", "expected"),
+    [
+        ('[{"text": "Hi"}]', [("text", "Hi")]),
+        ("no blocks", [("text", "no blocks")]),
+        ('[{"text": "H', [("text", '[{"text": "H')]),
+        ('[{"image": {"format": "png"}}]', [("text", [{"type": "image", "image": {"format": "png"}}])]),
+        ('[{"reasoningContent": {"reasoningText": {"text": "so"}}}]', [("text", [REASONING])]),
+        (ANSWER % '{"text": "a"}', [("response", [{"type": "text", "text": "a"}])]),
+        (ANSWER % '{"json": {"a": 1}}', [("response", '[{"json":{"a":1}}]')]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_blocks_of_strands_are_read_as_parts(content: str, expected: list[Any]) -> None:
+    span = msgspec.structs.replace(
+        SPAN,
+        attributes={"gen_ai.system": strands.PROVIDER, "gen_ai.operation.name": "chat"},
+        events=(SpanEvent("gen_ai.user.message", {"content": content}),),
+    )
+    parts = list(message_parts(strands.as_genai(span)))
+    assert [(part.kind, json.loads(part.content)) for part in parts] == expected
+
+
+def test_a_log_event_of_such_a_framework_belongs_to_the_run_of_its_spans() -> None:
+    name = {"key": "gen_ai.conversation.id", "value": {"stringValue": "talk"}}
+    messages = {"key": "gen_ai.input.messages", "value": {"stringValue": json.dumps([asked()])}}
+    event = {"eventName": OPERATION, "traceId": SPAN.trace, "timeUnixNano": "1000", "attributes": [name, messages]}
+    scoped = {"scope": {"name": google_adk.SCOPE}, "logRecords": [event]}
+    body = json.dumps({"resourceLogs": [{"scopeLogs": [scoped]}]}).encode()
+    assert {json.loads(line.raw)["run"] for line in decode_logs(body, is_json=True)} == {SPAN.trace}
