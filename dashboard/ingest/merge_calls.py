@@ -144,7 +144,8 @@ class CallMerge:
 
     def apply(self, draft: CallDraft, run_ids: dict[str, UUID]) -> None:
         for call in draft.calls:
-            self._observe("args", call.args, "structured", call.line, call.at, run_ids[call.run])
+            if call.args is not None:
+                self._observe("args", call.args, "structured", call.line, call.at, run_ids[call.run])
             if call.document is not None:
                 self._observe("call", call.document, "structured", call.line, call.at, run_ids[call.run])
         if draft.call is not None:

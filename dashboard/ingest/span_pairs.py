@@ -186,7 +186,7 @@ def undo_pairs(format_: Format, drafts: Sequence[Drafts], run_id: Callable[[str]
     added = [draft for part in drafts for draft in part.calls.values()]
     known = dict(Call.objects.filter(pk__in=[draft.id for draft in added]).values_list("pk", "started_at"))
     new = {
-        _Likeness(run_id(record.run), record.tool, _normalize_args(record.args))
+        _Likeness(run_id(record.run), record.tool, _normalize_args(record.args or b"null"))
         for draft in added
         for record in draft.calls
         if not _is_known(record, known.get(draft.id))

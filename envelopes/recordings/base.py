@@ -118,12 +118,13 @@ class MessageRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="messag
 class CallRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="call"):
     """`origin` is progress for a call that only a parent's progress lines report.
 
+    `args` None: the record has no arguments, another one of the call may have them.
     `inherited`: the line is a copy of another run's. `names_other`: it names another run than the one it is in.
     """
 
     call: str
     tool: str
-    args: bytes
+    args: bytes | None
     step: str | None = None
     attempt: int = 1
     at: str | None = None

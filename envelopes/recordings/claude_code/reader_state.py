@@ -302,7 +302,7 @@ def follow_up_records(state: ReaderState, record: Record | LineProblem) -> Itera
             yield RunRecord(line=record.line, run=record.run, plan=record.args, origin=record.origin)
         case CallRecord() if record.tool in _SPAWNING:
             try:
-                prompt = object_slices(record.args).get("prompt", b"")
+                prompt = object_slices(record.args or b"{}").get("prompt", b"")
             except Untrusted:
                 return
             remember(state.prompts, digest(prompt), record.call)

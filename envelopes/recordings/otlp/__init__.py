@@ -193,7 +193,7 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
         position=start,
         call=call,
         tool=storable(str(tool or name or "unknown")),
-        args=members.get("args", b"null"),
+        args=members.get("args"),
         step=_word(members, "parent") or None,
         attempt=retry + 1 if isinstance(retry, int) and 0 <= retry < 1_000 else 1,
         at=iso_time(start),

@@ -20,7 +20,7 @@ import msgspec
 
 from envelopes.recordings.base import SYSTEM_PROMPT, TOOL_DEFINITIONS
 from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
-from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan
+from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan, objects_of, parsed_text
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 CONVERSATION = (
@@ -127,6 +127,8 @@ def span_kind(span: TraceSpan) -> SpanKind:
         return "tool"
     if operation == "invoke_agent" or sort in ("agent", "workflow") or span.name.startswith("invoke_agent"):
         return "agent"
+    if "openinference.span.kind" in attributes and sort != "llm":
+        return "other"  # a chain repeats the messages of the model in it
     is_model = operation in ("chat", "generate_content", "text_completion") or sort == "llm"
     names = (*INPUT_LISTS, *OUTPUT_LISTS, *INPUT_TOKENS)
     has_messages = any(name in attributes for name in names) or any(map(DOTTED.fullmatch, attributes))
@@ -251,14 +253,10 @@ def _event_parts(event: SpanEvent) -> Iterator[TracePart]:
 
 def _objects_of(value: Any) -> Iterator[dict[str, Any]]:
     """The objects of a list, of a list in a JSON string or of the `messages` of an object, or nothing."""
-    if isinstance(value, str):
-        try:
-            value = parse_json(value.encode("utf-8", "surrogatepass"))
-        except Untrusted:
-            return
+    value = parsed_text(value)
     if isinstance(value, dict):  # Microsoft's Agent 365 names the version of its schema beside them
         value = value.get("messages")
-    yield from (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
+    yield from objects_of(value)
 
 
 def _listed_parts(message: dict[str, Any], *, is_output: bool) -> Iterator[TracePart]:

@@ -34,7 +34,8 @@ from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines, st
 from envelopes.recordings.otlp import FORMATS
 from envelopes.recordings.otlp import read as read_spans
 from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS
-from envelopes.recordings.otlp.span_lines import as_genai, part_lines
+from envelopes.recordings.otlp.frameworks import as_genai
+from envelopes.recordings.otlp.span_lines import part_lines
 from envelopes.recordings.otlp.spans import (
     Attributes,
     SpanEvent,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TypeAlias
 
-from envelopes.recordings.otlp import conventions, google_adk, strands
+from envelopes.recordings.otlp import conventions
 from envelopes.recordings.otlp.conventions import (
     ChildRun,
     TracePart,
@@ -19,6 +19,7 @@ from envelopes.recordings.otlp.conventions import (
     span_kind,
     standing_parts,
 )
+from envelopes.recordings.otlp.frameworks import as_genai
 from envelopes.recordings.otlp.odd_values import odd_lines
 from envelopes.recordings.otlp.spans import (
     TraceLine,
@@ -56,12 +57,6 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
         lines = [] if kind == "tool" else list(part_lines(span, known, has_messages=kind == "model"))
         yield from lines
         yield _span_line(span, kind, run, [line.key for line in lines])
-
-
-def as_genai(span: TraceSpan) -> TraceSpan | None:
-    """The span with the names of the conventions; None for one that repeats others."""
-    named = google_adk.as_genai(span)
-    return None if named is None else strands.as_genai(named)
 
 
 def _child_line(child: ChildRun) -> TraceLine:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.text.untrusted_json import Untrusted, join_object
+from envelopes.text.untrusted_json import Untrusted, join_object, parse_json
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = 7_000_000_000_000_000  # microseconds: the year 2191
@@ -105,8 +105,22 @@ def _json_span(span: dict[str, Any], resource: Attributes, scope: str) -> TraceS
 
 
 def objects_in(owner: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    values = owner.get(name)
+    return objects_of(owner.get(name))
+
+
+def objects_of(values: Any) -> list[dict[str, Any]]:
+    """The objects of a list; nothing of another value."""
     return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+def parsed_text(value: Any) -> Any:
+    """The value of a text of JSON, None for another text or one that the exporter cut; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_json(value.encode("utf-8", "surrogatepass"))
+    except Untrusted:
+        return None
 
 
 def _object(owner: dict[str, Any], name: str) -> dict[str, Any]:

@@ -20,12 +20,15 @@ NOTES, MISSING = "line one", "no file missing.txt"
 # The tool of each call in its order, and a text of its result alone, which both halves have to contain.
 STRANDS = [("lookup", "21"), ("read_notes", NOTES), ("read_notes", MISSING), ("lookup", "22")]
 ADK = [("lookup", "21"), ("read_notes", NOTES), ("lookup", "22"), ("read_notes", NOTES)]
+LANGCHAIN = [("lookup", "21"), ("read_notes", NOTES), ("lookup", "22"), ("read_notes", MISSING)]
 FRAMEWORKS = {
     "strands_agents_1.62.0": STRANDS,
     "strands_agents_1.62.0_latest": STRANDS,
     "google_adk_2.13.0": ADK,
     "google_adk_2.13.0_schema_1": ADK,
     "agent_framework_1.23.0": ADK,
+    "langchain_1.5.2_openinference_0.1.80": LANGCHAIN,
+    "langchain_1.5.2_traceloop_0.62.4": LANGCHAIN,
 }
 
 
@@ -65,7 +68,7 @@ def test_each_call_of_a_framework_has_both_halves_of_the_same_result(
         in_result, in_receipt = ([mark for mark in marks if mark in half] for half in (result, receipt))
         assert in_result == in_receipt != [], (call.external_id, result, receipt)
         assert (call.tool, *in_result) in expected
-        assert call.receipts.count() == 1
+        assert (call.receipts.count(), call.is_disagreeing) == (1, False)
     found = sorted((call.tool, next(mark for mark in marks if mark in both_halves(call)[0])) for call in ran)
     assert found == sorted(expected)
 
@@ -98,7 +101,17 @@ def test_an_invocation_of_adk_is_a_run_with_its_own_calls_and_the_messages_of_ea
     assert became == {"its result is that of this call: no other one fits by tool, arguments and time"}
 
 
-def test_what_a_tool_of_strands_reports_as_an_error_is_a_failed_call(project: Project) -> None:
-    post(project, spans_of("strands_agents_1.62.0"))
-    failed = Call.objects.filter(source_error=True)
-    assert [both_halves(call)[1] for call in failed] == [f'[{{"type":"text","text":"{MISSING}"}}]']
+@pytest.mark.parametrize("name", [name for name, calls in FRAMEWORKS.items() if ("read_notes", MISSING) in calls])
+def test_what_a_tool_reports_as_an_error_is_a_failed_call(project: Project, name: str) -> None:
+    post(project, spans_of(name))
+    [failed] = Call.objects.filter(source_error=True)
+    assert MISSING in both_halves(failed)[1]
+
+
+@pytest.mark.parametrize("name", [name for name in FRAMEWORKS if name.startswith("langchain")])
+def test_what_a_tool_of_langchain_kept_for_the_program_is_the_result(project: Project, name: str) -> None:
+    post(project, spans_of(name))
+    halves = [both_halves(call) for call in Call.objects.filter(tool="lookup").order_by("started_at")]
+    assert halves == [
+        (f'{{"city":"Bonn","degrees":{degrees},"raw":[1,2,3]}}', f'"sunny, {degrees} degrees"') for degrees in (21, 22)
+    ]

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.recordings.otlp import google_adk, strands
 from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
 from envelopes.recordings.otlp.conventions import message_parts, run_name
+from envelopes.recordings.otlp.frameworks import google_adk, langchain, strands
 from envelopes.recordings.otlp.logs import OPERATION, decode_logs
 from envelopes.recordings.otlp.spans import SpanEvent, TraceSpan
 from tests.cases import each
@@ -210,3 +210,42 @@ def test_a_log_event_of_such_a_framework_belongs_to_the_run_of_its_spans() -> No
     scoped = {"scope": {"name": google_adk.SCOPE}, "logRecords": [event]}
     body = json.dumps({"resourceLogs": [{"scopeLogs": [scoped]}]}).encode()
     assert {json.loads(line.raw)["run"] for line in decode_logs(body, is_json=True)} == {SPAN.trace}
+
+
+ARGS = '{"q":1}'
+TOOL_MESSAGE = {"content": "2 hits", "tool_call_id": "c1"}
+SAVED = {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "ToolMessage"]}
+
+
+@each(
+    ("attributes", "expected"),
+    [
+        # the forms of OpenInference and of Traceloop
+        ({"output.value": {"type": "tool", "data": TOOL_MESSAGE}}, ("c1", "2 hits", None)),
+        ({"gen_ai.tool.call.result": {"output": SAVED | {"kwargs": TOOL_MESSAGE}}}, ("c1", "2 hits", None)),
+        ({"output.value": {"type": "tool", "data": TOOL_MESSAGE | {"artifact": {"a": 1}}}}, ("c1", '{"a":1}', None)),
+        # an argument without its name is not a second set of arguments
+        ({"output.value": {"type": "tool", "data": TOOL_MESSAGE}, "input.value": "x"}, ("c1", "2 hits", None)),
+        (
+            {"output.value": {"type": "tool", "data": TOOL_MESSAGE}, "input.value": {"q": 1}},
+            ("c1", "2 hits", '{"q":1}'),
+        ),
+        # the id of a call that failed stands beside its arguments alone
+        (
+            {"traceloop.entity.input": {"input_str": "", "inputs": {"q": 1}, "kwargs": {"tool_call_id": "c2"}}},
+            ("c2", None, ARGS),
+        ),
+        # results that only look like one
+        ({"output.value": {"tool_call_id": "c1"}}, (None, None, None)),
+        ({"output.value": {"type": "tool", "data": {"tool_call_id": 7}}}, (None, None, None)),
+    ],
+)
+def test_a_span_of_a_langchain_tool_has_the_id_and_the_result_of_its_message(
+    attributes: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    written = {name: value if isinstance(value, str) else json.dumps(value) for name, value in attributes.items()}
+    span = langchain.as_genai(msgspec.structs.replace(SPAN, attributes=written))
+    names = ("gen_ai.tool.call.id", "gen_ai.tool.call.result", "gen_ai.tool.call.arguments")
+    read = tuple(span.attributes.get(name) for name in names)
+    assert read == expected
+    assert (read[0] is None) == (span.attributes == written)

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan
-from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
+from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan, objects_of, parsed_text
+from envelopes.text.untrusted_json import dump_json
 
 PROVIDER = "strands-agents"
 CHOICE = "gen_ai.choice"
@@ -49,7 +49,7 @@ def _tool_attributes(events: tuple[SpanEvent, ...]) -> Attributes:
             attributes["gen_ai.tool.call.arguments"] = event.attributes.get("content")
         elif event.name == CHOICE:
             attributes["gen_ai.tool.call.result"] = event.attributes.get("message")
-        for part in (part for message in _listed(event) for part in _dicts(message.get("parts"))):
+        for part in (part for message in _listed(event) for part in objects_of(message.get("parts"))):
             if part.get("type") == "tool_call":
                 attributes["gen_ai.tool.call.arguments"] = _json(part.get("arguments"))
             elif part.get("type") == "tool_call_response":
@@ -84,7 +84,7 @@ def _listed(event: SpanEvent, *names: str) -> Iterator[dict[str, Any]]:
     """The messages in an event of the conventions."""
     for name in names or ("gen_ai.input.messages", "gen_ai.output.messages"):
         if event.name == DETAILS:
-            yield from _dicts(_parsed(event.attributes.get(name)))
+            yield from objects_of(parsed_text(event.attributes.get(name)))
 
 
 def _typed_answers(message: dict[str, Any]) -> dict[str, Any]:
@@ -92,14 +92,14 @@ def _typed_answers(message: dict[str, Any]) -> dict[str, Any]:
         {**part, "response": _answer_content(part.get("response"))}
         if part.get("type") == "tool_call_response"
         else part
-        for part in _dicts(message.get("parts"))
+        for part in objects_of(message.get("parts"))
     ]
     return {**message, "parts": parts}
 
 
 def _block_parts(content: Any) -> list[dict[str, Any]]:
     """The parts of a list of blocks in JSON; a text that is none is one part."""
-    blocks = _parsed(content)
+    blocks = parsed_text(content)
     if isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks):
         return [_part(block) for block in blocks]
     return [{"type": "text", "content": content}] if isinstance(content, str) and content else []
@@ -124,7 +124,7 @@ def _answer_content(content: Any) -> Any:
 
     How a block of JSON was spelled for the model is not recorded: with one the content stays the value that it is.
     """
-    blocks = _dicts(content)
+    blocks = objects_of(content)
     if not blocks or any("type" in block or not block.keys() <= BLOCKS for block in blocks):
         return content
     return [
@@ -133,18 +133,5 @@ def _answer_content(content: Any) -> Any:
     ]
 
 
-def _parsed(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse_json(value.encode("utf-8", "surrogatepass"))
-    except Untrusted:  # a text, or JSON that a limit of the exporter cut
-        return None
-
-
 def _json(value: Any) -> str:
     return dump_json(value).decode()
-
-
-def _dicts(values: Any) -> list[dict[str, Any]]:
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from envelopes.recordings.otlp.spans import Attributes, TraceSpan
-from envelopes.text.untrusted_json import Untrusted, parse_json
+from envelopes.recordings.otlp.spans import Attributes, TraceSpan, objects_of, parsed_text
 
 SCOPE = "gcp.vertex.agent"  # of all its languages
 _REQUEST, _RESPONSE = "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response"
@@ -55,8 +54,9 @@ def _read_tool(attributes: Attributes) -> None:
 
 def _read_request(attributes: Attributes) -> bool:
     """Gives the attributes the messages of the request and its answer; False where it was not captured, or was cut."""
-    request, response = _object(attributes.get(_REQUEST)), _object(attributes.get(_RESPONSE))
-    contents = request.pop("contents", None)
+    request, response = parsed_text(attributes.get(_REQUEST)), parsed_text(attributes.get(_RESPONSE))
+    response = response if isinstance(response, dict) else {}
+    contents = request.pop("contents", None) if isinstance(request, dict) else None
     if not isinstance(contents, list):
         return False
     config = request["config"] if isinstance(request.get("config"), dict) else {}
@@ -64,12 +64,12 @@ def _read_request(attributes: Attributes) -> bool:
     prompts = [prompt] if isinstance(prompt, (str, dict)) else prompt
     tools = [
         {"type": "function", **declared}
-        for tool in _objects(config.pop("tools", None))
-        for declared in _objects(tool.get("function_declarations"))
+        for tool in objects_of(config.pop("tools", None))
+        for declared in objects_of(tool.get("function_declarations"))
     ]
     attributes |= {
-        "gen_ai.input.messages": [_message(content) for content in _objects(contents)],
-        "gen_ai.output.messages": [_message(content) for content in _objects([response.pop("content", None)])],
+        "gen_ai.input.messages": [_message(content) for content in objects_of(contents)],
+        "gen_ai.output.messages": [_message(content) for content in objects_of([response.pop("content", None)])],
         "gen_ai.system_instructions": [part for entry in prompts or () for part in _prompt_parts(entry)],
         _REQUEST: request,
         _RESPONSE: response,
@@ -82,12 +82,12 @@ def _prompt_parts(prompt: Any) -> Iterator[dict[str, Any]]:
     if isinstance(prompt, str):
         yield {"type": "text", "content": prompt}
     elif isinstance(prompt, dict):
-        yield from map(_part, _objects(prompt.get("parts", [prompt])))
+        yield from map(_part, objects_of(prompt.get("parts", [prompt])))
 
 
 def _message(content: dict[str, Any]) -> dict[str, Any]:
     role = "assistant" if content.get("role") == "model" else content.get("role")
-    return {"role": role, "parts": [_part(part) for part in _objects(content.get("parts"))]}
+    return {"role": role, "parts": [_part(part) for part in objects_of(content.get("parts"))]}
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
@@ -100,15 +100,3 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
             return {"type": "reasoning" if part.get("thought") else "text", "content": text}
         case _:
             return {"type": next(iter(part), "empty"), **part}
-
-
-def _object(value: Any) -> dict[str, Any]:
-    try:
-        parsed = parse_json(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else None
-    except Untrusted:  # a limit of the exporter cut it
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
-
-
-def _objects(values: Any) -> list[dict[str, Any]]:
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
