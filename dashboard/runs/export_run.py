@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -145,7 +146,9 @@ class _RunExport:
         """Remarks on what a reader met; those on evidence follow from it again."""
         if self.is_native:
             return
-        remarks = list(self.run.remarks.exclude(kind__in=Remark.Kind.of_evidence()).order_by("line", "pk"))
+        remarks = list(self.run.remarks.exclude(kind__in=Remark.Kind.of_evidence()))
+        # Not by their ids, which are others in another project, and here, because databases sort text differently.
+        remarks.sort(key=attrgetter("line", "kind", "path", "was", "pk"))
         names = _external_ids(remark.call for remark in remarks)
         for remark in remarks:
             members: Members = {

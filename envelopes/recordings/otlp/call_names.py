@@ -9,6 +9,8 @@ in the call, and the same one in calls of different turns. Taken as ids these wo
 2. A turn begins with the last text of the user that does not come with answers, as a client may add one to them.
    Calls before it belong to earlier turns, whose requests name them; in the later ones they stay parts of messages.
 3. An answer without a call before it stays a part of its message too.
+4. A call of OpenAI's Responses has an id of its own beside that of its item, `fc_…`. Traceloop writes the former in the
+   answer of a model and in the tool's, and the latter where a later request repeats the call: that one is left out.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ class ListedMessage(NamedTuple):
 
 
 def name_calls(messages: Sequence[ListedMessage]) -> Sequence[ListedMessage]:
-    """The messages with a name for each call that has no id, and for its answer."""
-    if not any(_lacks_id(part, place) for message in messages for place, part in _parts(message.fields)):
+    """The messages with a name for each call that has no id, and for its answer; without calls named by an item."""
+    parts = [(part, place) for message in messages for place, part in _parts(message.fields)]
+    if any(_is_item(part) for part, _ in parts):
+        messages = _without_items(messages, [part for part, _ in parts])
+    if not any(_lacks_id(part, place) for part, place in parts):
         return messages
     turn = _last_question(messages)
     history = hashlib.blake2b(digest_size=16)
@@ -48,6 +53,19 @@ def name_calls(messages: Sequence[ListedMessage]) -> Sequence[ListedMessage]:
     ]
 
 
+def _without_items(messages: Sequence[ListedMessage], parts: Sequence[dict[str, Any]]) -> Sequence[ListedMessage]:
+    """The messages without the calls that are named by an item, where answers name calls that are not among them."""
+    called = {part.get("id") for part in parts if part.get("type") in CALLS}
+    answered = {part.get("id") for part in parts if part.get("type") in ANSWERS}
+    if answered <= called:
+        return messages
+    return [
+        message._replace(fields=_with_parts(message.fields, [part for part in listed if not _is_item(part)]))
+        for message in messages
+        for listed in [_listed(message.fields)]
+    ]
+
+
 class _Naming:
     """The calls so far that wait for an answer, by their tool; those of earlier turns have the name None."""
 
@@ -57,11 +75,8 @@ class _Naming:
         self._counts: Counter[str] = Counter()
 
     def apply(self, fields: dict[str, Any], *, is_current: bool) -> dict[str, Any]:
-        key = "parts" if "parts" in fields else "content"
-        if not isinstance(fields.get(key), list):
-            return fields
         named = {place: self._named(part, place, is_current=is_current) for place, part in _parts(fields)}
-        return {**fields, key: [named.get(place, part) for place, part in enumerate(fields[key])]}
+        return _with_parts(fields, [named.get(place, part) for place, part in enumerate(_listed(fields))])
 
     def _named(self, part: dict[str, Any], place: int, *, is_current: bool) -> dict[str, Any]:
         if not _lacks_id(part, place):
@@ -89,11 +104,21 @@ class _Naming:
         return waiting[0] if len(waiting) == 1 and len(waiting[0]) == 1 else deque()
 
 
-def _parts(fields: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _listed(fields: dict[str, Any]) -> list[Any]:
     parts = fields.get("parts", fields.get("content"))
-    for place, part in enumerate(parts if isinstance(parts, list) else ()):
-        if isinstance(part, dict):
-            yield place, part
+    return parts if isinstance(parts, list) else []
+
+
+def _with_parts(fields: dict[str, Any], parts: list[Any]) -> dict[str, Any]:
+    return {**fields, "parts" if "parts" in fields else "content": parts} if _listed(fields) else fields
+
+
+def _parts(fields: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    return ((place, part) for place, part in enumerate(_listed(fields)) if isinstance(part, dict))
+
+
+def _is_item(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") in CALLS and str(part.get("id")).startswith("fc_")
 
 
 def _lacks_id(part: dict[str, Any], place: int) -> bool:

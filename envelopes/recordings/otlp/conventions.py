@@ -31,8 +31,8 @@ CONVERSATION = (
         "ai.telemetry.metadata.threadId",
     ),
 )
-# These name the conversation on spans of models and not on those of tools: both halves of a call belong to one run.
-RUN_IS_TRACE = ("gcp.vertex.agent", "agent_framework")
+# These name the conversation on spans of agents or models, not on those of tools. Both halves are in one run so.
+RUN_IS_TRACE = ("gcp.vertex.agent", "agent_framework", "openinference.instrumentation.agno")
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 TOOL_CALL = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
 NO_CALL = (
@@ -180,7 +180,14 @@ def _is_schema(parameters: Any) -> bool:
     schema = parameters
     if isinstance(parameters, str):
         schema = next(_objects_of(f"[{parameters}]"), None)
-    return isinstance(schema, dict) and schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
+    match schema:
+        case {"type": "object", "properties": dict()}:
+            return True
+        case dict():  # smolagents has a schema for each parameter
+            return bool(schema) and all(
+                isinstance(value, dict) and value.keys() >= {"type", "description"} for value in schema.values()
+            )
+    return False
 
 
 def as_json(value: Any) -> bytes:
@@ -336,10 +343,19 @@ def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
             yield from _response(content, role, call)
         elif content:
             yield TracePart(kind="text", role=role, content=dump_json(content), is_output=is_output)
+        yield from _function_answers(fields)
         for (kind, _), item in sorted(nested.items()):
             if kind == "tool_calls" and isinstance(item.get("id"), str):
                 args, tool = as_json(item.get("arguments")), str(item.get("name") or "")
                 yield TracePart(kind="call", role=role, content=args, call=item["id"], tool=tool, is_output=is_output)
+
+
+def _function_answers(fields: dict[str, Any]) -> Iterator[TracePart]:
+    """The answers that AutoGen has in one message: `function.0` and the like, each the JSON of an object."""
+    for name in sorted(name for name in fields if name.startswith("function.")):
+        match parsed_text(fields[name]):
+            case {"call_id": str(call), "content": content}:
+                yield from _response(content, "tool", call)
 
 
 def is_message_attribute(name: str) -> bool:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
-from envelopes.recordings.otlp.conventions import message_parts, run_name
-from envelopes.recordings.otlp.frameworks import google_adk, langchain, strands
+from envelopes.recordings.otlp.conventions import message_parts, run_name, tool_arguments
+from envelopes.recordings.otlp.frameworks import google_adk, langchain, openinference, strands
 from envelopes.recordings.otlp.logs import OPERATION, decode_logs
 from envelopes.recordings.otlp.spans import SpanEvent, TraceSpan
 from tests.cases import each
@@ -249,3 +249,62 @@ def test_a_span_of_a_langchain_tool_has_the_id_and_the_result_of_its_message(
     read = tuple(span.attributes.get(name) for name in names)
     assert read == expected
     assert (read[0] is None) == (span.attributes == written)
+
+
+@each(
+    ("scope", "attributes", "expected"),
+    [
+        (openinference.SMOLAGENTS, {"input.value": {"args": [], "kwargs": {"q": 1}}}, {"input.value": ARGS}),
+        (openinference.LLAMA_INDEX, {"input.value": {"kwargs": {"q": 1}}}, {"input.value": ARGS}),
+        (openinference.SMOLAGENTS, {"input.value": {"args": ["x"], "kwargs": {}}}, None),
+        (
+            openinference.LLAMA_INDEX,
+            {"output.value": {"blocks": [], "tool_name": "find", "raw_output": [1], "is_error": True}},
+            {"output.value": "[1]", "gen_ai.tool.status": "error"},
+        ),
+        ("openinference.instrumentation.agno", {"input.value": {"kwargs": {"q": 1}}}, None),
+        (openinference.SMOLAGENTS, {"output.value": {"blocks": [], "tool_name": "", "raw_output": 1}}, None),
+    ],
+)
+def test_a_tool_of_openinference_has_its_own_values(scope: str, attributes: Any, expected: Any) -> None:
+    written = {name: json.dumps(value) for name, value in attributes.items()} | {"openinference.span.kind": "TOOL"}
+    span = openinference.as_genai(msgspec.structs.replace(SPAN, scope=scope, attributes=written))
+    assert span.attributes == written | (expected or {})
+
+
+def test_answers_of_autogen_stand_in_one_message() -> None:
+    answers = [{"name": "find", "content": text, "call_id": call} for call, text in (("c1", "a"), ("c2", "b"))]
+    message = "llm.input_messages.3."
+    attributes = {f"{message}function.{place}": json.dumps(answer) for place, answer in enumerate(answers)}
+    parts = message_parts(msgspec.structs.replace(SPAN, attributes={f"{message}message.role": "function"} | attributes))
+    assert [(part.kind, part.call, json.loads(part.content)) for part in parts] == [
+        ("response", "c1", "a"),
+        ("response", "c2", "b"),
+    ]
+
+
+@each(
+    ("parameters", "is_schema"),
+    [
+        ({"city": {"type": "string", "description": "the city"}}, True),
+        ({"type": "object", "properties": {}}, True),
+        ({"city": "Bonn"}, False),
+        ({"city": {"type": "string"}}, False),
+        ({}, False),
+    ],
+)
+def test_the_schema_of_parameters_is_no_arguments(parameters: Any, *, is_schema: bool) -> None:
+    read = tool_arguments({"tool.parameters": json.dumps(parameters)})
+    assert (read is None) == is_schema
+
+
+def test_calls_that_a_request_repeats_under_the_ids_of_their_items_are_left_out() -> None:
+    repeated = [asked(), called(("fc_1", "find", 1)), answered(("call_1", "a"))]
+    named = [part for message in names(repeated) for part in message["parts"] if part["type"] == "tool_call"]
+    assert named == []
+    own = [asked(), called(("fc_1", "find", 1)), answered(("fc_1", "a"))]
+    assert names(own) == own
+
+
+def names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [message.fields for message in name_calls([ListedMessage(entry, is_output=False) for entry in messages])]
