@@ -31,7 +31,7 @@ from dashboard.experiments.measure_batches import Measuring
 from dashboard.experiments.recall_report import measure_next_recall
 from dashboard.faults import drop_connection, find_outage
 from dashboard.garbage_collection import NEW_OBJECTS_IN_BACKGROUND, collect_rarely, exclude_loaded
-from dashboard.ingest.frames import join_next_frames
+from dashboard.ingest.source_frames import join_next_frames
 from dashboard.ingest.store_derived import derive_next_waiting
 from dashboard.ingest.watch import Followers
 from dashboard.leadership import leadership

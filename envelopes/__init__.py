@@ -24,10 +24,10 @@ from envelopes.halves import Halves, read_halves
 from envelopes.pipeline.compaction import Compacted, compact
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
-from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import FileRecorder
 from envelopes.plan.schema import read_plan
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.tool_loop import ModelMessage, ToolLoop, ToolRequest
 from envelopes.schema.call import ExecutionEvent, Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.outcome import (

@@ -29,7 +29,7 @@ ENTRY_POINTS = re.compile(
 )
 # Other small modules with a single importer, each with the reason why it stays apart.
 APART = {
-    "dashboard.text.share_markup": "markup is written in markup modules alone; its importer writes shared files",
+    "dashboard.text.shared_file_markup": "markup is written in markup modules alone; its importer writes shared files",
     "envelopes.text.patterns": "compiles what somebody typed, for any layer; search is its first user",
     "dashboard.store_sqlite3.base": "Django imports a database backend by this name",
     "dashboard.cluster": "a worker of a cluster loads it before Django, so before every other module of the dashboard",

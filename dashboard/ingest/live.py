@@ -30,7 +30,7 @@ from dashboard.artifacts.ingest import hold_quota, store_file
 from dashboard.artifacts.retention import remove_unreferenced, shared_store_lock
 from dashboard.ingest import write
 from dashboard.ingest.bulk import bulk_insert_values
-from dashboard.ingest.frames import pack_frames
+from dashboard.ingest.source_frames import pack_frames
 from dashboard.ingest.sources import SourceBatch, SourceMoved, new_source
 from dashboard.models import Artifact, Project, ReceivedRecord, Run, SentContent, Source
 from dashboard.models.identity import derive_id, run_id

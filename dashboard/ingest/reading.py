@@ -21,7 +21,6 @@ import msgspec
 from django.conf import settings
 from msgspec.structs import fields, force_setattr
 
-from dashboard.ingest.frames import PackedFrame, pack_frames
 from dashboard.ingest.source_files import (
     BATCH_BYTES,
     HEAD_BYTES,
@@ -34,6 +33,7 @@ from dashboard.ingest.source_files import (
     read_document_batch,
     read_line_batches,
 )
+from dashboard.ingest.source_frames import PackedFrame, pack_frames
 from dashboard.ingest.sources import SourceBatch
 from dashboard.models import Source
 from envelopes.recordings import UnknownFormat, find_format

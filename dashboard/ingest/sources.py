@@ -19,8 +19,8 @@ import msgspec
 from django.db.models import Q
 
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, unsaved_row
-from dashboard.ingest.frames import PackedFrame, cut_frames
 from dashboard.ingest.source_files import head_sha256, prefix_sha256
+from dashboard.ingest.source_frames import PackedFrame, cut_frames
 from dashboard.models import Artifact, Observation, Problem, Project, Source, SourceFrame
 from dashboard.models.fields import Compressed
 from dashboard.models.identity import derive_id

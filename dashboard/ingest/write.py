@@ -24,7 +24,6 @@ from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS, hook_event
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, move_earlier
 from dashboard.ingest.derive import RecordedCall
-from dashboard.ingest.frames import trim_sources
 from dashboard.ingest.grouping import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
 from dashboard.ingest.merge_runs import (
@@ -41,6 +40,7 @@ from dashboard.ingest.merge_runs import (
 )
 from dashboard.ingest.remarks import length_remarks, remark_row
 from dashboard.ingest.run_stats import refresh_stats
+from dashboard.ingest.source_frames import trim_sources
 from dashboard.ingest.sources import SourceBatch
 from dashboard.ingest.span_pairs import pair_spans, undo_pairs
 from dashboard.models import (

@@ -44,13 +44,13 @@ from dashboard.plans.decisions import (
     request_decision,
 )
 from dashboard.plans.plan_folders import NAMESPACE, RUNNING, hold_folder, plan_folder, plans_root
-from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.checks import PlanFault, PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
 from envelopes.plan.effects import scan_folders
 from envelopes.plan.executor import Executor, RunResult
 from envelopes.plan.recorders import RUN_FILE, FileRecorder, RunArtifacts
 from envelopes.plan.schema import ActionPlan
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.runtime.agents import AgentPlaneTools
 from envelopes.runtime.children import MESSAGE, ChildAgent, Program
 from envelopes.runtime.children import run_plan as run_child_plan

@@ -31,7 +31,7 @@ from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidel
 from dashboard.models import Call, Run
 from dashboard.text.formatting import format_count, format_duration
 from dashboard.text.masks import current_masks, mask_around, mask_text
-from dashboard.text.share_markup import hash_text, shared_text, style_element
+from dashboard.text.shared_file_markup import hash_text, shared_text, style_element
 from envelopes.halves import OutputCut
 from envelopes.schema.receipt import TextPart
 from envelopes.text.pointer import text_at

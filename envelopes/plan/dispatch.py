@@ -23,7 +23,12 @@ from uuid import uuid4
 import msgspec
 
 from envelopes.codecs import call as codec
-from envelopes.plan.answers import (
+from envelopes.plan.effects import EffectsObserver, merge
+from envelopes.plan.gates import Admitted, Denied, Gates, Hook, allow
+from envelopes.plan.recorders import Recorder
+from envelopes.plan.redaction import mask_text, redact_call, redact_error, redact_result
+from envelopes.plan.steps import NextAttempt
+from envelopes.plan.tool_answers import (
     FAILED,
     TIMED_OUT,
     SettledCall,
@@ -36,11 +41,6 @@ from envelopes.plan.answers import (
     read_exception,
     result_data,
 )
-from envelopes.plan.effects import EffectsObserver, merge
-from envelopes.plan.gates import Admitted, Denied, Gates, Hook, allow
-from envelopes.plan.recorders import Recorder
-from envelopes.plan.redaction import mask_text, redact_call, redact_error, redact_result
-from envelopes.plan.steps import NextAttempt
 from envelopes.plan.workers import CallContext, Finished, Progress, Report, ThreadWorkers, Workers
 from envelopes.schema.call import EventType, ExecutionEvent, Level, ToolCall, ToolResult
 from envelopes.schema.outcome import CANCELLED

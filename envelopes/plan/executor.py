@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from envelopes.codecs import call as codec
-from envelopes.plan.answers import Tool
 from envelopes.plan.checks import PlanFault, PlanRejected, check_plan, effective_risk
 from envelopes.plan.confirmation import CHANGES, Confirm, ask, build_request, covers
 from envelopes.plan.dispatch import GRACE_MS, Dispatcher, Environment, EventLog, RunClock
@@ -40,6 +39,7 @@ from envelopes.plan.steps import (
     order_steps,
     unmet_dependencies,
 )
+from envelopes.plan.tool_answers import Tool
 from envelopes.plan.verify import StepState
 from envelopes.plan.workers import Workers
 from envelopes.schema.call import EventType, RunPolicy, ToolCall

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from envelopes.plan.answers import fail
 from envelopes.plan.references import find_references
 from envelopes.plan.sandbox import find_values
 from envelopes.plan.schema import ActionPlan, plan_document
 from envelopes.plan.steps import REDACTED
+from envelopes.plan.tool_answers import fail
 from envelopes.schema.call import ToolCall, ToolResult
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import ToolDefinition

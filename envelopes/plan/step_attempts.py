@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from envelopes.plan.answers import SettledCall
 from envelopes.plan.dispatch import Dispatcher, Environment, result_of
 from envelopes.plan.schema import Defaults, Step
 from envelopes.plan.steps import NextAttempt, StepEnd, decide_retry, next_call, on_error
+from envelopes.plan.tool_answers import SettledCall
 from envelopes.plan.verify import end_of_call, end_of_foreach
 from envelopes.schema.call import Limits, ToolCall, ToolResult
 from envelopes.schema.tool import ToolDefinition

@@ -20,12 +20,12 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.plan.answers import SettledCall, Tool
 from envelopes.plan.dispatch import Dispatcher, Environment, EventLog, RunClock
 from envelopes.plan.gates import Admitted, Gates, Hook, allow
 from envelopes.plan.policy import check_tool
 from envelopes.plan.recorders import MemoryRecorder, Recorder, RunHeader
 from envelopes.plan.sandbox import check_sandbox
+from envelopes.plan.tool_answers import SettledCall, Tool
 from envelopes.plan.turn_state import ReplayControl, TurnState, apply_outcome
 from envelopes.schema.call import Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.outcome import ToolOutcome, tool_message

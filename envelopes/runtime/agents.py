@@ -29,8 +29,8 @@ from envelopes.families.agent.results import (
     follow_up_outcome,
 )
 from envelopes.families.agent.tools import AgentGetInput, EnqueueInput, SpawnAgentInput
-from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.recorders import ParentCall
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.children import CHILD_TASK, ChildAgent, ChildTask, Program
 from envelopes.runtime.tasks import TaskTable

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from envelopes.families.task.results import FailureArtifact, TaskSnapshot
-from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import ParentCall, Recorder
 from envelopes.plan.schema import ActionPlan
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.tool_loop import Model, ToolLoop
 from envelopes.plan.verify import StepState
 from envelopes.plan.workers import CallContext

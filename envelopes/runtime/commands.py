@@ -29,7 +29,7 @@ from envelopes.families.command.results import (
 )
 from envelopes.families.command.tools import BatchCommandInput, ExecCommandBatchInput, ExecCommandInput
 from envelopes.families.task.results import InputTarget, TaskCommand, TaskSnapshot
-from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.processes import GRACE_S, CommandSpec, Process, SpawnFailed, clean_environment
 from envelopes.runtime.tasks import LOOK_S, BackgroundTask, InputReply, TaskEnd, TaskTable, TaskTools, stamp

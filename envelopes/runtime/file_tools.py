@@ -26,7 +26,7 @@ from envelopes.families.file.results import (
     slice_outcome,
 )
 from envelopes.families.file.tools import ApplyPatchInput, ReadArtifactInput
-from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.apply_patch import apply_patch
 from envelopes.runtime.unified_diff import PatchRefused, parse_patch

@@ -26,7 +26,7 @@ import msgspec
 from envelopes.families.external import FAMILY
 from envelopes.families.external.any_agent import read_content
 from envelopes.families.external.results import ContentBlock, ContentBlocks
-from envelopes.plan.answers import FAILED, Tool, ToolFailed
+from envelopes.plan.tool_answers import FAILED, Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.schema.outcome import CANCELLED
 from envelopes.schema.result import CompleteOutput

@@ -27,7 +27,7 @@ from envelopes.families.memory.results import (
     memory_outcome,
 )
 from envelopes.families.memory.tools import LIMIT, SOURCE_REF, MemoryGetInput, MemorySearchInput
-from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.timestamps import format_instant

@@ -33,7 +33,7 @@ from envelopes.families.task.results import (
     unknown_task,
 )
 from envelopes.families.task.tools import TaskInputInput, TaskListInput, TaskOutputInput, TaskStatusInput, TaskStopInput
-from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.schema.outcome import CANCELLED
 from envelopes.schema.result import CompleteOutput

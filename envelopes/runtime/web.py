@@ -22,7 +22,7 @@ from urllib.parse import urljoin, urlsplit
 from envelopes.families.web.results import Attempt, FetchedPage, FoundPages, Link, fetched_outcome, search_outcome
 from envelopes.families.web.results import Hit as Hit  # the providers of a runtime yield these
 from envelopes.families.web.tools import MAX_RESULTS, WebFetchInput, WebSearchInput
-from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.timestamps import format_instant

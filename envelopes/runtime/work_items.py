@@ -49,7 +49,7 @@ from envelopes.families.work_item.tools import (
     TodoInput,
     UpdateWorkItemInput,
 )
-from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.work_item_store import WaitKind, WaitRow, WorkItemRow, WorkItemStore
 from envelopes.schema.result import CompleteOutput

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from envelopes.families.workspace.results import WorkspaceMode, WorkspaceResult, workspace_outcome
 from envelopes.families.workspace.tools import UseWorkspaceInput
-from envelopes.plan.answers import Tool, ToolFailed
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.processes import clean_environment
 from envelopes.schema.result import CompleteOutput, Worktree

@@ -31,7 +31,7 @@ WITHOUT_NULL = {
     "dashboard/calls/call_table.py:started_at": "ids of a few calls, which are sorted afterwards",
     "dashboard/models/runs.py:started_at": "of calls with a time alone",
     "dashboard/rule_trials.py:call": "of artifacts of calls",
-    "dashboard/ingest/frames.py:source": "a column of frames, never NULL there",
+    "dashboard/ingest/source_frames.py:source": "a column of frames, never NULL there",
     "dashboard/ingest/import_report.py:source": "of the sources of an import",
     "dashboard/artifacts/retention.py:source": "a reading of the whole table in the order of its index",
     "dashboard/artifacts/retention.py:start": "the same",

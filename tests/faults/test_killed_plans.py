@@ -32,7 +32,7 @@ KILLED_AT = (120, 480, 990)  # calls that have begun
 KILLED = """
 import os, random, sys, threading
 from pathlib import Path
-from envelopes.plan.answers import ToolFailed
+from envelopes.plan.tool_answers import ToolFailed
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import FileRecorder
 from tests.envelopes.plan.simulation import echo, make_plan, make_policy, make_tool, step

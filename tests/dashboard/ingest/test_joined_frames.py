@@ -13,8 +13,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from dashboard.ingest.frames import FRAMES_OF_BLOCK, join_next_frames
 from dashboard.ingest.live import LiveBatch, receive, split_lines
+from dashboard.ingest.source_frames import FRAMES_OF_BLOCK, join_next_frames
 from dashboard.ingest.store_derived import derive_waiting
 from dashboard.ingest.write import delete_run
 from dashboard.models import Observation, Project, Run, Source, SourceFrame, load_slices
@@ -34,7 +34,7 @@ import django
 django.setup()
 from django.core.management import call_command
 from django.db import connection
-from dashboard.ingest.frames import join_next_frames
+from dashboard.ingest.source_frames import join_next_frames
 from dashboard.models import SourceFrame
 from tests.dashboard.ingest.test_joined_frames import send_from_a_process
 

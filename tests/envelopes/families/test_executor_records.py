@@ -11,7 +11,7 @@ from envelopes import builtin, read_halves, tools
 from envelopes.families.registry import samples
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
-from envelopes.plan.answers import result_data
+from envelopes.plan.tool_answers import result_data
 from envelopes.storage.sinks import MemorySink
 from tests.cases import each
 

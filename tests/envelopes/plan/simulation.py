@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from envelopes.plan.answers import Tool
 from envelopes.plan.confirmation import ConfirmationRequest, Decision
 from envelopes.plan.dispatch import Environment
 from envelopes.plan.executor import Executor, RunResult
 from envelopes.plan.recorders import MemoryRecorder
 from envelopes.plan.schema import ActionPlan, read_plan
 from envelopes.plan.steps import REDACTED
+from envelopes.plan.tool_answers import Tool
 from envelopes.plan.verify import RebuiltRun, rebuild_run
 from envelopes.plan.workers import CallContext, Finished, Report
 from envelopes.schema.call import ExecutionEvent, Limits, RunPolicy, Sandbox, ToolCall, check_events

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.checks import PlanRejected
 from envelopes.plan.sandbox import RefusedPath, check_path, matches_pattern
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.schema.call import Sandbox
 from tests.cases import each
 from tests.envelopes.plan.simulation import (

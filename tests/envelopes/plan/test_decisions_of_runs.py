@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from envelopes.codecs.call import encode_policy
-from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.checks import PlanRejected
 from envelopes.plan.confirmation import ConfirmationRequest, Decision, covers, describe_plan
 from envelopes.plan.executor import Executor
 from envelopes.plan.recorders import MemoryRecorder
 from envelopes.plan.schema import ContextRequest, plan_document
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.schema.settlement import InvalidSettlement
 from envelopes.text.canonical_json import named_hash
 from tests.cases import each

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from envelopes.plan.answers import Tool
 from envelopes.plan.effects import EffectsObserver, compare, merge, scan_folder, scan_folders
+from envelopes.plan.tool_answers import Tool
 from envelopes.schema.settlement import Created, Effects
 from tests.envelopes.plan.simulation import HANG, Ran, Simulation, Value, echo, make_plan, make_tool, run_plan, step
 

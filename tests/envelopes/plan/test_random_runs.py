@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.steps import WITH_DATA, find_dependencies
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from tests.envelopes.plan.simulation import (
     HANG,
     Ran,

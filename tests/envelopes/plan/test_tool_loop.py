@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelopes.families.registry import builtin
-from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.recorders import MemoryRecorder
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.tool_loop import AnsweredRequest, ToolLoop, ToolRequest, TurnBudget
 from envelopes.schema.call import check_events
 from envelopes.schema.outcome import (

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from envelopes.plan.answers import Tool, ToolFailed
 from envelopes.plan.executor import Executor, RunResult
 from envelopes.plan.gates import Admitted
 from envelopes.plan.recorders import MemoryRecorder
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext, Finished, ThreadWorkers
 from envelopes.schema.call import ToolCall
 from envelopes.schema.result import CompleteOutput

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from envelopes import Limits, MemorySink, RunPolicy, Sandbox, ToolCall, builtin, project, render
-from envelopes.plan.answers import Tool
+from envelopes.plan.tool_answers import Tool
 from envelopes.plan.workers import CallContext
 
 CALL = ToolCall(

@@ -15,7 +15,7 @@ import pytest
 from envelopes.families.registry import builtin
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
-from envelopes.plan.answers import ToolFailed
+from envelopes.plan.tool_answers import ToolFailed
 from envelopes.runtime.commands import CommandTools
 from envelopes.runtime.processes import MARK, CommandSpec, Process, SpawnFailed, clean_environment
 from envelopes.schema.result import CompleteOutput

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envelopes import FileStore, builtin, project, render
-from envelopes.plan.answers import ToolFailed
+from envelopes.plan.tool_answers import ToolFailed
 from envelopes.runtime.file_tools import FileTools
 from tests.envelopes.runtime.calls import CONTEXT
 

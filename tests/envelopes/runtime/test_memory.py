@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envelopes.plan.answers import ToolFailed
+from envelopes.plan.tool_answers import ToolFailed
 from envelopes.runtime.memory import MemoryTools
 from tests.envelopes.runtime.calls import run_tool
 

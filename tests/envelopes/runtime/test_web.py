@@ -15,7 +15,7 @@ from envelopes.families.registry import builtin
 from envelopes.families.web.results import Hit
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
-from envelopes.plan.answers import ToolFailed
+from envelopes.plan.tool_answers import ToolFailed
 from envelopes.runtime import web
 from envelopes.runtime.web import MOST_BYTES, SearchFailed, WebPolicy, WebTools, is_public
 from tests.envelopes.runtime.calls import CONTEXT

@@ -11,7 +11,7 @@ import pytest
 
 from envelopes import MemorySink, ModelMessage, ToolLoop, ToolRequest
 from envelopes.families.work_item.results import WorkItemView
-from envelopes.plan.answers import ToolFailed
+from envelopes.plan.tool_answers import ToolFailed
 from envelopes.runtime.work_items import WorkItemTools
 from tests.envelopes.runtime.calls import run_tool
 

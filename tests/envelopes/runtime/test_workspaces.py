@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.plan.answers import ToolFailed
+from envelopes.plan.tool_answers import ToolFailed
 from envelopes.runtime.commands import CommandTools
 from envelopes.runtime.file_tools import FileTools
 from envelopes.runtime.workspaces import Workspaces
