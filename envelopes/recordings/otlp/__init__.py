@@ -61,6 +61,7 @@ from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, p
 
 Records: TypeAlias = Iterator[Record | LineProblem]
 UNNAMED = "span "
+UNKNOWN_SERVICE = "unknown_service"  # the name that SDKs give a program without one
 KNOWN = frozenset(
     (
         *conventions.CONVERSATION,
@@ -264,6 +265,8 @@ def _run_record(members: dict[str, bytes], line: int, run: str) -> RunRecord:
     attributes, resource = _attributes(members), parse_json(members.get("resource", b"{}"))
     agent = first_value(attributes, conventions.AGENT)
     service = resource.get("service.name") if isinstance(resource, dict) else None
+    if not isinstance(service, str) or service.startswith(UNKNOWN_SERVICE):
+        service = None if _word(members, "parent") else agent  # one of the run: other agents are below it
     model = first_value(attributes, conventions.MODEL)
     return RunRecord(
         line=line,

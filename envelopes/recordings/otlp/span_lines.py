@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import count
 from typing import TypeAlias
 
 from envelopes.recordings.otlp import conventions
@@ -67,11 +67,15 @@ def _child_line(child: ChildRun) -> TraceLine:
 def part_lines(span: TraceSpan, known: PartLines, *, has_messages: bool = True) -> Iterator[TraceLine]:
     """Lines of what is in every request, and of messages, which the span of an agent repeats from its model's.
 
-    `known` are the lines of the spans before it: most parts of a request are those of the request before.
+    `known` are the lines of the spans before it: most parts of a request are those of the request before. Each part is
+    a microsecond after the one before it, so that their order is kept: the request's from the start of the span, the
+    answer's to its end.
     """
-    run = run_name(span)
-    for part in chain(standing_parts(span.attributes), message_parts(span) if has_messages else ()):
-        at, line = span.end if part.is_output else span.start, known.get((run, part))
+    run, parts = run_name(span), [*standing_parts(span.attributes), *(message_parts(span) if has_messages else ())]
+    asked, answered = (sum(part.is_output is is_output for part in parts) for is_output in (False, True))
+    places = {False: count(span.start), True: count(max(span.end, span.start + asked + answered) - answered + 1)}
+    for part in parts:
+        at, line = next(places[part.is_output]), known.get((run, part))
         if line is None or line.at > at:
             line = known[run, part] = _part_line(part, run, at)
         yield line

@@ -8,12 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from envelopes.recordings import find_format
+from envelopes.recordings.base import RunRecord, SourceLine, SourcePath
 from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
 from envelopes.recordings.otlp.conventions import message_parts, run_name, tool_arguments
 from envelopes.recordings.otlp.frameworks import google_adk, langchain, openinference, strands
 from envelopes.recordings.otlp.logs import OPERATION, decode_logs
+from envelopes.recordings.otlp.span_lines import part_lines, span_lines
 from envelopes.recordings.otlp.spans import SpanEvent, TraceSpan
 from tests.cases import each
+from tests.envelopes.session_lines import only
 
 SPAN = TraceSpan(
     trace="ab" * 16,
@@ -308,3 +312,44 @@ def test_calls_that_a_request_repeats_under_the_ids_of_their_items_are_left_out(
 
 def names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [message.fields for message in name_calls([ListedMessage(entry, is_output=False) for entry in messages])]
+
+
+def test_the_parts_of_a_request_and_of_its_answer_stand_in_their_order() -> None:
+    """Also where a request repeats a conversation that no span before it has: all its parts are of one time."""
+    request = [asked("a"), called(("c1", "find", 1)), answered(("c1", "b")), asked("c")]
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.system_instructions": "prompt",
+        "gen_ai.input.messages": json.dumps(request),
+        "gen_ai.output.messages": json.dumps([called(("c2", "find", 2), ("c3", "find", 3))]),
+    }
+    for end in (SPAN.end, SPAN.start):
+        lines = list(part_lines(msgspec.structs.replace(SPAN, attributes=attributes, end=end), {}))
+        times = [line.at for line in lines]
+        assert times == sorted(set(times)), end
+        contents = [json.loads(line.raw)["content"] for line in lines]
+        assert contents == ["prompt", "a", 1, "b", "c", 2, 3]
+    assert times[0] == SPAN.start
+
+
+@pytest.mark.parametrize(
+    ("service", "parent", "title"),
+    [
+        ("shop", "", "shop"),
+        ("unknown_service:python", "", "weather"),
+        ("unknown_service:python", "ab" * 8, None),
+        (None, "", "weather"),
+    ],
+)
+def test_a_run_is_named_by_its_service_or_by_its_first_agent(
+    service: str | None, parent: str, title: str | None
+) -> None:
+    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "weather"}
+    resource = {} if service is None else {"service.name": service}
+    span = msgspec.structs.replace(SPAN, name="invoke_agent", attributes=attributes, resource=resource, parent=parent)
+    records = [record for line in span_lines([span]) for record in read_lines(line.raw)]
+    assert [record.title for record in only(RunRecord, records)] == [title]
+
+
+def read_lines(raw: bytes) -> list[Any]:
+    return list(find_format("otlp").read([SourceLine(1, 0, raw)], SourcePath("traces.jsonl"), {}))
