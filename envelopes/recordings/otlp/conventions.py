@@ -29,6 +29,8 @@ CONVERSATION = (
         "traceloop.association.properties.thread_id",
         "ai.telemetry.metadata.sessionId",
         "ai.telemetry.metadata.threadId",
+        "langsmith.metadata.thread_id",
+        "langsmith.metadata.session_id",
     ),
 )
 # These name the conversation on spans of agents or models, not on those of tools. Both halves are in one run so.

@@ -32,6 +32,7 @@ FRAMEWORKS = {
     "openai_agents_0.24.0_traceloop_0.62.4": FAILING,
     "langchain_1.5.2_openinference_0.1.80": FAILING,
     "langchain_1.5.2_traceloop_0.62.4": FAILING,
+    "langchain_1.5.2_langsmith_0.15.1": FAILING,
 }
 
 

@@ -12,7 +12,7 @@ from envelopes.recordings import find_format
 from envelopes.recordings.base import RunRecord, SourceLine, SourcePath
 from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
 from envelopes.recordings.otlp.conventions import message_parts, run_name, tool_arguments
-from envelopes.recordings.otlp.frameworks import google_adk, langchain, openinference, strands
+from envelopes.recordings.otlp.frameworks import google_adk, langchain, langsmith, openinference, strands
 from envelopes.recordings.otlp.logs import OPERATION, decode_logs
 from envelopes.recordings.otlp.span_lines import part_lines, span_lines
 from envelopes.recordings.otlp.spans import SpanEvent, TraceSpan
@@ -353,3 +353,47 @@ def test_a_run_is_named_by_its_service_or_by_its_first_agent(
 
 def read_lines(raw: bytes) -> list[Any]:
     return list(find_format("otlp").read([SourceLine(1, 0, raw)], SourcePath("traces.jsonl"), {}))
+
+
+OPENAI_CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q":1}'}}
+
+
+@each(
+    ("messages", "expected"),
+    [
+        ([{"role": "user", "content": "Hi"}], [("text", "user", "Hi")]),
+        ([{"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]}], [("call", "assistant", {"q": 1})]),
+        ([{"role": "tool", "tool_call_id": "c1", "content": "2 hits"}], [("response", "tool", "2 hits")]),
+        ([[{"kwargs": {"type": "ai", "content": [{"type": "text", "text": "so"}]}}]], [("text", "assistant", "so")]),
+        (
+            [{"kwargs": {"type": "ai", "content": [{"type": "tool_use"}], "tool_calls": [{"id": "c", "name": "f"}]}}],
+            [("call", "assistant", None)],
+        ),
+        ([{"type": "human", "content": [{"type": "image"}]}], [("text", "user", [{"type": "image"}])]),
+        (7, []),
+    ],
+)  # fmt: skip
+def test_messages_of_langsmith_are_those_of_langchain_and_of_openai(messages: Any, expected: list[Any]) -> None:
+    written = {"langsmith.span.kind": "llm", "gen_ai.prompt": json.dumps({"messages": messages})}
+    span = langsmith.as_genai(msgspec.structs.replace(SPAN, scope="langsmith", attributes=written))
+    assert [(part.kind, part.role, json.loads(part.content)) for part in message_parts(span)] == expected
+
+
+def test_an_answer_of_langsmith_and_what_else_a_request_has_are_read() -> None:
+    prompt = {"messages": [], "model": "m", "tools": [{"type": "function"}]}
+    completion = {"choices": [{"message": {"role": "assistant", "content": "Done."}}]}
+    written = {
+        "langsmith.span.kind": "llm",
+        "gen_ai.prompt": json.dumps(prompt),
+        "gen_ai.completion": json.dumps(completion),
+    }
+    span = langsmith.as_genai(msgspec.structs.replace(SPAN, scope="langsmith", attributes=written))
+    assert [(json.loads(part.content), part.is_output) for part in message_parts(span)] == [("Done.", True)]
+    assert span.attributes["gen_ai.tool.definitions"] == prompt["tools"]
+    assert span.attributes["langsmith.request"] == {"model": "m"}
+
+
+def test_a_text_of_langsmith_that_was_cut_stays_as_it_is() -> None:
+    written = {"langsmith.span.kind": "llm", "gen_ai.prompt": '{"messages": [{"ro'}
+    span = msgspec.structs.replace(SPAN, scope="langsmith", attributes=written)
+    assert langsmith.as_genai(span) == span

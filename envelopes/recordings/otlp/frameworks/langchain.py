@@ -36,7 +36,7 @@ def as_genai(span: TraceSpan) -> TraceSpan:
         attributes["langchain.input"] = given
     if message:
         attributes = {name: value for name, value in attributes.items() if name not in RESULTS}
-        attributes |= _message_attributes(message)
+        attributes |= message_attributes(message)
     return msgspec.structs.replace(span, attributes=attributes)
 
 
@@ -54,12 +54,14 @@ def _arguments(asked: Any) -> tuple[Any, dict[str, Any] | None]:
             return None, None
 
 
-def _message_attributes(message: dict[str, Any]) -> Attributes:
-    content, artifact = message.pop("content", None), message.pop("artifact", None)
+def message_attributes(message: dict[str, Any]) -> Attributes:
+    """The result of a tool in its message, and the rest of that."""
+    content, artifact = message.get("content"), message.get("artifact")
+    rest = {name: value for name, value in message.items() if name not in ("content", "artifact", CALL)}
     result = content if artifact is None else artifact
     status = {"gen_ai.tool.status": "error"} if message.get("status") == "error" else {}
     written = result if isinstance(result, str) or result is None else dump_json(result).decode()
-    return {"gen_ai.tool.call.result": written, "langchain.tool_message": message, **status}
+    return {"gen_ai.tool.call.result": written, "langchain.tool_message": rest, **status}
 
 
 def _first(attributes: Attributes, names: tuple[str, ...]) -> Any:
