@@ -116,7 +116,7 @@ def read_halves(
     *,
     agent: str,
     tool: str,
-    args: bytes,
+    args: bytes | None,
     result: bytes | None,
     content: bytes | None,
     is_error: bool | None,
@@ -130,7 +130,8 @@ def read_halves(
     """Reads a call of a foreign agent from its recorded JSON. `content` is that of the receipt.
 
     The bytes lie within lines that `untrusted_json.check_json` passed; what cannot be decoded is treated as absent and
-    noted. `skip` is the reason of a call that was skipped. `is_further`: the model has earlier receipts of it too.
+    noted. `args` None: they were not recorded. `skip` is the reason of a call that was skipped. `is_further`: the model
+    has earlier receipts of it too.
     `stored` gives the stored envelope of a mapping, which is then not computed again. Not `is_linked`: the segments
     of the receipt come without sources, for a caller that only counts characters.
 
@@ -151,7 +152,7 @@ def read_halves(
     evidence = Evidence(
         agent=agent,
         tool=tool,
-        args=_parse(args, "args", notes),
+        args=None if args is None else _parse(args, "args", notes),
         has_result=result is not None,
         receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
         is_error=is_error,
