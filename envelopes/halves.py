@@ -130,10 +130,9 @@ def read_halves(
     """Reads a call of a foreign agent from its recorded JSON. `content` is that of the receipt.
 
     The bytes lie within lines that `untrusted_json.check_json` passed; what cannot be decoded is treated as absent and
-    noted. `args` None: they were not recorded. `skip` is the reason of a call that was skipped. `is_further`: the model
-    has earlier receipts of it too.
-    `stored` gives the stored envelope of a mapping, which is then not computed again. Not `is_linked`: the segments
-    of the receipt come without sources, for a caller that only counts characters.
+    noted. `args` None: not recorded. `skip` is the reason of a call that was skipped. `is_further`: the model has
+    earlier receipts of it too. `stored` gives the stored envelope of a mapping, which is then not computed again. Not
+    `is_linked`: the segments of the receipt come without sources, for a caller that only counts characters.
 
     `first`: align only this many characters of the receipt. Allowed when the import recorded that nothing was cut
     from the outputs, and used when an envelope is stored.

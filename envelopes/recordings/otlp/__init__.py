@@ -266,7 +266,8 @@ def _run_record(members: dict[str, bytes], line: int, run: str) -> RunRecord:
     agent = first_value(attributes, conventions.AGENT)
     service = resource.get("service.name") if isinstance(resource, dict) else None
     if not isinstance(service, str) or service.startswith(UNKNOWN_SERVICE):
-        service = None if _word(members, "parent") else agent  # one of the run: other agents are below it
+        # One of the run: other agents are below it.
+        service = None if _word(members, "parent") else first_value(attributes, conventions.WORKFLOW)
     model = first_value(attributes, conventions.MODEL)
     return RunRecord(
         line=line,

@@ -51,6 +51,7 @@ TOOL_RESULT = (
     *("traceloop.entity.output", "output.value"),
 )
 AGENT = ("gen_ai.agent.name", "agent.name", "agent_name")
+WORKFLOW = ("gen_ai.workflow.name", *AGENT)
 MODEL = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.model.id", "model_name")
 INPUT_TOKENS = (
     *("gen_ai.usage.input_tokens", "llm.token_count.prompt", "gen_ai.usage.prompt_tokens"),
@@ -127,7 +128,8 @@ def span_kind(span: TraceSpan) -> SpanKind:
     sort = str(attributes.get("openinference.span.kind") or attributes.get("traceloop.span.kind") or "").lower()
     if operation == "execute_tool" or sort == "tool" or span.name in ("ai.toolCall", "running tool"):
         return "tool"
-    if operation == "invoke_agent" or sort in ("agent", "workflow") or span.name.startswith("invoke_agent"):
+    is_agent = operation in ("invoke_agent", "invoke_workflow") or sort in ("agent", "workflow")
+    if is_agent or span.name.startswith("invoke_agent"):
         return "agent"
     if "openinference.span.kind" in attributes and sort != "llm":
         return "other"  # a chain repeats the messages of the model in it

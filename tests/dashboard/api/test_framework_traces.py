@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
 
 from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import Call, Message, Project, Remark, Run
 from tests.dashboard.api.sending import Sender, export_all
 from tests.dashboard.factories import create_project
+from tests.dashboard.page_text import parse_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 RECORDINGS = Path(__file__).parents[2] / "envelopes" / "recordings" / "otlp"
@@ -119,3 +122,27 @@ def test_what_a_tool_of_langchain_kept_for_the_program_is_the_result(project: Pr
     assert halves == [
         (f'{{"city":"Bonn","degrees":{degrees},"raw":[1,2,3]}}', f'"sunny, {degrees} degrees"') for degrees in (21, 22)
     ]
+
+
+def test_the_page_of_a_rebuilt_receipt_claims_nothing_of_the_runtime(
+    project: Project, alice: User, client: Client
+) -> None:
+    post(project, spans_of("google_adk_2.13.0"))
+    call = Call.objects.filter(tool="lookup").order_by("started_at")[0]
+    share = parse_page(client.get(call.get_absolute_url(), follow=True)).select_one(".share").text
+    assert share == "6 of 28 characters come from the result; the rest was written when it was rebuilt."
+
+
+def test_a_call_whose_arguments_were_not_captured_is_no_call_without_arguments(
+    project: Project, alice: User, client: Client
+) -> None:
+    for request in (spans := spans_of("strands_agents_1.62.0_latest")):
+        for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+            hidden = ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
+            span["attributes"] = [pair for pair in span["attributes"] if pair["key"] not in hidden]
+            span["events"] = []
+    post(project, spans)
+    call = Call.objects.filter(tool="lookup").order_by("started_at")[0]
+    asked = parse_page(client.get(call.get_absolute_url(), follow=True)).select_one(".step-asked").text
+    assert "arguments not recorded" in asked
+    assert "The recording has this call without its arguments." in asked

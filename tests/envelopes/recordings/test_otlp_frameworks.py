@@ -333,20 +333,22 @@ def test_the_parts_of_a_request_and_of_its_answer_stand_in_their_order() -> None
 
 
 @pytest.mark.parametrize(
-    ("service", "parent", "title"),
+    ("service", "parent", "name", "title"),
     [
-        ("shop", "", "shop"),
-        ("unknown_service:python", "", "weather"),
-        ("unknown_service:python", "ab" * 8, None),
-        (None, "", "weather"),
+        ("shop", "", "gen_ai.agent.name", "shop"),
+        ("unknown_service:python", "", "gen_ai.agent.name", "weather"),
+        ("unknown_service:python", "ab" * 8, "gen_ai.agent.name", None),
+        (None, "", "gen_ai.agent.name", "weather"),
+        (None, "", "gen_ai.workflow.name", "weather"),
     ],
 )
 def test_a_run_is_named_by_its_service_or_by_its_first_agent(
-    service: str | None, parent: str, title: str | None
+    service: str | None, parent: str, name: str, title: str | None
 ) -> None:
-    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "weather"}
+    operation = "invoke_workflow" if "workflow" in name else "invoke_agent"
+    attributes = {"gen_ai.operation.name": operation, name: "weather"}
     resource = {} if service is None else {"service.name": service}
-    span = msgspec.structs.replace(SPAN, name="invoke_agent", attributes=attributes, resource=resource, parent=parent)
+    span = msgspec.structs.replace(SPAN, attributes=attributes, resource=resource, parent=parent)
     records = [record for line in span_lines([span]) for record in read_lines(line.raw)]
     assert [record.title for record in only(RunRecord, records)] == [title]
 
