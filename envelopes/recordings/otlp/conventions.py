@@ -48,7 +48,7 @@ TOOL_ARGS = (
 TOOL_PARAMETERS = "tool.parameters"  # the arguments, or their schema
 TOOL_RESULT = (
     *("gen_ai.tool.call.result", "tool_response", "ai.toolCall.result"),
-    *("traceloop.entity.output", "output.value"),
+    *("traceloop.entity.output", "output.value", "anthropic.tool_result.content"),
 )
 AGENT = ("gen_ai.agent.name", "agent.name", "agent_name")
 WORKFLOW = ("gen_ai.workflow.name", *AGENT)
@@ -72,7 +72,7 @@ CACHE_READ = (
 CACHE_CREATION = (
     *("gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.details.cache_write_tokens"),
     *("llm.token_count.prompt_details.cache_write", "gen_ai.usage.cache_creation_input_tokens"),
-    "gen_ai.usage.cache_write_input_tokens",
+    *("gen_ai.usage.cache_write_input_tokens", "gen_ai.usage.cache_write.input_tokens"),
 )
 INPUT_LISTS = ("gen_ai.input.messages", "ai.prompt.messages")
 OUTPUT_LISTS = ("gen_ai.output.messages",)

@@ -25,6 +25,7 @@ STRANDS = [("lookup", "21"), ("read_notes", NOTES), ("read_notes", MISSING), ("l
 ADK = [("lookup", "21"), ("read_notes", NOTES), ("lookup", "22"), ("read_notes", NOTES)]
 FAILING = [("lookup", "21"), ("read_notes", NOTES), ("lookup", "22"), ("read_notes", MISSING)]
 FRAMEWORKS = {
+    "anthropic_2.14.0": FAILING,
     "strands_agents_1.62.0": STRANDS,
     "strands_agents_1.62.0_latest": STRANDS,
     "google_adk_2.13.0": ADK,
@@ -108,7 +109,9 @@ def test_an_invocation_of_adk_is_a_run_with_its_own_calls_and_the_messages_of_ea
     assert became == {"its result is that of this call: no other one fits by tool, arguments and time"}
 
 
-@pytest.mark.parametrize("name", [name for name in FRAMEWORKS if name.startswith(("strands", "langchain"))])
+@pytest.mark.parametrize(
+    "name", [name for name in FRAMEWORKS if name.startswith(("anthropic", "strands", "langchain"))]
+)
 def test_what_a_tool_reports_as_an_error_is_a_failed_call(project: Project, name: str) -> None:
     post(project, spans_of(name))
     [failed] = Call.objects.filter(source_error=True)
