@@ -127,7 +127,7 @@ def span_kind(span: TraceSpan) -> SpanKind:
     operation = attributes.get("gen_ai.operation.name")
     sort = str(attributes.get("openinference.span.kind") or attributes.get("traceloop.span.kind") or "").lower()
     if operation == "execute_tool" or sort == "tool" or span.name in ("ai.toolCall", "running tool"):
-        return "tool"
+        return "other" if _is_only_transport(attributes) else "tool"
     is_agent = operation in ("invoke_agent", "invoke_workflow") or sort in ("agent", "workflow")
     if is_agent or span.name.startswith("invoke_agent"):
         return "agent"
@@ -137,6 +137,15 @@ def span_kind(span: TraceSpan) -> SpanKind:
     names = (*INPUT_LISTS, *OUTPUT_LISTS, *INPUT_TOKENS)
     has_messages = any(name in attributes for name in names) or any(map(DOTTED.fullmatch, attributes))
     return "model" if is_model or has_messages else "other"
+
+
+def _is_only_transport(attributes: Attributes) -> bool:
+    """True for the span of an MCP server or client that has nothing of a call but its tool.
+
+    The agent's span is the call: with both, each call of an MCP tool would be there twice.
+    """
+    names = (*TOOL_CALL, *TOOL_ARGS, *TOOL_RESULT)
+    return "mcp.method.name" in attributes and first_value(attributes, names) is None
 
 
 def is_handoff(name: str, attributes: Attributes) -> bool:

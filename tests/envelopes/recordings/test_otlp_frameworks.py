@@ -11,7 +11,7 @@ import pytest
 from envelopes.recordings import find_format
 from envelopes.recordings.base import RunRecord, SourceLine, SourcePath
 from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
-from envelopes.recordings.otlp.conventions import message_parts, run_name, tool_arguments
+from envelopes.recordings.otlp.conventions import message_parts, run_name, span_kind, tool_arguments
 from envelopes.recordings.otlp.frameworks import google_adk, langchain, langsmith, openinference, strands
 from envelopes.recordings.otlp.logs import OPERATION, decode_logs
 from envelopes.recordings.otlp.span_lines import part_lines, span_lines
@@ -399,3 +399,17 @@ def test_a_text_of_langsmith_that_was_cut_stays_as_it_is() -> None:
     written = {"langsmith.span.kind": "llm", "gen_ai.prompt": '{"messages": [{"ro'}
     span = msgspec.structs.replace(SPAN, scope="langsmith", attributes=written)
     assert langsmith.as_genai(span) == span
+
+
+@each(
+    ("attributes", "kind"),
+    [
+        ({"mcp.method.name": "tools/call"}, "other"),
+        ({"mcp.method.name": "tools/call", "gen_ai.tool.call.id": "c1"}, "tool"),
+        ({"mcp.method.name": "tools/call", "gen_ai.tool.call.result": "2 hits"}, "tool"),
+        ({}, "tool"),
+    ],
+)
+def test_the_span_of_an_mcp_server_is_a_call_where_it_has_more_than_the_tool(attributes: Any, kind: str) -> None:
+    called_tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "find"}
+    assert span_kind(msgspec.structs.replace(SPAN, attributes=called_tool | attributes)) == kind
