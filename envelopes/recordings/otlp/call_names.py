@@ -55,8 +55,8 @@ def name_calls(messages: Sequence[ListedMessage]) -> Sequence[ListedMessage]:
 
 def _without_items(messages: Sequence[ListedMessage], parts: Sequence[dict[str, Any]]) -> Sequence[ListedMessage]:
     """The messages without the calls that are named by an item, where answers name calls that are not among them."""
-    called = {part.get("id") for part in parts if part.get("type") in CALLS}
-    answered = {part.get("id") for part in parts if part.get("type") in ANSWERS}
+    called = {str(part.get("id")) for part in parts if part.get("type") in CALLS}
+    answered = {str(part.get("id")) for part in parts if part.get("type") in ANSWERS}
     if answered <= called:
         return messages
     return [
@@ -147,12 +147,12 @@ def _last_question(messages: Sequence[ListedMessage]) -> int:
     """The place of the last message with a text of the user that does not come with answers; -1 without one."""
     question, is_answer = -1, False
     for place, message in enumerate(messages):
-        kinds = {part.get("type") for _, part in _parts(message.fields)}
+        kinds = [part.get("type") for _, part in _parts(message.fields)]
         if message.is_output or message.fields.get("role") == "assistant":
             is_answer = False
-        elif kinds & {*ANSWERS}:
+        elif any(kind in ANSWERS for kind in kinds):
             is_answer = True
-        elif not is_answer and message.fields.get("role") == "user" and (kinds & {"text"} or _is_text(message)):
+        elif not is_answer and message.fields.get("role") == "user" and ("text" in kinds or _is_text(message)):
             question = place
     return question
 

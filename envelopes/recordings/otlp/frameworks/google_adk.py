@@ -61,7 +61,7 @@ def _read_request(attributes: Attributes) -> bool:
         return False
     config = request["config"] if isinstance(request.get("config"), dict) else {}
     prompt = config.pop("system_instruction", None)
-    prompts = [prompt] if isinstance(prompt, (str, dict)) else prompt
+    prompts = prompt if isinstance(prompt, list) else [prompt]
     tools = [
         {"type": "function", **declared}
         for tool in objects_of(config.pop("tools", None))
@@ -70,7 +70,7 @@ def _read_request(attributes: Attributes) -> bool:
     attributes |= {
         "gen_ai.input.messages": [_message(content) for content in objects_of(contents)],
         "gen_ai.output.messages": [_message(content) for content in objects_of([response.pop("content", None)])],
-        "gen_ai.system_instructions": [part for entry in prompts or () for part in _prompt_parts(entry)],
+        "gen_ai.system_instructions": [part for entry in prompts for part in _prompt_parts(entry)],
         _REQUEST: request,
         _RESPONSE: response,
     } | ({"gen_ai.tool.definitions": tools} if tools else {})

@@ -33,7 +33,7 @@ def as_genai(span: TraceSpan) -> TraceSpan:
     if PROVIDER not in (span.attributes.get("gen_ai.system"), span.attributes.get("gen_ai.provider.name")):
         return span
     read = {"execute_tool": _tool_attributes, "chat": _model_attributes, "invoke_agent": _agent_attributes}
-    operation = span.attributes.get("gen_ai.operation.name")
+    operation = str(span.attributes.get("gen_ai.operation.name"))
     if operation not in read:
         return span
     # Attributes of the span itself win: later versions have arguments and results there too.
