@@ -54,13 +54,15 @@ def name_calls(messages: Sequence[ListedMessage]) -> Sequence[ListedMessage]:
 
 
 def _without_items(messages: Sequence[ListedMessage], parts: Sequence[dict[str, Any]]) -> Sequence[ListedMessage]:
-    """The messages without the calls that are named by an item, where answers name calls that are not among them."""
+    """A request without the calls that are named by an item, where answers name calls that are not among them."""
     called = {str(part.get("id")) for part in parts if part.get("type") in CALLS}
     answered = {str(part.get("id")) for part in parts if part.get("type") in ANSWERS}
     if answered <= called:
         return messages
     return [
-        message._replace(fields=_with_parts(message.fields, [part for part in listed if not _is_item(part)]))
+        message
+        if message.is_output
+        else message._replace(fields=_with_parts(message.fields, [part for part in listed if not _is_item(part)]))
         for message in messages
         for listed in [_listed(message.fields)]
     ]

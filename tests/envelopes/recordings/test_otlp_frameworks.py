@@ -308,6 +308,8 @@ def test_calls_that_a_request_repeats_under_the_ids_of_their_items_are_left_out(
     assert named == []
     own = [asked(), called(("fc_1", "find", 1)), answered(("fc_1", "a"))]
     assert names(own) == own
+    answer = ListedMessage(called(("fc_2", "find", 2)), is_output=True)
+    assert name_calls([*(ListedMessage(entry, is_output=False) for entry in repeated), answer])[-1] == answer
 
 
 def names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
