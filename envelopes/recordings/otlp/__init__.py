@@ -265,14 +265,14 @@ def _run_record(members: dict[str, bytes], line: int, run: str) -> RunRecord:
     attributes, resource = _attributes(members), parse_json(members.get("resource", b"{}"))
     agent = first_value(attributes, conventions.AGENT)
     service = resource.get("service.name") if isinstance(resource, dict) else None
-    if not isinstance(service, str) or service.startswith(UNKNOWN_SERVICE):
-        # One of the run: other agents are below it.
-        service = None if _word(members, "parent") else first_value(attributes, conventions.WORKFLOW)
+    title = service if isinstance(service, str) and not service.startswith(UNKNOWN_SERVICE) else None
+    if title is None and not _word(members, "parent"):  # one of the run: other agents are below it
+        title = first_value(attributes, conventions.WORKFLOW)
     model = first_value(attributes, conventions.MODEL)
     return RunRecord(
         line=line,
         run=run,
-        title=storable(service) if isinstance(service, str) else None,
+        title=storable(title) if isinstance(title, str) else None,
         agent=storable(agent) if isinstance(agent, str) else None,
         model=storable(model) if isinstance(model, str) and _word(members, "kind") == "model" else None,
         started_at=iso_time(_number(members, "start")),

@@ -37,10 +37,8 @@ CONVERSATION = (
 RUN_IS_TRACE = ("gcp.vertex.agent", "agent_framework", "openinference.instrumentation.agno")
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 TOOL_CALL = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
-NO_CALL = (
-    "unknown",
-    "<not specified>",
-)  # what Microsoft's Agent Framework and Google's ADK write where they have no id
+# What Microsoft's Agent Framework and Google's ADK write where they have no id.
+NO_CALL = ("unknown", "<not specified>")
 TOOL_ARGS = (
     *("gen_ai.tool.call.arguments", "tool_arguments", "ai.toolCall.args"),
     *("traceloop.entity.input", "input.value"),
@@ -84,6 +82,7 @@ DOTTED = re.compile(r"(llm\.(?:in|out)put_messages|gen_ai\.(?:prompt|completion)
 NESTED = re.compile(r"(tool_calls|contents)\.(\d{1,5})\.(?:tool_call\.|message_content\.)?(.+)")
 OUTPUTS = ("llm.output_messages", "gen_ai.completion")
 CHOICE = "gen_ai.choice"
+OPERATION = "gen_ai.client.inference.operation.details"  # an event with all messages of a request
 UNKNOWN_ERROR = "_OTHER"  # the word for a kind of error that an instrumentation does not know
 MESSAGE_EVENTS = {
     "gen_ai.system.message": "system",
@@ -293,7 +292,7 @@ def _part(part: dict[str, Any], role: str, *, is_output: bool) -> Iterator[Trace
     call = part.get("id") or part.get("toolCallId")
     match part.get("type"):
         case "tool_call" | "tool-call" | "server_tool_call" if isinstance(call, str):
-            args = _first_of(_details(part, "server_tool_call"), ("arguments", "input", "args"))
+            args = _first_of(_call_fields(part), ("arguments", "input", "args"))
             tool = str(part.get("name") or part.get("toolName") or "")
             yield TracePart(kind="call", role=role, content=as_json(args), call=call, tool=tool, is_output=is_output)
         case "tool_call_response" | "tool-result" if isinstance(call, str):
@@ -306,9 +305,9 @@ def _part(part: dict[str, Any], role: str, *, is_output: bool) -> Iterator[Trace
             yield TracePart(kind="text", role=role, content=dump_json([part]), is_output=is_output)
 
 
-def _details(part: dict[str, Any], name: str) -> dict[str, Any]:
+def _call_fields(part: dict[str, Any]) -> dict[str, Any]:
     """The fields of a call: those of the part, or for one that the provider ran those of an object in it."""
-    details = part.get(name)
+    details = part.get("server_tool_call")
     if not isinstance(details, dict):
         return part
     return details if {"arguments", "input", "args"} & details.keys() else {"arguments": details}

@@ -33,7 +33,7 @@ from envelopes.recordings.base import (
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines, storable
 from envelopes.recordings.otlp import FORMATS
 from envelopes.recordings.otlp import read as read_spans
-from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS
+from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS, OPERATION
 from envelopes.recordings.otlp.frameworks import as_genai
 from envelopes.recordings.otlp.span_lines import part_lines
 from envelopes.recordings.otlp.spans import (
@@ -50,6 +50,7 @@ from envelopes.recordings.otlp.spans import (
     protobuf_attributes,
     protobuf_value,
     request_type,
+    scope_name,
 )
 from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_json
 
@@ -58,7 +59,6 @@ RUN = {"claude-code": "session.id", "codex": "conversation.id"}
 CALL = {"claude-code": ("tool_use_id", "gen_ai.tool.call.id"), "codex": ("call_id",)}
 SUFFIX = "-otel"
 MESSAGES = "otlp"  # the format of lines of messages
-OPERATION = "gen_ai.client.inference.operation.details"
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -133,12 +133,7 @@ def _json_logs(body: bytes) -> Iterator[LogRecord]:
                 name = record.get("eventName") or attributes.get("event.name") or _name_in(content)
                 at = nanoseconds(record.get("timeUnixNano")) or nanoseconds(record.get("observedTimeUnixNano"))
                 trace = str(record.get("traceId") or "").lower()
-                yield LogRecord(str(name), at // 1_000, trace, attributes, content, _scope(scoped))
-
-
-def _scope(scoped: dict[str, Any]) -> str:
-    scope = scoped.get("scope")
-    return str(scope.get("name") or "") if isinstance(scope, dict) else ""
+                yield LogRecord(str(name), at // 1_000, trace, attributes, content, scope_name(scoped))
 
 
 def _name_in(body: Any) -> str:

@@ -72,8 +72,8 @@ def part_lines(span: TraceSpan, known: PartLines, *, has_messages: bool = True) 
     answer's to its end.
     """
     run, parts = run_name(span), [*standing_parts(span.attributes), *(message_parts(span) if has_messages else ())]
-    asked, answered = (sum(part.is_output is is_output for part in parts) for is_output in (False, True))
-    places = {False: count(span.start), True: count(max(span.end, span.start + asked + answered) - answered + 1)}
+    answered = sum(part.is_output for part in parts)
+    places = {False: count(span.start), True: count(max(span.end, span.start + len(parts)) - answered + 1)}
     for part in parts:
         at, line = next(places[part.is_output]), known.get((run, part))
         if line is None or line.at > at:

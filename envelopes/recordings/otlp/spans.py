@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from envelopes.text.untrusted_json import Untrusted, join_object, parse_json
+from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, parse_json
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = 7_000_000_000_000_000  # microseconds: the year 2191
@@ -80,9 +80,14 @@ def json_spans(document: Any) -> list[TraceSpan]:
     for resource in objects_in(document, "resourceSpans"):
         owner = json_attributes(_object(resource, "resource"))
         for scoped in objects_in(resource, "scopeSpans"):
-            scope = _text(_object(scoped, "scope"), "name")
+            scope = scope_name(scoped)
             spans += [_json_span(span, owner, scope) for span in objects_in(scoped, "spans")]
     return spans
+
+
+def scope_name(scoped: dict[str, Any]) -> str:
+    """The instrumentation of the spans or log records of one scope in JSON."""
+    return _text(_object(scoped, "scope"), "name")
 
 
 def _json_span(span: dict[str, Any], resource: Attributes, scope: str) -> TraceSpan:
@@ -121,6 +126,11 @@ def parsed_text(value: Any) -> Any:
         return parse_json(value.encode("utf-8", "surrogatepass"))
     except Untrusted:
         return None
+
+
+def as_text(value: Any) -> str | None:
+    """The inverse of `parsed_text`: a text as it is, another value as JSON; None for None."""
+    return value if isinstance(value, str) or value is None else dump_json(value).decode()
 
 
 def _object(owner: dict[str, Any], name: str) -> dict[str, Any]:

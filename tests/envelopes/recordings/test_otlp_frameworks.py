@@ -11,9 +11,9 @@ import pytest
 from envelopes.recordings import find_format
 from envelopes.recordings.base import RunRecord, SourceLine, SourcePath
 from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
-from envelopes.recordings.otlp.conventions import message_parts, run_name, span_kind, tool_arguments
+from envelopes.recordings.otlp.conventions import OPERATION, message_parts, run_name, span_kind, tool_arguments
 from envelopes.recordings.otlp.frameworks import google_adk, langchain, langsmith, openinference, strands
-from envelopes.recordings.otlp.logs import OPERATION, decode_logs
+from envelopes.recordings.otlp.logs import decode_logs
 from envelopes.recordings.otlp.span_lines import part_lines, span_lines
 from envelopes.recordings.otlp.spans import SpanEvent, TraceSpan
 from tests.cases import each

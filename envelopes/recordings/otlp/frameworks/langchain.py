@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from envelopes.recordings.otlp.spans import Attributes, TraceSpan, parsed_text
-from envelopes.text.untrusted_json import dump_json
+from envelopes.recordings.otlp.conventions import first_value
+from envelopes.recordings.otlp.spans import Attributes, TraceSpan, as_text, parsed_text
 
 RESULTS = ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output")
 ARGS = ("gen_ai.tool.call.arguments", "input.value", "traceloop.entity.input")
@@ -21,7 +21,7 @@ CALL = "tool_call_id"
 
 def as_genai(span: TraceSpan) -> TraceSpan:
     """The span of a tool with the id of its call, its own arguments and its own result; any other span as it is."""
-    result, given = _first(span.attributes, RESULTS), _first(span.attributes, ARGS)
+    result, given = first_value(span.attributes, RESULTS), first_value(span.attributes, ARGS)
     message = _tool_message(parsed_text(result)) if isinstance(result, str) and CALL in result else {}
     asked = parsed_text(given) if isinstance(given, str) else None
     named, args = _arguments(asked)
@@ -31,7 +31,7 @@ def as_genai(span: TraceSpan) -> TraceSpan:
     attributes = {name: value for name, value in span.attributes.items() if name not in ARGS}
     attributes |= {"gen_ai.tool.call.id": call}
     if args is not None:
-        attributes["gen_ai.tool.call.arguments"] = dump_json(args).decode()
+        attributes["gen_ai.tool.call.arguments"] = as_text(args)
     if asked != args or asked is None:
         attributes["langchain.input"] = given
     if message:
@@ -60,12 +60,7 @@ def message_attributes(message: dict[str, Any]) -> Attributes:
     rest = {name: value for name, value in message.items() if name not in ("content", "artifact", CALL)}
     result = content if artifact is None else artifact
     status = {"gen_ai.tool.status": "error"} if message.get("status") == "error" else {}
-    written = result if isinstance(result, str) or result is None else dump_json(result).decode()
-    return {"gen_ai.tool.call.result": written, "langchain.tool_message": rest, **status}
-
-
-def _first(attributes: Attributes, names: tuple[str, ...]) -> Any:
-    return next((attributes[name] for name in names if name in attributes), None)
+    return {"gen_ai.tool.call.result": as_text(result), "langchain.tool_message": rest, **status}
 
 
 def _tool_message(value: Any) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from envelopes.recordings.otlp.frameworks.langchain import message_attributes
-from envelopes.recordings.otlp.spans import Attributes, TraceSpan, objects_of, parsed_text
-from envelopes.text.untrusted_json import dump_json
+from envelopes.recordings.otlp.spans import Attributes, TraceSpan, as_text, objects_of, parsed_text
 
 SCOPE = "langsmith"
 _KIND, _PROMPT, _COMPLETION = "langsmith.span.kind", "gen_ai.prompt", "gen_ai.completion"
@@ -31,7 +30,7 @@ def as_genai(span: TraceSpan) -> TraceSpan:
 
 
 def _tool(prompt: Any, completion: Any) -> Attributes:
-    args = {} if prompt is None else {"gen_ai.tool.call.arguments": dump_json(prompt).decode()}
+    args = {} if prompt is None else {"gen_ai.tool.call.arguments": as_text(prompt)}
     match completion:
         case {"output": {"tool_call_id": _} as message}:
             return args | message_attributes(message)
@@ -40,7 +39,7 @@ def _tool(prompt: Any, completion: Any) -> Attributes:
         case None:
             return args
         case _:
-            return args | {"gen_ai.tool.call.result": dump_json(completion).decode()}
+            return args | {"gen_ai.tool.call.result": as_text(completion)}
 
 
 def _model(prompt: Any, completion: Any) -> Attributes:

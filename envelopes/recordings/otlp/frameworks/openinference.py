@@ -6,12 +6,9 @@ returned (`raw_output`) beside the blocks that the model got.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from envelopes.recordings.otlp.spans import Attributes, TraceSpan, parsed_text
-from envelopes.text.untrusted_json import dump_json
+from envelopes.recordings.otlp.spans import Attributes, TraceSpan, as_text, parsed_text
 
 SMOLAGENTS = "openinference.instrumentation.smolagents"
 LLAMA_INDEX = "openinference.instrumentation.llama_index"
@@ -28,7 +25,7 @@ def as_genai(span: TraceSpan) -> TraceSpan:
 def _arguments(span: TraceSpan) -> Attributes:
     match parsed_text(span.attributes.get(_ARGS)):
         case {"kwargs": dict(named), **others} if not others.get("args"):
-            return {_ARGS: dump_json(named).decode()}
+            return {_ARGS: as_text(named)}
         case _:
             return {}
 
@@ -37,10 +34,6 @@ def _result(span: TraceSpan) -> Attributes:
     match parsed_text(span.attributes.get(_RESULT)):
         case {"blocks": list(), "tool_name": str(), "raw_output": returned, **others} if span.scope == LLAMA_INDEX:
             status = {"gen_ai.tool.status": "error"} if others.get("is_error") is True else {}
-            return {_RESULT: _written(returned), **status}
+            return {_RESULT: as_text(returned), **status}
         case _:
             return {}
-
-
-def _written(value: Any) -> Any:
-    return value if isinstance(value, str) or value is None else dump_json(value).decode()

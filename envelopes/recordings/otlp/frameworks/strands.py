@@ -11,15 +11,12 @@ from typing import Any
 
 import msgspec
 
-from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan, objects_of, parsed_text
-from envelopes.text.untrusted_json import dump_json
+from envelopes.recordings.otlp.conventions import CHOICE, MESSAGE_EVENTS, OPERATION
+from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan, as_text, objects_of, parsed_text
 
 PROVIDER = "strands-agents"
-CHOICE = "gen_ai.choice"
-DETAILS = "gen_ai.client.inference.operation.details"
 SYSTEM = "gen_ai.system.message"
 TOOL = "gen_ai.tool.message"
-ROLES = {SYSTEM: "system", "gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant", TOOL: "tool"}
 BLOCKS = frozenset(
     (
         *("text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "audio", "cachePoint"),
@@ -38,7 +35,7 @@ def as_genai(span: TraceSpan) -> TraceSpan:
         return span
     # Attributes of the span itself win: later versions have arguments and results there too.
     attributes = read[operation](span.events) | span.attributes
-    events = tuple(event for event in span.events if event.name not in (*ROLES, CHOICE, DETAILS))
+    events = tuple(event for event in span.events if event.name not in (*MESSAGE_EVENTS, OPERATION))
     return msgspec.structs.replace(span, attributes=attributes, events=events)
 
 
@@ -51,19 +48,20 @@ def _tool_attributes(events: tuple[SpanEvent, ...]) -> Attributes:
             attributes["gen_ai.tool.call.result"] = event.attributes.get("message")
         for part in (part for message in _listed(event) for part in objects_of(message.get("parts"))):
             if part.get("type") == "tool_call":
-                attributes["gen_ai.tool.call.arguments"] = _json(part.get("arguments"))
+                attributes["gen_ai.tool.call.arguments"] = as_text(part.get("arguments"))
             elif part.get("type") == "tool_call_response":
-                attributes["gen_ai.tool.call.result"] = _json(part.get("response"))
+                attributes["gen_ai.tool.call.result"] = as_text(part.get("response"))
     return attributes
 
 
 def _model_attributes(events: tuple[SpanEvent, ...]) -> Attributes:
     inputs, outputs = list[dict[str, Any]](), list[dict[str, Any]]()
     for event in events:
-        if event.name in ROLES and event.name != SYSTEM:
-            inputs.append({"role": ROLES[event.name], "parts": _block_parts(event.attributes.get("content"))})
-        elif event.name == CHOICE:
-            outputs.append({"role": "assistant", "parts": _block_parts(event.attributes.get("message"))})
+        role = MESSAGE_EVENTS.get(event.name)
+        if event.name == CHOICE:
+            outputs.append({"role": role, "parts": _block_parts(event.attributes.get("message"))})
+        elif role and event.name != SYSTEM:
+            inputs.append({"role": role, "parts": _block_parts(event.attributes.get("content"))})
         inputs += map(_typed_answers, _listed(event, "gen_ai.input.messages"))
         outputs += map(_typed_answers, _listed(event, "gen_ai.output.messages"))
     lists = {"gen_ai.input.messages": inputs, "gen_ai.output.messages": outputs}
@@ -75,7 +73,7 @@ def _agent_attributes(events: tuple[SpanEvent, ...]) -> Attributes:
         prompt = event.attributes.get("gen_ai.system_instructions")
         if event.name == SYSTEM:
             return {"gen_ai.system_instructions": _block_parts(event.attributes.get("content"))}
-        if event.name == DETAILS and prompt:
+        if event.name == OPERATION and prompt:
             return {"gen_ai.system_instructions": prompt}
     return {}
 
@@ -83,7 +81,7 @@ def _agent_attributes(events: tuple[SpanEvent, ...]) -> Attributes:
 def _listed(event: SpanEvent, *names: str) -> Iterator[dict[str, Any]]:
     """The messages in an event of the conventions."""
     for name in names or ("gen_ai.input.messages", "gen_ai.output.messages"):
-        if event.name == DETAILS:
+        if event.name == OPERATION:
             yield from objects_of(parsed_text(event.attributes.get(name)))
 
 
@@ -131,7 +129,3 @@ def _answer_content(content: Any) -> Any:
         {"type": "text", "text": block["text"]} if "text" in block else {"type": next(iter(block), "empty"), **block}
         for block in blocks
     ]
-
-
-def _json(value: Any) -> str:
-    return dump_json(value).decode()
