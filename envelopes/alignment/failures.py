@@ -16,10 +16,11 @@ from functools import partial
 
 import msgspec
 
+from envelopes.alignment.gemini_receipts import untrusted_text
 from envelopes.alignment.mapping import NATIVE, Evidence, Reading, ResultFidelity, bounded_fidelity
 from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span, match_once
-from envelopes.schema.result import CompleteOutput, ToolError, summarize
+from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summarize
 from envelopes.text.preview import head_tail
 
 MESSAGE_CHARACTERS = 2_000  # error receipts print the whole message, so it is bounded here
@@ -225,11 +226,16 @@ def find_failure_text(evidence: Evidence) -> FailureText | None:
     message = evidence.result.get("message") if isinstance(evidence.result, dict) else None
     if isinstance(message, str) and message:
         return FailureText(message, "structured")  # an error of JSON-RPC, whose code is a number
-    # MCP servers return a failure as a list of content blocks.
-    blocks = evidence.result if isinstance(evidence.result, list) else []
-    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
-    text = "\n".join(text for text in texts if isinstance(text, str))
+    text = "\n".join(_block_texts(evidence.result).values())
     return FailureText(text or unwrap(evidence.receipt_text or ""), "structured")
+
+
+def _block_texts(result: JsonValue) -> dict[str, str]:
+    """By pointer, the texts of the content blocks as which MCP servers return a failure, alone or in an object."""
+    content, pointer = (result.get("content"), "/content") if isinstance(result, dict) else (result, "")
+    blocks = enumerate(content) if isinstance(content, list) else ()
+    texts = {f"{pointer}/{index}/text": block.get("text") for index, block in blocks if isinstance(block, dict)}
+    return {place: text for place, text in texts.items() if isinstance(text, str)}
 
 
 def tool_error(agent: str, text: str) -> ToolError:
@@ -257,7 +263,8 @@ def align_failure(evidence: Evidence, text: str) -> list[Span]:
         span = match_once(text, message, "/message")
         return [span] if span else []
     if not isinstance(recorded, str):
-        return []
+        spans = [match_once(text, value, pointer) for pointer, value in _block_texts(recorded).items() if value]
+        return [spans[0]] if len(spans) == 1 and spans[0] else []
     at = len(OPENING) if text.startswith(OPENING) else 0
     offset = error_prefix_length(recorded)
     for start in dict.fromkeys((offset, 0)):
@@ -290,9 +297,12 @@ def error_prefix_length(recorded: str) -> int:
 
 
 def unwrap(text: str) -> str:
-    """Returns the text between `<tool_use_error>` tags; text behind the closing tag was added by the runtime."""
+    """Returns the text between `<tool_use_error>` tags; text behind the closing tag was added by the runtime.
+
+    Of a receipt of the Gemini CLI, the text between its tags for what came from outside.
+    """
     if not text.startswith(OPENING):
-        return text
+        return untrusted_text(text)
     return text[len(OPENING) :].partition(CLOSING)[0]
 
 

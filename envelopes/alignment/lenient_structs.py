@@ -16,6 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 
 from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.gemini_receipts import untrusted_text
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.mapping import (
     Evidence,
@@ -239,7 +240,7 @@ def read_untyped(evidence: Evidence) -> Reading:
         text = outline_text(evidence.result)
         outcome = f"{evidence.tool} returned a result of an unknown shape"
         return reading(evidence, RecordedText(text), outcome, links={"": "/result/text"})
-    text = evidence.receipt_text or ""
+    text = untrusted_text(evidence.receipt_text or "")
     outcome = _first_line(text) or f"{evidence.tool}: no result was recorded"
     fidelity: ResultFidelity = "parsed_from_receipt" if text else "absent"
     cuts = find_receipt_cuts(text)

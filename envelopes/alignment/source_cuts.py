@@ -14,6 +14,8 @@ What an agent or a tool leaves out of an output is in neither half. It writes on
              <response clipped>                     behind what SWE-agent and its editor left of one
              Tool output was too large …            before what the Gemini CLI left of one that it saved
     middle   …5549 chars truncated…                 between the halves, 5,000 bytes each, of what Codex records
+             ... command output truncated for       between the halves, 32 KiB each, of what later releases record
+             persistence ...
     receipt  …768 tokens truncated…                 between the halves of what Codex sent, often behind a line with the
                                                     number of lines, and `Warning: truncated output` in code mode
              (Results are truncated. …)            behind a listing of 100 files
@@ -60,10 +62,13 @@ _LONG_LINE = re.compile(
     r"^(?:[^\n]*[:-])?\[Omitted long (?:matching line|context line|line with \d+ matches)\]$", re.MULTILINE
 )
 _MIDDLE = re.compile(r"…(?P<count>\d{1,12}) chars truncated…")
+_PERSISTED = re.compile(r"\n\.\.\. command output truncated for persistence \.\.\.\n")
 _CLIPPED = re.compile(r"(?:…|\.\.\.)?<response clipped>(?=<NOTE>|\s*\Z)")
 _TOO_LARGE = re.compile(r"\ATool output was too large and has been truncated\.\n")
 _TOKENS = re.compile(r"…(?P<count>\d{1,12}) tokens truncated…")
-_TOKENS_HEAD = re.compile(r"Total output lines: \d{1,12}\n\n")
+_TOKENS_HEAD = re.compile(
+    r"(?:Warning: truncated output \(original token count: \d{1,12}\)\n)?Total output lines: (?P<total>\d{1,12})\n\n"
+)
 _CODE_MODE = re.compile(
     r"\AWarning: truncated output \(original token count: \d{1,12}\)|\[omitted \d{1,6} text items \.\.\.\]\s*\Z"
 )
@@ -71,6 +76,7 @@ _SHORTENED = re.compile(
     r"\A\s*The output of your call to \S+ was too long to be displayed\.\n"
     r"Here is a truncated version:\n<START_TOOL_OUTPUT>"
 )
+_BETWEEN_HALVES = (_TRUNCATED, _MIDDLE, _PERSISTED)
 # For each place: a text without which no mark is there, the mark, and the unit of what it replaces.
 _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] = {
     "stream": (
@@ -85,7 +91,10 @@ _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] =
     "notebook": (("too large to include", _LARGE_OUTPUTS, "output"),),
     "file": (("[truncated]", _LINE_END, "line ends"),),
     "matches": (("[Omitted long ", _LONG_LINE, "long lines"),),
-    "middle": ((" chars truncated…", _MIDDLE, "characters"),),
+    "middle": (
+        (" chars truncated…", _MIDDLE, "characters"),
+        (" truncated for persistence ...", _PERSISTED, "output"),
+    ),
 }
 
 
@@ -133,7 +142,8 @@ def find_source_cuts(text: str, pointer: str, place: CutPlace, *, start: int = 0
         for hint, pattern, unit in _MARKS[place]
         if hint in text
         for mark in pattern.finditer(text, start)
-        if pattern not in (_TRUNCATED, _MIDDLE) or _is_between_halves(mark.start() - start, len(text) - mark.end())
+        if pattern not in (_TRUNCATED, _MIDDLE, _PERSISTED)
+        or _is_between_halves(mark.start() - start, len(text) - mark.end())
     )
 
 

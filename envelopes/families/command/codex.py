@@ -5,16 +5,18 @@ The recorded result is `exec_command_end` or the item `CommandExecution`, where 
     {command, cwd, process_id, status, exit_code, stdout, stderr, aggregated_output, …}
 
 `aggregated_output` has no more than 10,000 bytes: `…5549 chars truncated…` replaces the middle, and the separate
-streams are then empty. Receipts, by release:
+streams are then empty. Since 0.171 it has no more than 64 KiB, around `... command output truncated for persistence
+...`, and there are no separate streams. Receipts, by release:
 
     Chunk ID: a21e41 / Wall time: 1.0037 seconds / Process exited with code 0, or running with session ID 48230 /
     Original token count: 12 / Output: / the output
     Exit code: 0 / Wall time: 0.1 seconds / Total output lines: 900 / Output: / the output
     {"output": "…", "metadata": {"exit_code": 0, "duration_seconds": 0.1}}
 
-A cut output begins with `Total output lines: N` and has `…N tokens truncated…` in its middle. A command that outlives
-its window runs on as a session: the outputs of the polls behind it are further receipts of the command, each with a
-header of its own. All of them together are compared with the record of the whole where they are equal to it.
+A cut output begins with `Total output lines: N`, since 0.171 behind `Warning: truncated output (original token count:
+N)`, and has `…N tokens truncated…` in its middle. A command that outlives its window runs on as a session: the outputs
+of the polls behind it are further receipts of the command, each with a header of its own. All of them together are
+compared with the record of the whole where they are equal to it.
 """
 
 from __future__ import annotations
@@ -50,11 +52,13 @@ HEADER = re.compile(
 LEGACY = re.compile(r'\{"output":')
 LEGACY_EXIT = re.compile(r'"exit_code":(?P<exit_code>-?\d{1,10})[,}]')
 TIMED_OUT = re.compile(r"command timed out after \d")
-RECORD_CUT = re.compile(r"…\d{1,12} chars truncated…")
+RECORD_CUT = re.compile(r"…\d{1,12} chars truncated…|\n\.\.\. command output truncated for persistence \.\.\.\n")
 RECEIPT_CUT = re.compile(
     r"…\d{1,12} (?:tokens|chars|characters|lines) truncated…|\n\[\.\.\. omitted \d+ of \d+ lines \.\.\.\]\n"
 )
-RECEIPT_CUT_HEAD = re.compile(r"\ATotal output lines: \d+\n\n")
+RECEIPT_CUT_HEAD = re.compile(
+    r"(?:Warning: truncated output \(original token count: \d{1,12}\)\n)?Total output lines: (?P<total>\d{1,12})\n\n"
+)
 LEAST_PART = 24  # characters: a shorter part of an output may be another one with the same words
 
 
@@ -86,6 +90,8 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     cuts = tuple(cut for pointer, text in pointers.items() for cut in find_source_cuts(text, pointer, "middle"))
     receipt = evidence.receipt_text or ""
     shown = _shown_output(receipt)
+    if len(cuts) == 1 and len(pointers) == 1:
+        cuts = (_with_total(cuts[0], combined, shown.output),)
     result = CommandResult(
         exit_status=status,
         combined=combined,
@@ -112,6 +118,14 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
         if text.strip()
     )
     return reading(evidence, result, recorded_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
+
+
+def _with_total(cut: SourceCut, recorded: str, shown: str) -> SourceCut:
+    """The same cut with its number of lines, where the receipt states that of the complete output."""
+    stated = RECEIPT_CUT_HEAD.match(shown)
+    left = recorded.count("\n") + (not recorded.endswith("\n")) - (cut.end - cut.start)
+    missing = int(stated["total"]) - left if stated else 0
+    return msgspec.structs.replace(cut, unit="lines", count=missing, lines=missing) if missing > 0 else cut
 
 
 def _is_poll(evidence: Evidence) -> bool:
@@ -319,4 +333,4 @@ def _common_tail(output: str, start: int, part: ComposedText, offset: int) -> li
     return part.spans(offset + len(output) - length, len(part.text) - length, len(part.text))
 
 
-MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=4, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=5, read=_read_command, align=_align_command),)

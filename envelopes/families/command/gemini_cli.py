@@ -1,18 +1,29 @@
-"""Gemini CLI's run_shell_command: no result is recorded, and its receipt names each thing that is known of the end.
+"""Gemini CLI's run_shell_command, whose receipt names each thing that is known of the end.
 
     Command: ls -l / Directory: (root) / Output: … / Error: (none) / Exit Code: 0 / Signal: 0 /
     Background PIDs: (none) / Process Group PGID: 26593
 
-Later releases leave out the lines that have nothing to say, and save an output that is too long to a file.
+Later releases leave out the lines that have nothing to say, put tags around the rest (`alignment.gemini_receipts`), and
+save an output that is too long to a file. The recorded result is what a person saw of it, where that is the output
+itself: it is whole where the receipt has the beginning and the end alone.
 """
 
 from __future__ import annotations
 
 import re
 
+import msgspec
+
 from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.gemini_receipts import (
+    SHELL_HEAD,
+    SHELL_TOOL,
+    match_output,
+    match_shell_tail,
+    untrusted_region,
+)
 from envelopes.alignment.lenient_structs import RecordedObject, reading
-from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
+from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.spans import Span, match_at
 from envelopes.families.command.claude_code import read_text
@@ -25,57 +36,75 @@ from envelopes.families.command.results import (
 )
 from envelopes.schema.result import TaskHandle
 
-HEAD = re.compile(r"(?:Command: )?(?:.*?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL)
 STDERR = re.compile(r"\nStderr: (?P<stderr>.*)\Z", re.DOTALL)
-TAIL = re.compile(
-    r"(?:\nError: (?P<error>[^\n]*))?(?:\nExit Code: (?P<exit>\(none\)|-?\d{1,10}))?(?:\nSignal: [^\n]*)?"
-    r"(?:\nBackground PIDs: [^\n]*)?(?:\nProcess Group PGID: [^\n]*)?\s*\Z"
-)
 BACKGROUND = re.compile(r"Command (?:is running in|moved to) background \(PID: (?P<id>\d{1,10})\)")
-TAIL_CHARACTERS = 4_000
+CANCELLED = re.compile(r"Command was (?:automatically cancelled|cancelled by user) ")
 NOTHING = ("(empty)", "(none)")
 COMMAND = "Command: "
 
 
 def _read_command(evidence: Evidence) -> Reading:
     receipt = evidence.receipt_text or ""
-    preview = find_output_preview(receipt)
-    shown = receipt[preview.start : preview.end] if preview else receipt
-    head = HEAD.match(shown)
-    if background := BACKGROUND.match(receipt):
+    start, end = untrusted_region(receipt)
+    shown = receipt[start:end]
+    if background := BACKGROUND.match(shown):
         task = TaskHandle(kind=COMMAND_TASK, task_id=background["id"])
         result = CommandResult(disposition="promoted_to_task", task=task)
         return reading(evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt")
-    if evidence.result is not None or head is None:
+    if CANCELLED.match(shown):  # which has the status of a success
+        return read_failure(msgspec.structs.replace(evidence, is_error=True)) or read_text(evidence)
+    head = SHELL_HEAD.match(shown)
+    if head is None or (evidence.has_result and not _is_output(evidence)):
         return read_failure(evidence) or read_text(evidence)
-    from_tail = max(head.end(), len(shown) - TAIL_CHARACTERS)
-    tail = next((match for match in TAIL.finditer(shown, from_tail) if match.end() == len(shown)), None)
-    output = shown[head.end() : tail.start() if tail else len(shown)]
-    stderr = STDERR.search(output)
-    stdout = output[: stderr.start()] if stderr else output
+    return _read_sections(evidence, shown, head.end())
+
+
+def _is_output(evidence: Evidence) -> bool:
+    output = evidence.result
+    return isinstance(output, str) and bool(match_output(evidence.receipt_text or "", output, SHELL_TOOL))
+
+
+def _read_sections(evidence: Evidence, shown: str, start: int) -> Reading:
+    """Reads the output from the recorded result, else from the receipt, and how the command ended from the latter."""
+    preview = find_output_preview(evidence.receipt_text or "")
+    tail = match_shell_tail(shown, start)
+    output = shown[start : tail.start() if tail else len(shown)]
+    recorded = evidence.result if isinstance(evidence.result, str) else None
+    stderr = STDERR.search(output) if recorded is None else None
+    stdout = recorded if recorded is not None else output[: stderr.start()] if stderr else output
     status = tail["exit"] if tail else None
     code = int(status) if status and status not in NOTHING else None
     command = RecordedObject(evidence.args).text("command") or ""
     result = CommandResult(
         exit_status=code,
-        combined="" if stdout in NOTHING else stdout,
+        combined="" if recorded is None and stdout in NOTHING else stdout,
         stderr="" if stderr is None or stderr["stderr"] in NOTHING else stderr["stderr"],
         interpretation=None if code is None else explain_exit(command, code, stdout),
         saved_output=SavedOutput(path=preview.path) if preview else None,
-        cut_by_source=preview is not None,
+        cut_by_source=preview is not None and recorded is None,
     )
-    return reading(evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt")
+    summary = recorded_outcome(result)
+    if recorded is None:
+        return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt")
+    links = {"": "/result/combined_output_preview"}
+    return reading(evidence, result, summary, links=links, outputs=(OutputField(""),), fidelity="stringified")
 
 
 def _align_command(evidence: Evidence, text: str) -> list[Span]:
-    """Links the command that the receipt repeats."""
+    """Links the output, and the command that the receipts of earlier releases repeat."""
+    spans = _align_arguments(evidence, text)
+    if isinstance(evidence.result, str):
+        parts = match_output(text, evidence.result, SHELL_TOOL)
+        spans += [Span(part.at, part.at + part.length, "", part.start, part.start + part.length) for part in parts]
+    return spans or align_failure(evidence, text)
+
+
+def _align_arguments(evidence: Evidence, text: str) -> list[Span]:
     command = RecordedObject(evidence.args).text("command") or ""
     span = match_at(text, len(COMMAND), command, "/command") if text.startswith(COMMAND) else None
     if span is None or not text.startswith("\nDirectory: ", span.end):
-        return align_failure(evidence, text)
+        return []
     return [Span(span.start, span.end, "/command", 0, len(command), "args")]
 
 
-MAPPINGS = (
-    ToolMapping(agent="gemini-cli", tools=("run_shell_command",), version=5, read=_read_command, align=_align_command),
-)
+MAPPINGS = (ToolMapping(agent="gemini-cli", tools=(SHELL_TOOL,), version=6, read=_read_command, align=_align_command),)

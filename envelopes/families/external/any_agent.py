@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import msgspec
+
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.json_spans import match_json
@@ -13,6 +17,7 @@ from envelopes.families.external.results import ContentBlock, ContentBlocks, Jso
 from envelopes.schema.result import JsonValue
 
 MCP_AGENTS = ("claude-code", "codex")
+_HEADER = re.compile(r"Wall time: [\d.]+ seconds\nOutput:\n?")  # before what Codex sends of an MCP server's answer
 
 
 def is_mcp_tool(agent: str, tool: str) -> bool:
@@ -75,9 +80,12 @@ def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
     blocks = content.content
     links = {pointer: "/result/content"}
     links |= {f"{pointer}/{index}/text": f"/result/content/{index}/text" for index in range(len(blocks))}
-    structured_pointer, _ = _find_structured_content(evidence.result)
+    structured_pointer, structured = _find_structured_content(evidence.result)
     if structured_pointer:
         links[structured_pointer] = "/result/structured_content"
+    if structured_pointer and match_json(_without_header(evidence), structured, structured_pointer):
+        # The model got the same data in its other form, so that none of the texts is missing.
+        return reading(evidence, content, f"{evidence.tool} returned {words}", links=links)
     texts = {f"{pointer}/{index}/text": text for index, block in enumerate(recorded) if (text := block.text("text"))}
     return reading(
         evidence,
@@ -87,6 +95,12 @@ def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
         outputs=tuple(OutputField(at, claim="certain" if _is_printed(evidence) else "proven") for at in texts),
         source_cuts=tuple(cut for at, text in texts.items() for cut in find_source_cuts(text, at, "server")),
     )
+
+
+def _without_header(evidence: Evidence) -> str:
+    receipt = evidence.receipt_text or ""
+    header = _HEADER.match(receipt) if evidence.agent == "codex" else None
+    return receipt[header.end() :] if header else receipt
 
 
 def _read_block(block: RecordedObject) -> ContentBlock:
@@ -106,8 +120,9 @@ def _find_structured_content(result: JsonValue) -> tuple[str, JsonValue]:
     """The pointer and the value of structured content; an empty pointer when there is none."""
     recorded = RecordedObject(result)
     for pointer, holder in (("", recorded), ("/mcpMeta", recorded.member("mcpMeta"))):
-        if (value := holder.get("structuredContent")) is not None:
-            return f"{pointer}/structuredContent", value
+        for name in ("structuredContent", "structured_content"):  # the second by `codex exec --json`
+            if (value := holder.get(name)) is not None:
+                return f"{pointer}/{name}", value
     return "", None
 
 
@@ -115,6 +130,9 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     """Links a text part to the one block with that text; where several blocks fit, to none."""
     if read_failure(evidence):
         return align_failure(evidence, text)
+    if evidence.agent == "codex" and (header := _HEADER.match(text)):
+        spans, start = _align(evidence, text[header.end() :]), header.end()
+        return [msgspec.structs.replace(span, start=span.start + start, end=span.end + start) for span in spans]
     pointer = _find_blocks(evidence.result)
     structured_pointer, structured = _find_structured_content(evidence.result)
     if pointer is None:
@@ -132,4 +150,4 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     return spans or ([] if _is_printed(evidence) else match_result(evidence.result, text))
 
 
-FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=5, read=_read, align=_align)
+FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=6, read=_read, align=_align)

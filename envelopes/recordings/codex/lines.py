@@ -23,7 +23,7 @@ from envelopes.text.untrusted_json import object_slices, parse_json
 NO_NUMBER = "left out: not a possible number"
 _TABLE_SIZE = 256
 _SESSIONS = 32
-_CUT_RECORD = b" chars truncated"
+_CUT_MARKS = (b" chars truncated", b" output truncated for persistence")
 
 
 class RolloutLine(ForeignEntry, frozen=True, gc=False):
@@ -166,7 +166,7 @@ read_duration = struct_reader(RolloutDuration)
 
 def bounded_or_structured(recorded: bytes) -> ResultFidelity:
     """Codex marks what it cut out of a record in the middle of the record."""
-    return "bounded" if _CUT_RECORD in recorded else "structured"
+    return "bounded" if any(mark in recorded for mark in _CUT_MARKS) else "structured"
 
 
 class RolloutRead(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from envelopes.recordings.base import (
     UsageRecord,
 )
 from envelopes.recordings.codex.conversation import (
+    build_message,
     compaction_records,
     message_records,
     prompt_records,
@@ -143,8 +144,7 @@ def _call(line: RolloutRead) -> Records:
     if not call:
         raise Untrusted("a call without an id", "$.payload.call_id")
     name = item.name or {"local_shell_call": "local_shell", "tool_search_call": "tool_search"}.get(item.type or "", "")
-    space = item.namespace or ""
-    tool = f"{space}{'' if not space or space.endswith('__') else '.'}{name}"
+    tool = _tool_name(item.namespace or "", name)
     args = decode_arguments(bytes(item.arguments)) or bytes(item.input) or bytes(item.action) or b"null"
     state.calls[call] = tool
     if item.type == "custom_tool_call" and name == "exec":
@@ -169,6 +169,12 @@ def _call(line: RolloutRead) -> Records:
         at=line.at,
         inherited=line.inherited,
     )
+
+
+def _tool_name(space: str, name: str) -> str:
+    """A server of MCP is a namespace, `mcp__server__` or, since 0.171, `mcp__server`."""
+    separator = "" if not space or space.endswith("__") else "__" if space.startswith("mcp__") else "."
+    return f"{space}{separator}{name}"
 
 
 def _search_end(line: RolloutRead) -> Records:
@@ -201,9 +207,15 @@ def _hosted_call(line: RolloutRead) -> Records:
 
 
 def _output(line: RolloutRead) -> Records:
-    """`output` is a string or a list of blocks; early releases wrote an object with `content` and `success`."""
+    """`output` is a string or a list of blocks; early releases wrote an object with `content` and `success`.
+
+    What the client tells the model by itself, as the objective of a goal, is an output with a name and without a call.
+    """
     item, state = line.item, line.state
     call, content, failed = item.call_id or "", bytes(item.output) or bytes(item.tools) or b'""', None
+    if not call and item.name:
+        yield build_message(line, "tool", content, kind=storable(_tool_name(item.namespace or "", item.name)))
+        return
     if not call:
         raise Untrusted("an output without the id of its call", "$.payload.call_id")
     if content.startswith(b"{"):
@@ -283,6 +295,9 @@ def _item_completed(line: RolloutRead) -> Records:
     outer = line.item
     item, recorded = read_item(outer.item), bytes(outer.item)
     failed = item.status in _FAILED
+    if item.type == "McpToolCall":
+        answers = (member(recorded, "result"), member(recorded, "error"))
+        recorded = next((answer for answer in answers if answer.startswith(b"{")), recorded)
     if item.id in line.state.calls:
         duration, child = _milliseconds(outer), item.agent_thread_id
         yield line.result(item.id or "", recorded, is_error=failed, duration_ms=duration, child_run=child)

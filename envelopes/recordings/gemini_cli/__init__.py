@@ -142,7 +142,7 @@ DOCUMENT = Format(
     sniff=sniff_document,
     read=read_document,
     is_global_call_id=is_global_call_id,
-    version=2,
+    version=3,
 )
 FORMATS: tuple[Format, ...] = (
     msgspec.structs.replace(

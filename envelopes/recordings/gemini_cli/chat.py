@@ -8,8 +8,8 @@
 3. When tool outputs fill the context, the client replaces old ones by `<tool_output_masked>` with a preview, in the
    file too. The model got the whole output first. A document keeps the preview alone.
 4. `resultDisplay` is what a person saw. An object (`{fileDiff, originalContent, newContent, diffStat}` of an edit) is
-   the runtime's own record and the result; a text, or the lines of a terminal, is a view for a person, kept as extra
-   data and no result.
+   the runtime's own record and the result. A text is the result where it is the output itself: the receipt has it too,
+   or its beginning and its end. Another text, or the lines of a terminal, is a view for a person, kept as extra data.
 5. `timestamp` of a call is when its end was recorded, with all calls of the same round. Its beginning is in its id,
    `<tool>-<milliseconds since 1970>-<random>` and later forms; ids of another form leave it open.
 6. Ids of calls are unique within their chat only.
@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from envelopes.alignment.gemini_receipts import match_output
 from envelopes.alignment.saved_outputs import MASKED_TAG, find_output_preview
 from envelopes.recordings.base import (
     COMPACTION_SUMMARY,
@@ -226,12 +227,14 @@ def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -
     )
     status, display = text_member(members, "status"), members.get("resultDisplay")
     if status is not None or display is not None:
-        is_record = display is not None and display.is_object
+        is_output = display is not None and _is_output(display, members)
+        is_record = display is not None and (display.is_object or is_output)
         yield ResultRecord(
             line=display.line if display else node.line,
             run=run,
             call=call,
             result=display.raw if display and is_record else None,
+            fidelity="stringified" if is_output else "structured",
             is_error=_FAILED.get(status or ""),
             status=None if status in ("success", "error") else status,
             at=ended,
@@ -240,6 +243,15 @@ def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -
         )
     if "result" in members and members["result"].raw != b"null":
         yield from _receipt_records(members["result"], state, call, step)
+
+
+def _is_output(display: DocumentValue, call: dict[str, DocumentValue]) -> bool:
+    """Checks that a text for a person is what a successful tool returned, by the receipt."""
+    shown = display.text()
+    if not shown or text_member(call, "status") != "success" or "result" not in call:
+        return False
+    receipt = _response_text(call["result"]).text() or ""
+    return bool(match_output(receipt, shown, text_member(call, "name") or ""))
 
 
 def _began(call: str, tool: str) -> str | None:

@@ -61,7 +61,12 @@ def test_calls_results_and_receipts_are_those_of_the_document(path: str) -> None
     document = json.loads((FOLDER / path).read_bytes())
     calls = [call for message in document["messages"] for call in message.get("toolCalls", ())]
     outputs = {call["id"]: call["result"][0]["functionResponse"]["response"]["output"] for call in calls}
-    records = {call["id"] for call in calls if isinstance(call.get("resultDisplay"), dict)}
+    records = {
+        call["id"]
+        for call in calls
+        if isinstance(shown := call.get("resultDisplay"), dict)
+        or (call["name"] == "run_shell_command" and shown and f"\nOutput: {shown}\nError: " in outputs[call["id"]])
+    }
     assert [(call.call, call.tool, json.loads(call.args)) for call in sample.calls] == [
         (call["id"], call["name"], call["args"]) for call in calls
     ]
