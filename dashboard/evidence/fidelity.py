@@ -30,7 +30,7 @@ RECEIPT = {
             heading="The model saw",
             got="The model got",
             badge="the model saw",
-            means="This text was stored by the program that sent it, character for character as it was sent.",
+            means="The program that sent this text recorded it as it was sent, character for character.",
             tone="good",
         ),
         Fidelity(

@@ -14,13 +14,7 @@ import msgspec
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.grouping import CallDraft
 from dashboard.ingest.sources import SliceLocator
-from dashboard.models import (
-    Call,
-    Observation,
-    ReceiptSupersession,
-    RecordedReceipt,
-    RunCall,
-)
+from dashboard.models import Call, Observation, ReceiptSupersession, RecordedReceipt, RunCall
 from dashboard.models.evidence import differ
 from dashboard.models.identity import derive_id, observation_id
 from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
@@ -69,6 +63,12 @@ class CallRows:
             vars(receipt).update(columns)
             if receipt not in self.new_receipts and receipt not in self.changed_receipts:
                 self.changed_receipts.append(receipt)
+
+    def set_observation(self, observation: Observation, **columns: Any) -> None:
+        if any(vars(observation).get(name) != value for name, value in columns.items()):
+            vars(observation).update(columns)
+            if observation not in self.new_observations + self.changed_observations:
+                self.changed_observations.append(observation)
 
     def list_in(self, run: UUID, claim: int, record: LineRecord, source: int) -> RunCall | None:
         """Lists the call in a run, returns a new entry; an entry with a better claim replaces the stored one.
@@ -246,6 +246,8 @@ class CallMerge:
         if record.fidelity == "absent":
             return
         observation = self._observe("receipt", record.content, record.fidelity, record.line, record.at, run)
+        if record.fidelity == "exact":
+            self._prove(observation)
         # A replacement may be known before the text that it replaced: they may be in different files.
         replacements = {row.replacement for row in self.rows.supersessions if row.run_id == run}
         texts: dict[UUID | None, str] = {row.id: row.sha256 for row in self.rows.observations}
@@ -260,6 +262,13 @@ class CallMerge:
             self._add_receipt(observation, run, record.place, record.at)
             if record.document is not None:
                 self._observe("delivery", record.document, record.fidelity, record.line, record.at, run)
+
+    def _prove(self, observation: Observation) -> None:
+        """Marks a text as exact that was known from a log alone, now that a request has it too."""
+        self.rows.set_observation(observation, fidelity="exact")
+        for receipt in self.rows.receipts:
+            if receipt.observation_id == observation.id:
+                self.rows.set_columns(receipt, {"fidelity": "exact"})
 
     def _move_home(self, receipts: Iterable[RecordedReceipt], record: ReceiptRecord) -> None:
         """Puts receipts that another file reported first at their line in the run's own file, or at their position."""
@@ -321,9 +330,8 @@ class CallMerge:
         known = next(same, None)
         if known is not None:
             if known.source_id != source and run == self.call.run_id and self.rows.is_home(run, source):
-                vars(known).update(columns, data=data, line=line, observed_at=column_time(at))
-                if known not in self.rows.changed_observations:
-                    self.rows.changed_observations.append(known)
+                columns |= {"data": data, "line": line, "observed_at": column_time(at)}
+                self.rows.set_observation(known, **columns)
             return known
         observation = unsaved_row(
             Observation,
@@ -381,11 +389,7 @@ class CallMerge:
 
     def _select(self, observations: Sequence[Observation], chosen: Sequence[Observation | None]) -> None:
         for observation in observations:
-            if observation.selected == (observation in chosen):
-                continue
-            observation.selected = observation in chosen
-            if observation not in self.rows.new_observations + self.rows.changed_observations:
-                self.rows.changed_observations.append(observation)
+            self.rows.set_observation(observation, selected=observation in chosen)
 
     def _rank(self, row: Observation) -> tuple[int, bool, int, str]:
         """The best fidelity first; of equals what the call's own recording has, then the first."""

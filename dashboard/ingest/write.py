@@ -65,7 +65,15 @@ from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings import find_format
 from envelopes.recordings.base import Format
 
-OBSERVATION_COLUMNS = ("selected", "source", "line", "start", "own_data", "observed_at")  # those that a merge changes
+OBSERVATION_COLUMNS = (
+    "selected",
+    "source",
+    "line",
+    "start",
+    "own_data",
+    "observed_at",
+    "fidelity",
+)  # those that a merge changes
 COUNTED_ROWS = ("runs", "calls", "results", "receipts", "events")
 
 

@@ -62,19 +62,24 @@ def _read_run(evidence: Evidence, recorded: RecordedObject) -> Reading:
 
 
 _TRAILER = re.compile(
-    r"\AagentId: (?P<agentId>\S+) \(for resuming[^\n]*\)"
-    r"(?:\n<usage>total_tokens: (?P<totalTokens>\d+)\ntool_uses: (?P<totalToolUseCount>\d+)"
+    r"agentId: (?P<agentId>\S+) \((?:for resuming|use SendMessage)[^\n]*\)"
+    r"(?:\n<usage>(?:total|subagent)_tokens: (?P<totalTokens>\d+)\ntool_uses: (?P<totalToolUseCount>\d+)"
     r"\nduration_ms: (?P<totalDurationMs>\d+)</usage>)?"
 )
 _LAUNCHED = re.compile(
-    r"\AAsync agent launched successfully\.\nagentId: (?P<agentId>\S+)[^\n]*"
+    r"Async agent launched successfully\.[^\n]*\nagentId: (?P<agentId>\S+)[^\n]*"
     r"(?:.*?\noutput_file: (?P<outputFile>[^\n]+))?",
     re.DOTALL,
 )
+# Since 2.1.332 at the latest, each line of the report is indented behind this one, and the trailer stands below it.
+_FRAME = re.compile(r"^\[Subagent hand-back\] [^\n]*\n", re.MULTILINE)
+_INDENT = "  "
 
 
 def _align_run(recorded: RecordedObject, text: str) -> list[Span]:
-    """Links one text part: a block of the report, or the trailer with the agent's id."""
+    """Links one text part: a block of the report, the report in its frame, or the trailer with the agent's id."""
+    if _FRAME.search(text):
+        return _align_framed(recorded, text)
     trailer = _TRAILER.match(text) or _LAUNCHED.match(text)
     reports = [
         match_excerpt(text, block.text("text") or "", f"/content/{index}/text")
@@ -84,6 +89,27 @@ def _align_run(recorded: RecordedObject, text: str) -> list[Span]:
     if trailer is not None and not matched:
         return link_groups(trailer, recorded)
     return matched[0] if len(matched) == 1 else []
+
+
+def _align_framed(recorded: RecordedObject, text: str) -> list[Span]:
+    """Links the lines of each block in order: notes of the client stand above the frame."""
+    spans: list[Span] = []
+    at, framed = 0, f"\n{text}"
+    for index, block in enumerate(recorded.items("content")):
+        report = block.text("text") or ""
+        indented = _INDENT + report.replace("\n", f"\n{_INDENT}")
+        start = framed.find(f"\n{indented}\n", at)  # the place of its first character in `text`
+        if not report or start < 0:
+            continue
+        *lines, last = report.split("\n")
+        offset, place = 0, start
+        for line in (*(f"{line}\n" for line in lines), last):
+            place += len(_INDENT)
+            spans.append(Span(place, place + len(line), f"/content/{index}/text", offset, offset + len(line)))
+            offset, place = offset + len(line), place + len(line)
+        at = start + len(indented)
+    trailer = _TRAILER.search(text, at)
+    return spans + (link_groups(trailer, recorded) if trailer else [])
 
 
 def _read_skill(evidence: Evidence, recorded: RecordedObject) -> Reading:
@@ -192,7 +218,7 @@ def _align_plan_mode(recorded: RecordedObject, text: str) -> list[Span]:
 
 MAPPINGS = (
     _mapping(
-        tools=("Task", "Agent"), version=1, expects=("content", "agentId", "isAsync"), read=_read_run, align=_align_run
+        tools=("Task", "Agent"), version=2, expects=("content", "agentId", "isAsync"), read=_read_run, align=_align_run
     ),
     _mapping(tools=("Skill",), version=1, expects=("commandName", "success"), read=_read_skill, align=_align_skill),
     _mapping(

@@ -1,7 +1,8 @@
 """Attachments: what the program put beside the messages. What the model got of them are messages, the rest events.
 
 1. Recent releases (as described in October 2026) write the text as it went to the model (`rendered`), with the role of
-   its message (`renderedRole`). It is a message whose kind is the type of the attachment.
+   its message (`renderedRole`). It is a message whose kind is the type of the attachment. In the role `system` it went
+   there without the tags around it, as the requests of 2.1.332 show: so it is here.
 2. Older releases write the text alone, in a field that depends on the type. For the types of _TEXTS it is known that
    they were sent; the wording around the text is not recorded.
 3. `prompt_snapshot` has the system prompt and the definitions of the tools. It is repeated: each part is a message
@@ -50,6 +51,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "read_truncation_notice": ("banner",),
 }
 _SENT_BY_HOOKS = frozenset({"SessionStart", "UserPromptSubmit"})  # what other hooks print stays with the client
+_TAGS = (b'"<system-reminder>\\n', b'\\n</system-reminder>"')
 _BOUNDARY = b'"__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"'  # stands between two texts of the prompt and is not sent
 
 
@@ -108,9 +110,17 @@ def _rendered_content(line: SessionLine) -> bytes | None:
     if first_byte(line.entry.rendered) != b"[":
         return None
     try:
-        return _join([bytes(_read_rendered(element).content) for element in array_slices(bytes(line.entry.rendered))])
+        contents = [bytes(_read_rendered(element).content) for element in array_slices(bytes(line.entry.rendered))]
     except Untrusted:
         return None
+    return _join(list(map(_without_tags, contents)) if line.entry.rendered_role == "system" else contents)
+
+
+def _without_tags(content: bytes) -> bytes:
+    opening, closing = _TAGS
+    if not (content.startswith(opening) and content.endswith(closing)) or len(content) < len(opening) + len(closing):
+        return content
+    return b'"' + content[len(opening) : -len(closing)] + b'"'
 
 
 def _queued_messages(line: SessionLine, attachment: Attachment, rendered: bytes | None) -> Iterator[MessageRecord]:

@@ -99,6 +99,7 @@ class SessionEntry(ForeignEntry, frozen=True, gc=False, rename="camel"):
     replacements: msgspec.Raw = NOTHING
     compact_metadata: msgspec.Raw = NOTHING
     microcompact_metadata: msgspec.Raw = NOTHING
+    tail: msgspec.Raw = NOTHING
 
 
 class ForkOrigin(msgspec.Struct, frozen=True, rename="camel"):

@@ -88,6 +88,22 @@ class LeftBranch(msgspec.Struct, array_like=True):
     end: int
 
 
+class SentAnswer(msgspec.Struct):
+    """The place of the receipt of a call, and a digest of its content. `is_sent`: a recorded request had it."""
+
+    line: int
+    at: str | None
+    digest: str
+    is_sent: bool = False
+
+
+class UnsentMessage(msgspec.Struct):
+    """A message with answers of tools that no request had yet, as JSON, with the content of each receipt by call."""
+
+    raw: str
+    receipts: dict[str, str]
+
+
 class ReaderState(msgspec.Struct):
     """A summary of what was read of one session. The field names are part of stored states.
 
@@ -116,6 +132,9 @@ class ReaderState(msgspec.Struct):
     `requests`   the last request of each run, with a digest of its usage
     `other_ids`  sessions that lines of this one name after `/clear`
     `unknown`    types of lines that no reader knows
+    `sends`      the client records its requests, see `requests`
+    `unsent`     messages with answers of tools that no request had yet
+    `answers`    the receipts that were read, by call
     """
 
     session: str | None = None
@@ -145,6 +164,9 @@ class ReaderState(msgspec.Struct):
     requests: dict[str, str] = {}
     other_ids: list[str] = []
     unknown: list[str] = []
+    sends: bool = False
+    unsent: list[UnsentMessage] = []
+    answers: dict[str, SentAnswer] = {}
 
     @classmethod
     def load(cls, saved: dict[str, object]) -> ReaderState:

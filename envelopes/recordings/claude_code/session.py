@@ -42,6 +42,7 @@ from envelopes.recordings.base import (
     TASK_REPORT,
     Delivery,
     LineProblem,
+    ReceiptRecord,
     Record,
     RunRecord,
     SourceLine,
@@ -65,6 +66,7 @@ from envelopes.recordings.claude_code.reader_state import (
     remember,
     unknown_remarks,
 )
+from envelopes.recordings.claude_code.requests import blob_answers, note_answers, proven_receipts
 from envelopes.recordings.claude_code.subagents import progress_records, sidechain_records
 from envelopes.recordings.json_lines import (
     BYTE_ORDER_MARK,
@@ -87,7 +89,7 @@ _KNOWN_EVENTS = frozenset(
     (
         *("mode", "permission-mode", "last-prompt", "agent-name", "tag", "pr-link", "worktree-state", "relocated"),
         *("bridge-session", "continued-in", "cost-state", "atis-latch", "frame-link", "fork-context-ref"),
-        *("artifact-comment-monitor", "artifact-autoreact-ledger"),
+        *("artifact-comment-monitor", "artifact-autoreact-ledger", "tools-used", "api-request-shape"),
     )
 )
 
@@ -202,7 +204,9 @@ def _message(line: SessionLine) -> Records:
     yield from line.run_updates(message)
     note_step(line.state, line.entry.type or "", message.id, is_answer=line.entry.tool_use_result is not NOTHING)
     yield from _rewind(line, message)
-    yield from message_records(line.message_context(line.run), message, line.state)
+    records = list(message_records(line.message_context(line.run), message, line.state))
+    note_answers(line.state, bytes(line.entry.message), records)
+    yield from records
     if line.entry.is_api_error_message:
         yield line.event("api_error", "the API answered with an error", bytes(message.content))
 
@@ -348,6 +352,17 @@ def _superseded(line: SessionLine, call: str, reason: str, content: bytes | None
     return SupersedeRecord(line=line.number, run=run, call=call, reason=reason, content=content, at=line.at)
 
 
+def _request(line: SessionLine) -> Records:
+    yield line.event("api-request", "api-request", line.raw)
+    yield from proven_receipts(line.state, line.run, line.entry.tail)
+
+
+def _request_message(line: SessionLine) -> Records:
+    yield line.event("api-request-blob", "api-request-blob", line.raw)
+    for answer in blob_answers(line.state, line.run, line.entry.message):
+        yield answer if isinstance(answer, ReceiptRecord) else _superseded(line, answer[0], REPLACEMENT, answer[1])
+
+
 def _bookkeeping(line: SessionLine) -> Records:
     """The program's own state, which is not part of the conversation."""
     yield from ()
@@ -374,6 +389,8 @@ _TYPES: dict[str, Callable[[SessionLine], Records]] = {
     "ai-title": _title,
     "attachment": attachment_records,
     "content-replacement": _replaced,
+    "api-request": _request,
+    "api-request-blob": _request_message,
     "queue-operation": _queue_operation,
     "file-history-snapshot": _bookkeeping,
     "file-history-delta": _bookkeeping,

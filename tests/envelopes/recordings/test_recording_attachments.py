@@ -99,7 +99,7 @@ def test_a_client_that_writes_what_it_sent_did_not_send_what_a_hook_printed() ->
 
 def test_an_added_text_that_names_its_call_is_an_event_of_it_too() -> None:
     raw = line("attachment", attachment={"type": "hook_additional_context", "toolUseID": "toolu_1"}, **RENDERED)
-    assert sent(raw) == [("system", "hook_additional_context", "sent", REMINDER)]
+    assert sent(raw) == [("system", "hook_additional_context", "sent", "Also in ci/last.log.")]
     assert [event.call for event in only(EventRecord, read(raw))] == ["toolu_1"]
 
 

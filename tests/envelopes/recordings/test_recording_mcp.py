@@ -49,7 +49,7 @@ def test_structured_content_is_the_result_and_failures_are_errors() -> None:
     kinds = {
         call: half.projection.canonical.error.kind for call, half in halves.items() if half.projection.canonical.error
     }
-    assert kinds == {"4": "tool_execution_failed", "6": "invalid_tool_input", "7": "invalid_tool_input"}
+    assert kinds == {"4": "tool_execution_failed", "6": "invalid_tool_input", "7": "unknown_tool"}
 
 
 def test_progress_is_an_event_of_its_call() -> None:
@@ -89,7 +89,7 @@ def test_an_error_of_the_protocol_is_a_result_without_a_receipt() -> None:
     (halves,) = sample.halves()
     assert halves.projection.canonical.error is not None
     assert (halves.projection.canonical.error.kind, halves.projection.canonical.error.message) == (
-        "invalid_tool_input",
+        "unknown_tool",
         "Unknown tool: weather",
     )
 

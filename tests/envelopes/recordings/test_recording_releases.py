@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from envelopes.halves import Halves
-from envelopes.recordings.base import MessageRecord
-from tests.envelopes.recordings.samples import FOLDER, Sample, read_sample
+from envelopes.recordings.base import (
+    REPLACEMENT,
+    LineProblem,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    SupersedeRecord,
+)
+from tests.envelopes.recordings.samples import FOLDER, Sample, read_bytes, read_in_parts, read_sample
 
-CODEX, GEMINI = "codex_0.171.0", "gemini_cli_0.61.0"
+CLAUDE, CODEX, GEMINI = "claude_code_2.1.332", "codex_0.171.0", "gemini_cli_0.61.0"
+CLAUDE_FILES = sorted((FOLDER / "releases" / CLAUDE).rglob("*.jsonl"))
+CLAUDE_SAMPLES = {path.stem: read_sample(str(path.relative_to(FOLDER))) for path in CLAUDE_FILES}
+CLAUDE_RUN = next(sample for name, sample in CLAUDE_SAMPLES.items() if not name.startswith("agent-"))
 SAMPLES = {name: read_sample(f"releases/{name}.jsonl") for name in (CODEX, GEMINI)}
 COUNT_TO_14000 = "".join(f"{number}\n" for number in range(1, 14_001))
 COUNT_TO_2000 = "\n".join(map(str, range(1, 2_001)))
@@ -153,3 +165,105 @@ def test_what_codex_sent_without_a_call_is_a_message() -> None:
     messages = [record for record in SAMPLES[CODEX].records if isinstance(record, MessageRecord)]
     [goal] = [message for message in messages if message.role == "tool"]
     assert (goal.kind, json.loads(goal.content)) == ("agent.goal_objective", "finish it")
+
+
+def exact_receipts(records: Iterable[Record | LineProblem]) -> dict[str, ReceiptRecord]:
+    receipts = [record for record in records if isinstance(record, ReceiptRecord) and record.fidelity == "exact"]
+    exact = {receipt.call: receipt for receipt in receipts}
+    assert len(exact) == len(receipts)
+    return exact
+
+
+def test_the_requests_that_claude_code_recorded_prove_each_receipt() -> None:
+    proven = {}
+    for sample in CLAUDE_SAMPLES.values():
+        exact = exact_receipts(sample.records)
+        assert exact.keys() == sample.receipts.keys()
+        for call, receipt in sample.receipts.items():
+            assert (exact[call].line, exact[call].at, exact[call].content) == (
+                receipt.line,
+                receipt.at,
+                receipt.content,
+            )
+        proven |= {call: json.loads(receipt.content) for call, receipt in exact.items()}
+    assert proven == load_sent(CLAUDE)
+
+
+def altered(old: str, new: str) -> list[Record | LineProblem]:
+    raw = CLAUDE_RUN.raw.decode()
+    assert old in raw
+    return list(read_bytes(raw.replace(old, new).encode(), CLAUDE_RUN.path).records)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"content":"hi there\\nend"', '"content":"hi there\\nEND"', "echo end"),
+        ('"content":"Exit code 3"', '"content":"Exit code 4"', "exit 3"),
+    ],
+)
+def test_a_text_that_no_request_has_is_no_exact_receipt(old: str, new: str, words: str) -> None:
+    records = altered(old, new)
+    [call] = [entry.call for entry in CLAUDE_RUN.calls if words in (entry.args or b"").decode()]
+    assert exact_receipts(CLAUDE_RUN.records).keys() - exact_receipts(records).keys() == {call}
+    [receipt] = [record for record in records if isinstance(record, ReceiptRecord) and record.call == call]
+    assert receipt.fidelity == "recorded"
+
+
+def test_answers_of_one_step_are_proven_together_or_not_at_all() -> None:
+    """Two lines are one message of the request, so that a change in one leaves both unproven."""
+    records = altered('"content":"1\\thi there\\n2\\t"', '"content":"1\\thi there\\n2\\tx"')
+    lost = exact_receipts(CLAUDE_RUN.records).keys() - exact_receipts(records).keys()
+    assert sorted(call.tool for call in CLAUDE_RUN.calls if call.call in lost) == ["Read", "Read"]
+
+
+def test_another_text_in_a_recorded_message_replaces_the_receipt() -> None:
+    old = '[{"type":"tool_reference","tool_name":"CronCreate"}]},{"type":"text","text":"Tool loaded."}'
+    records = altered(old, old.replace('[{"type":"tool_reference","tool_name":"CronCreate"}]', '"left out"'))
+    [replaced] = [record for record in records if isinstance(record, SupersedeRecord)]
+    [call] = [entry.call for entry in CLAUDE_RUN.calls if entry.tool == "ToolSearch"]
+    assert (replaced.call, replaced.content, replaced.reason) == (call, b'"left out"', REPLACEMENT)
+    assert call not in exact_receipts(records)
+
+
+def test_a_session_read_line_by_line_has_the_same_exact_receipts() -> None:
+    records = read_in_parts(CLAUDE_RUN.raw, CLAUDE_RUN.path, 1)
+    assert exact_receipts(records) == exact_receipts(CLAUDE_RUN.records)
+
+
+def test_what_claude_code_sent_as_the_system_has_no_tags() -> None:
+    messages = [record for record in CLAUDE_RUN.records if isinstance(record, MessageRecord)]
+    added = [message for message in messages if message.role == "system" and message.kind == "date"]
+    assert [json.loads(message.content) for message in added] == ["Today's date is 2026-11-27."]
+
+
+def test_each_line_of_a_subagents_report_is_linked_within_its_frame() -> None:
+    halves = find_halves(CLAUDE_RUN, "Agent", "Count files")
+    assert halves.receipt is not None
+    assert isinstance(halves.evidence.result, dict)
+    blocks = halves.evidence.result["content"]
+    assert isinstance(blocks, list)
+    shown: dict[str, str] = defaultdict(str)
+    for segment in halves.receipt.segments:
+        if segment.source:
+            shown[segment.source.pointer] += segment.text
+    reports = {f"/content/{index}/text": block["text"] for index, block in enumerate(blocks) if isinstance(block, dict)}
+    assert {pointer: text.removesuffix("\n") for pointer, text in shown.items() if pointer in reports} == {
+        pointer: str(text).removesuffix("\n") for pointer, text in reports.items()
+    }
+    assert shown["/agentId"] == halves.evidence.result["agentId"]
+    assert shown["/totalTokens"] == str(halves.evidence.result["totalTokens"])
+    assert not halves.is_cut
+
+
+def test_a_subagent_in_the_background_is_linked_by_its_id() -> None:
+    halves = find_halves(CLAUDE_RUN, "Agent", "Explore")
+    assert halves.receipt is not None
+    linked = {segment.source.pointer for segment in halves.receipt.segments if segment.source}
+    assert linked == {"/agentId", "/outputFile"}
+
+
+@pytest.mark.parametrize(("name", "tool"), [(CLAUDE, "NoSuchTool"), (CODEX, "no_such_tool")])
+def test_a_call_of_a_tool_that_is_not_there_says_so(name: str, tool: str) -> None:
+    sample = CLAUDE_RUN if name == CLAUDE else SAMPLES[name]
+    assert end_of(find_halves(sample, tool)) == "unknown_tool"
