@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 from django.conf import settings
@@ -36,7 +36,7 @@ from dashboard.models import Project
 from dashboard.text.formatting import format_size
 from dashboard.text.responses import sandboxed
 from dashboard.tokens import TokenRequest
-from envelopes.recordings import Unavailable, decode_logs, decode_traces, encode_protobuf_answer
+from envelopes.recordings import TraceLine, Unavailable, decode_logs, decode_traces, encode_protobuf_answer
 from envelopes.text.untrusted_json import Untrusted, check_json, dump_json, join_object, object_slices
 
 TRACE_TYPES = (PROTOBUF, JSON)
@@ -45,7 +45,6 @@ CONTENT_TYPES = (BYTES,)
 GZIP = 31  # zlib's number for a header of gzip
 HOOK_TYPES = (JSON,)
 PIECE = 1_048_576
-OtlpLine = TypeVar("OtlpLine")
 
 
 class BodyRefused(ValueError):
@@ -98,31 +97,31 @@ def receive_traces(request: TokenRequest) -> tuple[bytes, str]:
 
     A span of which a line was refused counts as rejected (partial success of OTLP); the others are stored.
     """
-    body, is_json = read_body(request), request.content_type == "application/json"
-    lines = [
-        LiveLine(line.raw + b"\n", received_id(request.project, "otlp", line.key, line.raw), number, 0, line.at)
-        for number, line in enumerate(_decode(decode_traces, body, is_json=is_json), start=1)
-    ]
-    rejected = _receive(request, "otlp", lines, body)[0].rejected if lines else []
-    return _otlp_answer(rejected, "trace", is_json=is_json)
+    return _receive_otlp(request, decode_traces, "trace")
 
 
 def receive_logs(request: TokenRequest) -> tuple[bytes, str]:
     """The same for a log request, of which tool results and messages of agents are stored. Raises BodyRefused."""
+    return _receive_otlp(request, decode_logs, "logs")
+
+
+def _receive_otlp(
+    request: TokenRequest, decode: Callable[..., list[TraceLine]], signal: Literal["trace", "logs"]
+) -> tuple[bytes, str]:
     body, is_json = read_body(request), request.content_type == "application/json"
-    logged = _decode(decode_logs, body, is_json=is_json)
+    decoded = _decode(decode, body, is_json=is_json)
     rejected: list[Rejected] = []
-    for name in sorted({line.format for line in logged}):
+    for name in sorted({line.format for line in decoded}):
         lines = [
             LiveLine(line.raw + b"\n", received_id(request.project, name, line.key, line.raw), number, 0, line.at)
-            for number, line in enumerate(logged, start=1)
+            for number, line in enumerate(decoded, start=1)
             if line.format == name
         ]
         rejected += _receive(request, name, lines, body)[0].rejected
-    return _otlp_answer(rejected, "logs", is_json=is_json)
+    return _otlp_answer(rejected, signal, is_json=is_json)
 
 
-def _decode(decode: Callable[..., list[OtlpLine]], body: bytes, *, is_json: bool) -> list[OtlpLine]:
+def _decode(decode: Callable[..., list[TraceLine]], body: bytes, *, is_json: bool) -> list[TraceLine]:
     """The lines of a request of OTLP. Raises BodyRefused."""
     try:
         return decode(body, is_json=is_json)

@@ -56,12 +56,23 @@ class Observation(SourceSlice):
         return f"{self.surface} of {self.call_id} at line {self.line}"
 
 
+_FAILURE = '"Error: '
+
+
 def differ(observations: Sequence[Observation]) -> bool:
-    """True where observations of one surface have different values: not in spacing or the order of members alone."""
+    """True where observations of one surface have different values: not in spacing or the order of members alone.
+
+    Claude Code's transcripts begin a failure with `Error: `, its hooks report the same without.
+    """
     if len(observations) < 2:
         return False
     load_slices(observations)
-    return len({normalize_json(bytes(row.data)) for row in observations}) > 1
+    return len({_comparable(bytes(row.data)) for row in observations}) > 1
+
+
+def _comparable(data: bytes) -> str | bytes:
+    value = normalize_json(data)
+    return value.replace(_FAILURE, '"', 1) if isinstance(value, str) and value.startswith(_FAILURE) else value
 
 
 class RecordedReceiptQuerySet(models.QuerySet["RecordedReceipt"]):

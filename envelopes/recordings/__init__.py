@@ -21,12 +21,13 @@ from envelopes.recordings import (
 from envelopes.recordings.base import Format, SourcePath
 from envelopes.recordings.otlp.logs import MESSAGE_FORMAT, decode_logs, log_format
 from envelopes.recordings.otlp.span_lines import decode_traces
-from envelopes.recordings.otlp.spans import Unavailable, encode_protobuf_answer
+from envelopes.recordings.otlp.spans import TraceLine, Unavailable, encode_protobuf_answer
 
 __all__ = [
     "EXPORTS",
     "READABLE",
     "RECORDINGS",
+    "TraceLine",
     "Unavailable",
     "UnknownFormat",
     "decode_logs",

@@ -23,6 +23,7 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
 )
+from envelopes.recordings.claude_code.messages import result_fidelity
 from envelopes.recordings.json_lines import NOTHING, ForeignObject, parsed_lines, read_json_lines, struct_reader
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import Untrusted
@@ -93,14 +94,14 @@ def _event_records(event: HookEvent, line: int) -> Iterator[Record]:
     if event.hook_event_name == ASKED:
         return
     is_failed = event.hook_event_name == FAILED
-    result = bytes(event.error if is_failed else event.tool_response) or None
+    result = event.error if is_failed else event.tool_response
     yield ResultRecord(
         line=line,
         run=run,
         position=position,
         call=event.tool_use_id,
-        result=result,
-        fidelity="structured" if result else "absent",
+        result=bytes(result) or None,
+        fidelity=result_fidelity(result),
         is_error=is_failed,
         at=at,
         ended_at=at,

@@ -271,7 +271,7 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, result:
         run=context.run,
         call=call,
         result=bytes(result) or None,
-        fidelity=_result_fidelity(result, meta),
+        fidelity=result_fidelity(result, meta),
         is_error=block.is_error,
         at=context.at,
         duration_ms=_duration_ms(meta),
@@ -314,7 +314,10 @@ def _result_remarks(context: MessageContext, call: str, meta: ResultMeta) -> Ite
             )
 
 
-def _result_fidelity(result: msgspec.Raw, meta: ResultMeta) -> ResultFidelity:
+def result_fidelity(result: msgspec.Raw, meta: ResultMeta | None = None) -> ResultFidelity:
+    """That of a tool's result as the client has it, in its transcript, its hooks and its spans. Raises Untrusted."""
+    if meta is None:
+        meta = _read_result_meta(result) if first_byte(result) == b"{" else _NO_META
     if meta.persisted_output_path:
         return "bounded"
     match first_byte(result):

@@ -44,6 +44,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines, storable
 from envelopes.recordings.otlp import conventions
+from envelopes.recordings.otlp.claude_code_spans import SCOPE
 from envelopes.recordings.otlp.conventions import first_value
 from envelopes.recordings.otlp.odd_values import odd_records, read_odd_line
 from envelopes.recordings.otlp.span_lines import span_lines
@@ -60,6 +61,7 @@ from envelopes.recordings.otlp.spans import (
 from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_json
 
 Records: TypeAlias = Iterator[Record | LineProblem]
+NAME = "otlp"
 UNNAMED = "span "
 UNKNOWN_SERVICE = "unknown_service"  # the name that SDKs give a program without one
 KNOWN = frozenset(
@@ -80,7 +82,8 @@ def sniff(head: bytes, path: SourcePath) -> bool:
     """Trace requests in JSON, one a line, or lines that `span_lines` wrote."""
     beginning = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     is_request = beginning.startswith(b"{") and b'"resourceSpans"' in beginning[:200]
-    return beginning.startswith(b'{"otlp":') or (is_request and not sniff_document(head, path))
+    is_other = SCOPE.encode() in head or sniff_document(head, path)
+    return beginning.startswith(b'{"otlp":') or (is_request and not is_other)
 
 
 def sniff_document(head: bytes, _path: SourcePath) -> bool:
@@ -137,7 +140,15 @@ def _read_checked(raw: bytes, number: int, shown: bytes, lines: int = 1) -> Reco
 
 
 def _read_lines(lines: Iterable[TraceLine], number: int) -> list[Record | LineProblem]:
-    return [record for line in lines for record in _read_line(object_slices(line.raw), number)]
+    """The records of lines of this format. Claude Code's own spans beside others' are those of another one."""
+    listed = list(lines)
+    records = [
+        record for line in listed if line.format == NAME for record in _read_line(object_slices(line.raw), number)
+    ]
+    if others := {line.format for line in listed} - {NAME}:
+        reason = f"spans of {', '.join(sorted(others))} are left out: this file is read as {NAME}"
+        records.append(LineProblem(line=number, path="$.resourceSpans", reason=reason, raw=b"", part=True))
+    return records
 
 
 def _read_line(members: dict[str, bytes], line: int) -> Records:
@@ -311,7 +322,7 @@ _format = partial(
 )
 FORMATS: tuple[Format, ...] = (
     _format(
-        name="otlp",
+        name=NAME,
         title="OpenTelemetry traces (OTLP)",
         mark="trace requests in JSON, with resourceSpans",
         sniff=sniff,

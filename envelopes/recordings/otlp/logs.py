@@ -33,9 +33,10 @@ from envelopes.recordings.base import (
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines, storable
 from envelopes.recordings.otlp import FORMATS
 from envelopes.recordings.otlp import read as read_spans
+from envelopes.recordings.otlp.claude_code_spans import SCOPE, SPANS, span_records
 from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS, OPERATION
 from envelopes.recordings.otlp.frameworks import as_genai
-from envelopes.recordings.otlp.span_lines import part_lines
+from envelopes.recordings.otlp.span_lines import decode_traces, part_lines
 from envelopes.recordings.otlp.spans import (
     Attributes,
     SpanEvent,
@@ -61,15 +62,6 @@ SUFFIX = "-otel"
 MESSAGES = "otlp"  # the format of lines of messages
 
 
-class LogLine(msgspec.Struct, frozen=True):
-    """A line of ours and the name of its format. `at` is its time in microseconds where the key does not have it."""
-
-    format: str
-    raw: bytes
-    key: bytes
-    at: int = 0
-
-
 class LogRecord(msgspec.Struct, frozen=True):
     """`at` are microseconds since 1970, `trace` is the trace to which the record belongs, empty for none.
 
@@ -84,20 +76,19 @@ class LogRecord(msgspec.Struct, frozen=True):
     scope: str
 
 
-def decode_logs(body: bytes, *, is_json: bool) -> list[LogLine]:
+def decode_logs(body: bytes, *, is_json: bool) -> list[TraceLine]:
     """The tool results and messages in a log request. Raises Untrusted, and Unavailable (spans.py)."""
     records = list(_json_logs(body) if is_json else _protobuf_logs(body))
     lines = [line for record in records for line in _result_lines(record)]
-    parts = earliest_lines(line for record in records for line in _message_lines(record))
-    return [*lines, *(LogLine(MESSAGES, line.raw, line.key, line.at) for line in parts)]
+    return [*lines, *earliest_lines(line for record in records for line in _message_lines(record))]
 
 
-def _result_lines(record: LogRecord) -> Iterator[LogLine]:
+def _result_lines(record: LogRecord) -> Iterator[TraceLine]:
     event = f"claude_code.{record.name}" if record.name == "tool_result" else record.name
     if (agent := EVENTS.get(event)) is not None:
         attributes = dict(sorted(record.attributes.items()))
         raw = dump_json({"otel_event": event, "at": record.at, "attributes": attributes})
-        yield LogLine(f"{agent}{SUFFIX}", raw, hashlib.blake2b(raw, digest_size=16).digest())
+        yield TraceLine(raw, hashlib.blake2b(raw, digest_size=16).digest(), 0, f"{agent}{SUFFIX}")
 
 
 def _message_lines(record: LogRecord) -> Iterator[TraceLine]:
@@ -153,6 +144,9 @@ def _protobuf_logs(body: bytes) -> Iterator[LogRecord]:
                 yield LogRecord(str(name), at, record.trace_id.hex(), attributes, content, scoped.scope.name)
 
 
+DECODERS = {"resourceLogs": decode_logs, "resourceSpans": decode_traces}  # by the member of a request
+
+
 def log_format(recorded: Format) -> Format:
     """The format of such events of an agent: its ids and names are those of its own recordings."""
     name = f"{recorded.agent}{SUFFIX}"
@@ -161,7 +155,7 @@ def log_format(recorded: Format) -> Format:
         name=name,
         title=f"{recorded.title}, events of OpenTelemetry",
         mark="lines with an otel_event, or log requests in JSON with such events",
-        version=1,  # of `read` here
+        version=2,  # of `read` here
         sniff=partial(sniff, agent=recorded.agent),
         read=partial(read, name=name),
         recorded_as=recorded.name,  # the run is the same one
@@ -172,6 +166,8 @@ def log_format(recorded: Format) -> Format:
 def sniff(head: bytes, _path: SourcePath, agent: str) -> bool:
     event = next(event for event, of_agent in EVENTS.items() if of_agent == agent)
     prefix = event.partition(".")[0].encode()
+    if agent == "claude-code" and _is_request(head, b'"resourceSpans"') and SCOPE.encode() in head:
+        return True
     return head.startswith(b'{"otel_event":"%b.' % prefix) or (_is_request(head) and b'"%b.' % prefix in head)
 
 
@@ -179,10 +175,10 @@ def sniff_messages(head: bytes, _path: SourcePath) -> bool:
     return _is_request(head) and b'"gen_ai.' in head
 
 
-def _is_request(head: bytes) -> bool:
+def _is_request(head: bytes, name: bytes = b'"resourceLogs"') -> bool:
     """True for requests of one line each, as the collector's file exporter writes them."""
     beginning = head.removeprefix(BYTE_ORDER_MARK).lstrip()
-    return beginning.startswith(b'{"') and b'"resourceLogs"' in beginning[:200]
+    return beginning.startswith(b'{"') and name in beginning[:200]
 
 
 def read(
@@ -194,7 +190,7 @@ def read(
             yield line
             continue
         try:
-            if "resourceLogs" in object_slices(line.raw):
+            if not object_slices(line.raw).keys().isdisjoint(DECODERS):
                 yield from list(_request_records(line.raw, line.number, path, name))
             else:
                 yield from list(_records(line.raw, line.number))
@@ -204,14 +200,15 @@ def read(
 
 def _request_records(raw: bytes, number: int, path: SourcePath, name: str) -> Iterator[Record | LineProblem]:
     """Raises Untrusted."""
-    lines = decode_logs(raw, is_json=True)
+    kind = next(kind for kind in DECODERS if kind in object_slices(raw))
+    lines = DECODERS[kind](raw, is_json=True)
     for line in lines:
         if line.format == name:
             of_line = [SourceLine(number, 0, line.raw)]
             yield from read_spans(of_line, path, {}) if name == MESSAGES else _records(line.raw, number)
     if others := {line.format for line in lines} - {name}:
         reason = f"events of {', '.join(sorted(others))} are left out: this file is read as {name}"
-        yield LineProblem(line=number, path="$.resourceLogs", reason=reason, raw=raw, part=True)
+        yield LineProblem(line=number, path=f"$.{kind}", reason=reason, raw=raw, part=True)
 
 
 def _records(raw: bytes, line: int) -> Iterator[Record]:
@@ -219,6 +216,9 @@ def _records(raw: bytes, line: int) -> Iterator[Record]:
     members = object_slices(raw)
     event, at, attributes = (parse_json(members.get(name, b"null")) for name in ("otel_event", "at", "attributes"))
     agent = EVENTS.get(event) if isinstance(event, str) else None
+    if isinstance(event, str) and event in SPANS and isinstance(at, int) and isinstance(attributes, dict):
+        yield from span_records(event, at, attributes, members, line)
+        return
     if agent is None or not isinstance(at, int) or not isinstance(attributes, dict):
         raise Untrusted("not a tool result of an agent that is known", "$.otel_event")
     run, call = _word(attributes, RUN[agent]), next(filter(None, (_word(attributes, name) for name in CALL[agent])), "")

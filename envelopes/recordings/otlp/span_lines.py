@@ -8,6 +8,7 @@ from itertools import count
 from typing import TypeAlias
 
 from envelopes.recordings.otlp import conventions
+from envelopes.recordings.otlp.claude_code_spans import is_own_span, span_line
 from envelopes.recordings.otlp.conventions import (
     ChildRun,
     TracePart,
@@ -40,13 +41,17 @@ def decode_traces(body: bytes, *, is_json: bool) -> list[TraceLine]:
         return earliest_lines(span_lines(decode_protobuf(body)))
     document = parse_json(body)
     lines = earliest_lines(span_lines(json_spans(document)))
-    run = str(parse_json(object_slices(lines[0].raw)["run"])) if lines else ""
+    own = next((line.raw for line in lines if line.format == "otlp"), None)
+    run = str(parse_json(object_slices(own)["run"])) if own else ""
     return [*lines, *odd_lines(document, run)]
 
 
 def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
     """The lines of the spans that are of an agent. Raises nothing: what is odd in a span is refused when it is read."""
-    listed = [named for span in spans if (named := as_genai(span)) is not None]
+    spans = list(spans)
+    yield from (line for span in filter(is_own_span, spans) if (line := span_line(span)) is not None)
+    others = (span for span in spans if not is_own_span(span))
+    listed = [named for span in others if (named := as_genai(span)) is not None]
     yield from map(_child_line, find_child_runs(listed))
     known: PartLines = {}
     for span in listed:

@@ -46,11 +46,15 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceLine(msgspec.Struct, frozen=True):
-    """A line of ours. `key` identifies its content, `at` is its time in microseconds, which the key does not have."""
+    """A line of ours, in one of our formats.
+
+    `key` identifies its content, `at` is its time in microseconds where the key does not have it.
+    """
 
     raw: bytes
     key: bytes
-    at: int
+    at: int = 0
+    format: str = "otlp"
 
 
 class Unavailable(RuntimeError):

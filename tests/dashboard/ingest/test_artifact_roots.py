@@ -231,7 +231,7 @@ def test_a_file_that_grows_for_ever_is_stored_as_it_was(folders: Path) -> None:
     assert content is not None
     # A write may be under way, so the end may be within a line.
     assert content == (b"line\n" * (len(content) // 5 + 1))[: len(content)]
-    assert 5_000 <= len(content) < path.stat().st_size
+    assert 5_000 <= len(content) <= path.stat().st_size  # equal where the writer had no turn since
 
 
 def test_a_folder_that_becomes_a_link_meanwhile_gives_nothing_from_outside(folders: Path) -> None:

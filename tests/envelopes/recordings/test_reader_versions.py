@@ -18,7 +18,7 @@ SAMPLES = CHECKOUT / "dashboard" / "samples"
 SUFFIXES = {".json", ".jsonl", ".eval", ".traj"}
 # Without a sample of its own: what programs send, or another packing of a format that is here.
 NOT_SAMPLED = {
-    *("claude-code-hooks", "claude-code-journal", "claude-code-otel", "codex-otel", "native"),
+    *("claude-code-hooks", "claude-code-journal", "codex-otel", "native"),
     *("otlp-protobuf", "otlp-document", "otlp-logs", "codex-zst"),
     *("openai-responses", "anthropic", "openai-chat"),
 }
