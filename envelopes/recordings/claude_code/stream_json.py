@@ -147,8 +147,10 @@ class StreamLine(msgspec.Struct, frozen=True):
 
 
 def sniff(head: bytes, path: SourcePath) -> bool:
-    """Some line has a `type` and a `session_id`."""
-    return any(entry.type and entry.session_id for entry in parsed_lines(head, _read_entry))
+    """Some line has a `type` and a `session_id`. A stream that begins with `init` alone is the Gemini CLI's."""
+    entries = list(parsed_lines(head, _read_entry))
+    is_other = bool(entries) and entries[0].type == "init"
+    return not is_other and any(entry.type and entry.session_id for entry in entries)
 
 
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:

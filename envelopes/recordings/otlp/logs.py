@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -59,6 +60,9 @@ EVENTS = {"claude_code.tool_result": "claude-code", "codex.tool_result": "codex"
 RUN = {"claude-code": "session.id", "codex": "conversation.id"}
 CALL = {"claude-code": ("tool_use_id", "gen_ai.tool.call.id"), "codex": ("call_id",)}
 SUFFIX = "-otel"
+POLL = "write_stdin"
+_FAILED = re.compile(r"^(?:Process exited with code|Exit code:) -?[1-9]", re.MULTILINE)
+_HEADER_CHARACTERS = 300
 MESSAGES = "otlp"  # the format of lines of messages
 
 
@@ -121,15 +125,16 @@ def _json_logs(body: bytes) -> Iterator[LogRecord]:
         for scoped in objects_in(resource, "scopeLogs"):
             for record in objects_in(scoped, "logRecords"):
                 attributes, content = json_attributes(record), json_value(record.get("body"))
-                name = record.get("eventName") or attributes.get("event.name") or _name_in(content)
+                name = _event_name(record.get("eventName"), attributes, content)
                 at = nanoseconds(record.get("timeUnixNano")) or nanoseconds(record.get("observedTimeUnixNano"))
                 trace = str(record.get("traceId") or "").lower()
-                yield LogRecord(str(name), at // 1_000, trace, attributes, content, scope_name(scoped))
+                yield LogRecord(name, at // 1_000, trace, attributes, content, scope_name(scoped))
 
 
-def _name_in(body: Any) -> str:
-    """Some events have their name as the text of their body."""
-    return body if isinstance(body, str) else ""
+def _event_name(own: object, attributes: Attributes, body: Any) -> str:
+    """Codex has the place in its source as the event's own name, others have the name as the text of their body."""
+    stated = attributes.get("event.name")
+    return str(stated) if stated in EVENTS else str(own or stated or (body if isinstance(body, str) else ""))
 
 
 def _protobuf_logs(body: bytes) -> Iterator[LogRecord]:
@@ -139,9 +144,9 @@ def _protobuf_logs(body: bytes) -> Iterator[LogRecord]:
             for record in scoped.log_records:
                 attributes = protobuf_attributes(record.attributes)
                 content = protobuf_value(record.body)
-                name = record.event_name or attributes.get("event.name") or _name_in(content)
+                name = _event_name(record.event_name, attributes, content)
                 at = (record.time_unix_nano or record.observed_time_unix_nano) // 1_000
-                yield LogRecord(str(name), at, record.trace_id.hex(), attributes, content, scoped.scope.name)
+                yield LogRecord(name, at, record.trace_id.hex(), attributes, content, scoped.scope.name)
 
 
 DECODERS = {"resourceLogs": decode_logs, "resourceSpans": decode_traces}  # by the member of a request
@@ -225,16 +230,23 @@ def _records(raw: bytes, line: int) -> Iterator[Record]:
     if not run:
         raise Untrusted(f"no {RUN[agent]}", "$.attributes")
     place: dict[str, Any] = {"line": line, "run": run, "position": max(0, at), "at": iso_time(at)}
-    tool, payload = _word(attributes, "tool_name"), members["attributes"]
+    tool, payload = _tool_name(attributes), members["attributes"]
     yield EventRecord(kind=str(event), message=tool, call=call or None, payload=payload, **place)
-    if not call:
-        return
-    if tool and _word(attributes, "arguments"):
-        yield CallRecord(call=call, tool=tool, args=_json(attributes["arguments"]), origin="progress", **place)
+    args = _json(_word(attributes, "arguments"))
+    if not call or (tool == POLL and args.startswith(b"{") and object_slices(args).get("chars", b'""') == b'""'):
+        return  # a poll is a further receipt of the command that it waits for
+    if tool and args:
+        yield CallRecord(call=call, tool=tool, args=args, origin="progress", **place)
     success = {"true": True, "false": False}.get(str(attributes.get("success")).lower())
     duration = _duration(attributes.get("duration_ms"))
-    is_error = None if success is None else not success
+    is_error = None if success is None else not success or _has_failed(_word(attributes, "output"))
     yield ResultRecord(call=call, result=None, fidelity="absent", is_error=is_error, duration_ms=duration, **place)
+
+
+def _tool_name(attributes: Attributes) -> str:
+    """As Codex's rollouts have it: a server of MCP is a namespace, its other tools have one that is no part of it."""
+    name, space = _word(attributes, "tool_name"), _word(attributes, "tool_namespace")
+    return f"{space.removesuffix('__')}__{name}" if name and space.startswith("mcp__") else name
 
 
 def _word(attributes: Attributes, name: str) -> str:
@@ -242,7 +254,15 @@ def _word(attributes: Attributes, name: str) -> str:
     return storable(value) if isinstance(value, str) else ""
 
 
+def _has_failed(output: str) -> bool:
+    """True for a command of Codex that ended with another status than zero, which is a success of the tool to it."""
+    return _FAILED.search(output, 0, _HEADER_CHARACTERS) is not None
+
+
 def _json(text: str) -> bytes:
+    """The arguments as JSON; a text that is none is a string; empty for an empty text."""
+    if not text:
+        return b""
     raw = text.encode("utf-8", "surrogatepass")
     try:
         parse_json(raw)

@@ -50,7 +50,7 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
     """The lines of the spans that are of an agent. Raises nothing: what is odd in a span is refused when it is read."""
     spans = list(spans)
     yield from (line for span in filter(is_own_span, spans) if (line := span_line(span)) is not None)
-    others = (span for span in spans if not is_own_span(span))
+    others = (span for span in spans if not is_own_span(span) and not _is_of_codex(span))
     listed = [named for span in others if (named := as_genai(span)) is not None]
     yield from map(_child_line, find_child_runs(listed))
     known: PartLines = {}
@@ -62,6 +62,11 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
         lines = [] if kind == "tool" else list(part_lines(span, known, has_messages=kind == "model"))
         yield from lines
         yield _span_line(span, kind, run, [line.key for line in lines])
+
+
+def _is_of_codex(span: TraceSpan) -> bool:
+    """Codex's spans are of its program's parts, by their paths in its source. They name no call and no content."""
+    return str(span.attributes.get("target", "")).startswith("codex_")
 
 
 def _child_line(child: ChildRun) -> TraceLine:

@@ -58,6 +58,42 @@ def test_log_events_of_agents_join_the_calls_of_their_recordings(project: Projec
     assert sender.post("/v1/logs", log_request("other", {}), "application/json").content == b"{}"
 
 
+CODEX_0_171 = {"event.name": "codex.tool_result", "conversation.id": "t1", "success": "true", "duration_ms": "7"}
+COMMAND = {"tool_name": "exec_command", "tool_namespace": "functions", "arguments": '{"cmd": "make"}'}
+POLLED = {"tool_name": "write_stdin", "tool_namespace": "functions"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        (COMMAND | {"output": "Chunk ID: a\nProcess exited with code 0\nOutput:\n"}, ("exec_command", False)),
+        (COMMAND | {"output": "Chunk ID: a\nProcess exited with code 3\nOutput:\n"}, ("exec_command", True)),
+        (COMMAND | {"output": "Exit code: 2\nOutput:\n"}, ("exec_command", True)),
+        (COMMAND | {"output": f"{'x' * 400}\nExit code: 2\n"}, ("exec_command", False)),
+        ({"tool_name": "greet", "tool_namespace": "mcp__demo", "arguments": "{}"}, ("mcp__demo__greet", False)),
+        (POLLED | {"arguments": '{"session_id": 1, "chars": "yes\\n"}'}, ("write_stdin", False)),
+        (POLLED | {"arguments": '{"session_id": 1, "chars": ""}'}, None),
+        (POLLED | {"arguments": "no JSON"}, ("write_stdin", False)),
+    ],
+)
+def test_events_of_codex_have_the_place_in_its_source_as_their_name(
+    project: Project, sender: Sender, attributes: Attributes, expected: tuple[str, bool] | None
+) -> None:
+    pairs = CODEX_0_171 | {"call_id": "call_1"} | attributes
+    record = {"timeUnixNano": "0", "observedTimeUnixNano": str(START), "eventName": "event otel/src/events.rs:737"}
+    record |= {"attributes": [{"key": key, "value": any_value(value)} for key, value in pairs.items()]}  # type: ignore[dict-item]
+    assert sender.post("/v1/logs", logs([record]), "application/json").content == b"{}"
+    calls = list(Call.objects.values_list("tool", "source_error"))
+    assert calls == ([] if expected is None else [expected])
+
+
+def test_spans_of_codex_itself_make_no_run(project: Project, sender: Sender) -> None:
+    usage = {"target": "codex_core::session::turn", "gen_ai.usage.input_tokens": 9_986}
+    body = json.dumps(request(span(1, "handle_responses", usage, seconds=1))).encode()
+    assert sender.post("/v1/traces", body, "application/json").content == b"{}"
+    assert not Source.objects.exists()
+
+
 def nested_value(value: object) -> dict[str, Any]:
     """The AnyValue of JSON."""
     if isinstance(value, dict):

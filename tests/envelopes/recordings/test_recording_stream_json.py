@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from envelopes.recordings import detect_format
+from envelopes.recordings import UnknownFormat, detect_format
 from envelopes.recordings.base import (
     CallRecord,
     EventRecord,
@@ -86,3 +86,12 @@ def test_only_a_kind_of_line_that_is_not_known_is_remarked(kind: str, remarks: i
     records = list(STREAM.read(source(entry(kind)), SourcePath("a.jsonl"), {}))
     assert [event.kind for event in only(EventRecord, records)] == [kind]
     assert len(only(RemarkRecord, records)) == remarks
+
+
+def test_the_stream_of_the_gemini_cli_is_not_taken_for_one_of_claude_code() -> None:
+    lines = [
+        {"type": "init", "timestamp": "2026-11-27T06:10:38.627Z", "session_id": "9fc5545b", "model": "gemini-3-pro"},
+        {"type": "tool_use", "tool_name": "glob", "tool_id": "glob_1", "parameters": {"pattern": "*"}},
+    ]
+    with pytest.raises(UnknownFormat):
+        detect_format(b"".join(json.dumps(line).encode() + b"\n" for line in lines), SourcePath("out.jsonl"))
