@@ -34,7 +34,7 @@ from dashboard.search.match import PayloadHit, describe_unsearchable
 from dashboard.text.formatting import column_text
 from dashboard.text.masks import mask_text
 from dashboard.text.text_markup import highlight, printable
-from envelopes.text.words import Phrase, parse_phrase
+from envelopes.text.search_words import Phrase, parse_phrase
 
 SHOWN = 10  # rows of each list
 MOST_COUNTED = 100  # runs

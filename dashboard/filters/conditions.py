@@ -37,7 +37,7 @@ from dashboard.models import (
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import FAILED, HALVES_DISAGREE, IDLE_BEFORE_ASSUMED_ENDED, UNANSWERED
 from dashboard.models.search import ANY, count_calls_with, is_exact, is_read_whole, matching_ids
-from envelopes.text.words import Phrase
+from envelopes.text.search_words import Phrase
 
 
 class Row(NamedTuple):

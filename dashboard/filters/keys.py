@@ -17,7 +17,7 @@ from dashboard.models.runs import ReceiptAuthor
 from dashboard.text.formatting import DAY, EARLIEST, HOUR, LATEST, MAX_INTEGER, MINUTE, SECOND
 from envelopes.schema.outcome import DeniedReason
 from envelopes.schema.tool import RiskLevel
-from envelopes.text.words import Phrase, parse_phrase
+from envelopes.text.search_words import Phrase, parse_phrase
 
 Over = Literal["runs", "calls"]
 Subject = Literal["run", "call", "row"]  # a row is what the list consists of

@@ -46,7 +46,7 @@ from dashboard.models import Call, Project, Run
 from dashboard.models.runs import CallQuerySet, RunQuerySet
 from dashboard.models.search import ANY, is_exact
 from dashboard.text.formatting import column_text
-from envelopes.text.words import split_words
+from envelopes.text.search_words import split_words
 
 MAX_CHARACTERS = 2_000
 MAX_TERMS = 20

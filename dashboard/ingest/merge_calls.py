@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from dashboard.ingest.bulk import unsaved_row
-from dashboard.ingest.grouping import CallDraft
+from dashboard.ingest.group_records import CallDraft
 from dashboard.ingest.sources import SliceLocator
 from dashboard.models import Call, Observation, ReceiptSupersession, RecordedReceipt, RunCall
 from dashboard.models.evidence import differ

@@ -16,7 +16,7 @@ from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
 from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
-from dashboard.ingest.grouping import Drafts
+from dashboard.ingest.group_records import Drafts
 from dashboard.ingest.merge_calls import CallRows
 from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.sources import SliceLocator

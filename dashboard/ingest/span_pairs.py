@@ -27,7 +27,7 @@ import msgspec
 from django.db.models import Min
 
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, unsaved_row
-from dashboard.ingest.grouping import CallDraft, Drafts
+from dashboard.ingest.group_records import CallDraft, Drafts
 from dashboard.ingest.remarks import EvidenceRemark, remark_row
 from dashboard.ingest.sources import SourceBatch
 from dashboard.models import Call, Observation, RecordedReceipt, Remark, Source, load_slices

@@ -24,7 +24,7 @@ from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS, hook_event
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, move_earlier
 from dashboard.ingest.derive import RecordedCall
-from dashboard.ingest.grouping import RecordGrouper
+from dashboard.ingest.group_records import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
 from dashboard.ingest.merge_runs import (
     RunAliases,

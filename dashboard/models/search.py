@@ -22,7 +22,7 @@ from django.db.models.expressions import RawSQL
 
 from dashboard.models.projects import Project
 from dashboard.models.runs import Message
-from envelopes.text.words import LONGEST, Phrase, index_word, separate_words, split_words
+from envelopes.text.search_words import LONGEST, Phrase, index_word, separate_words, split_words
 
 HALVES = ("receipt", "canonical", "args")
 ANY = "any"

@@ -27,7 +27,7 @@ from dashboard.models.search import ANY, HALVES, is_exact
 from dashboard.search.documents import NO_TEXT, SearchText, load_call_texts
 from dashboard.text.masks import mask_around
 from dashboard.text.text_markup import highlight
-from envelopes.text.words import Phrase, parse_phrase
+from envelopes.text.search_words import Phrase, parse_phrase
 
 BEFORE_HIT, LINE_CHARACTERS = 60, 240  # of the line of a hit that are shown
 MOST_HITS = 10_000

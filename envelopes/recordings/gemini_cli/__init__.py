@@ -21,7 +21,7 @@ from envelopes.recordings.base import Format, LineProblem, Record, RunRecord, So
 from envelopes.recordings.document_fields import list_member, text_member, time_member
 from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
 from envelopes.recordings.gemini_cli.chat import ChatState, checked_records, message_records
-from envelopes.recordings.gemini_cli.history import replace_history, rewind_history
+from envelopes.recordings.gemini_cli.conversation import replace_history, rewind_history
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, struct_reader
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted

@@ -244,7 +244,7 @@ def _records(raw: bytes, line: int) -> Iterator[Record]:
 
 
 def _tool_name(attributes: Attributes) -> str:
-    """As Codex's rollouts have it: a server of MCP is a namespace, its other tools have one that is no part of it."""
+    """The name that Codex's rollouts have: a server of MCP is a namespace, that of other tools is no part of it."""
     name, space = _word(attributes, "tool_name"), _word(attributes, "tool_namespace")
     return f"{space.removesuffix('__')}__{name}" if name and space.startswith("mcp__") else name
 

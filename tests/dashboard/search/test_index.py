@@ -20,7 +20,7 @@ from dashboard.models.search import HALVES, TABLE, matching_ids, prepare_entry
 from dashboard.search import index
 from dashboard.search.documents import load_call_texts
 from dashboard.search.index import index_next_waiting
-from envelopes.text.words import Phrase, parse_phrase
+from envelopes.text.search_words import Phrase, parse_phrase
 from tests.dashboard.sessions import SESSION, answers, asks, short_session, user, write
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelopes.text.words import FEW_CHARACTERS, separate_words, split_words
+from envelopes.text.search_words import FEW_CHARACTERS, separate_words, split_words
 
 TOKEN = re.compile("[a-z0-9_\x80-\U0010ffff]+")  # as SQLite's tokenizer `ascii` has them
 TEXTS = st.text("aZ9_ -\n–é漢字カ゛ßİ²’\u0301\u0345\u200d\U0001f600\ud800", max_size=60) | st.text(max_size=60)
