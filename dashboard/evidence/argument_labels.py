@@ -32,6 +32,7 @@ NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "u
 # A member of JSON with a text, which may end where the head does.
 _TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
 _TAG = re.compile(r"<[\w-]+>")
+_HEADER = re.compile(r"Wall time: [\d.]+ seconds|Output:")
 _DECODE = json.JSONDecoder(strict=False).decode
 _HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
 
@@ -104,12 +105,14 @@ def show_label(stored: str, cwd: str) -> str:
 def store_first_line(text: str) -> str:
     """The first line of a receipt with a text in it, for the column of a call; a tag on a line of its own is none.
 
+    Nor is a line of the header that Codex writes before the answer of an MCP server.
+
     A line without a letter or digit, such as the `{` of indented JSON, counts only where there is no other.
     """
     first = ""
     for raw in text[:RECEIPT_CHARACTERS].splitlines():
         line = " ".join(raw.split())
-        if line and not _TAG.fullmatch(line):
+        if line and not _TAG.fullmatch(line) and not _HEADER.fullmatch(line):
             if any(map(str.isalnum, line)):
                 return column_text(line, STORED_CHARACTERS)
             first = first or line

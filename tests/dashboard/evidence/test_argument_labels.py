@@ -67,6 +67,8 @@ def test_a_label_is_the_argument_that_a_person_would_name(arguments: bytes, labe
         (3_000 * "x", 159 * "x" + "…"),
         ("nul \x00", "nul ␀"),
         ('{\n  "city": "Oslo"\n}', '"city": "Oslo"'),
+        ('Wall time: 0.0035 seconds\nOutput:\n{"result":"Hello"}', '{"result":"Hello"}'),
+        ("<untrusted_context>\nHello Ada\n</untrusted_context>", "Hello Ada"),
         ("---\n***", "---"),
         ("\n \n", ""),
     ],
