@@ -100,6 +100,7 @@ class SessionEntry(ForeignEntry, frozen=True, gc=False, rename="camel"):
     compact_metadata: msgspec.Raw = NOTHING
     microcompact_metadata: msgspec.Raw = NOTHING
     tail: msgspec.Raw = NOTHING
+    request_ref: msgspec.Raw = NOTHING
 
 
 class ForkOrigin(msgspec.Struct, frozen=True, rename="camel"):

@@ -98,10 +98,14 @@ class SentAnswer(msgspec.Struct):
 
 
 class UnsentMessage(msgspec.Struct):
-    """A message with answers of tools that no request had yet, as JSON, with the content of each receipt by call."""
+    """A message with answers of tools that no request had yet, as JSON, with the content of each receipt by call.
+
+    `step` is the id of the message that asked for them.
+    """
 
     raw: str
     receipts: dict[str, str]
+    step: str
 
 
 class ReaderState(msgspec.Struct):

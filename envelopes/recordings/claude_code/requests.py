@@ -13,6 +13,8 @@ The client may leave requests out, so that a receipt without one is no less reco
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 
@@ -22,8 +24,8 @@ from envelopes.recordings.json_lines import NOTHING, first_byte, struct_reader
 from envelopes.text.canonical_json import NotCanonical, hash_value
 from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
-_WAITING = 16  # messages that no request had yet
-_MESSAGE_BYTES = 256 * 1024  # a longer one is not kept, so its receipts stay recorded
+_WAITING = 64  # messages that no request had yet: a fork begins with those of its original
+_WAITING_CHARACTERS = 1024 * 1024  # of all of them; without the oldest ones, whose receipts stay recorded
 
 
 class RequestBlock(msgspec.Struct, frozen=True):
@@ -43,16 +45,22 @@ _read_message = struct_reader(RequestMessage)
 
 
 def note_answers(state: ReaderState, message: bytes, records: Iterable[Record | LineProblem]) -> None:
-    """Remembers the receipts of a message, until a request has them."""
+    """Remembers the receipts of a message, until a request has them.
+
+    Answers of the model that name their request (`requestRef`) may be copied from another session: a request of this
+    one follows.
+    """
     receipts = [record for record in records if isinstance(record, ReceiptRecord)]
-    if not state.sends or not receipts or len(message) > _MESSAGE_BYTES:
+    if not state.sends or not receipts:
         return
     for receipt in receipts:
         state.answers[receipt.call] = SentAnswer(receipt.line, receipt.at, _content_digest(receipt.content))
     for oldest in list(state.answers)[:-TABLE_SIZE]:
         del state.answers[oldest]
     contents = {receipt.call: receipt.content.decode() for receipt in receipts}
-    state.unsent = [*state.unsent, UnsentMessage(message.decode(), contents)][-_WAITING:]
+    state.unsent = [*state.unsent, UnsentMessage(message.decode(), contents, state.step)][-_WAITING:]
+    while sum(len(waiting.raw) for waiting in state.unsent) > _WAITING_CHARACTERS:
+        del state.unsent[0]
 
 
 def proven_receipts(state: ReaderState, run: str, tail: msgspec.Raw) -> Iterator[ReceiptRecord]:
@@ -69,10 +77,15 @@ def proven_receipts(state: ReaderState, run: str, tail: msgspec.Raw) -> Iterator
 
 
 def _sent_messages(unsent: list[UnsentMessage], hashes: set[str]) -> list[UnsentMessage]:
-    """Those that are a message of the request, else the last ones if they are one together."""
-    if sent := [message for message in unsent if _message_hash([message]) in hashes]:
-        return sent
-    return next((unsent[start:] for start in range(len(unsent) - 1) if _message_hash(unsent[start:]) in hashes), [])
+    """Those that are a message of the request, alone or with all of their step."""
+    sent: list[UnsentMessage] = []
+    for _, step in groupby(unsent, key=attrgetter("step")):
+        answers = list(step)
+        if _message_hash(answers) in hashes:
+            sent += answers
+        elif len(answers) > 1:
+            sent += [answer for answer in answers if _message_hash([answer]) in hashes]
+    return sent
 
 
 def blob_answers(state: ReaderState, run: str, message: msgspec.Raw) -> Iterator[ReceiptRecord | tuple[str, bytes]]:

@@ -204,6 +204,7 @@ def _message(line: SessionLine) -> Records:
     yield from line.run_updates(message)
     note_step(line.state, line.entry.type or "", message.id, is_answer=line.entry.tool_use_result is not NOTHING)
     yield from _rewind(line, message)
+    line.state.sends = line.state.sends or line.entry.request_ref is not NOTHING
     records = list(message_records(line.message_context(line.run), message, line.state))
     note_answers(line.state, bytes(line.entry.message), records)
     yield from records

@@ -226,6 +226,18 @@ def test_another_text_in_a_recorded_message_replaces_the_receipt() -> None:
     assert call not in exact_receipts(records)
 
 
+def test_one_request_proves_the_history_that_a_fork_begins_with() -> None:
+    """The lines that a fork copies have no requests between them; its first request has all of their messages."""
+    lines = [json.loads(line) for line in CLAUDE_RUN.raw.splitlines() if line.strip()]
+    requests = [line for line in lines if line["type"] == "api-request"]
+    copied = [line for line in lines if not line["type"].startswith("api-request")]
+    request = requests[0] | {"tail": [name for line in requests for name in line["tail"]]}
+    raw = b"".join(json.dumps(line).encode() + b"\n" for line in [*copied, request])
+    exact = exact_receipts(read_bytes(raw, CLAUDE_RUN.path).records)
+    assert {call.tool for call in CLAUDE_RUN.calls if call.call not in exact} == {"ToolSearch"}  # in a blob, left out
+    assert len(exact) == len(CLAUDE_RUN.calls) - 1
+
+
 def test_a_session_read_line_by_line_has_the_same_exact_receipts() -> None:
     records = read_in_parts(CLAUDE_RUN.raw, CLAUDE_RUN.path, 1)
     assert exact_receipts(records) == exact_receipts(CLAUDE_RUN.records)
