@@ -128,7 +128,7 @@ def compaction_records(line: RolloutRead) -> Records:
     for index, raw in enumerate(array_slices(history)):
         item = read_item(raw) if raw.startswith(b"{") else None
         if item and item.type in ("message", None) and first_byte(item.content) in (b'"', b"["):
-            key = item.id or f"line-{line.number}-{index}"
+            key = f"line-{line.number}-{index}"  # not its id, which a message that was kept has from before
             yield build_message(line, item.role or "unknown", bytes(item.content), key=key)
 
 

@@ -46,6 +46,19 @@ def test_a_compaction_is_in_front_of_the_messages_that_it_left(
     assert len({message.key for message in after}) == len(after)
 
 
+def test_a_message_that_a_compaction_kept_stands_behind_it_too() -> None:
+    """Since 0.171 it keeps its id, by which it would be the message that left the context."""
+    prompt = said("user", "go", id="m1")
+    sample = rollout(
+        ("response_item", prompt), ("compacted", {"replacement_history": [prompt, said("user", "so far")]})
+    )
+    messages = [
+        (message.line, message.key, json.loads(message.content)) for message in only(MessageRecord, sample.records)
+    ]
+    assert [(line, content[0]["text"]) for line, _, content in messages] == [(1, "go"), (2, "go"), (2, "so far")]
+    assert len({key for _, key, _ in messages}) == len(messages)
+
+
 def test_turns_that_were_rolled_back_left_the_conversation() -> None:
     """A turn begins with what a person wrote, at the lines 2, 4 and 6; the context that the client adds is none."""
     context = ("response_item", said("user", "<environment_context>here</environment_context>"))
