@@ -45,25 +45,38 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 PROGRAMS = ("/api/", "/v1/", "/mcp")  # how addresses begin whose answers are JSON
 
 
-def accepts_body(setting: str, types: tuple[str, ...] = FORMS) -> Callable[[View], View]:
+def accepts_body(setting: str, types: tuple[str, ...] = FORMS, *, in_chunks: bool = False) -> Callable[[View], View]:
     """Lets an address accept as many bytes as the setting `setting` says, instead of BODY_LIMIT_BYTES.
 
-    With other `types` than those of forms the body may be compressed by gzip.
+    With other `types` than those of forms the body may be compressed by gzip. `in_chunks`: a body may come without its
+    size, as exporters on Node.js send it; the view has to count what it reads.
     """
 
     def declare(view: View) -> View:
         view.body_limit = setting  # type: ignore[attr-defined]
         view.body_types = types  # type: ignore[attr-defined]
+        view.accepts_chunks = in_chunks  # type: ignore[attr-defined]
         return view
 
     return declare
+
+
+def comes_in_chunks(request: HttpRequest) -> bool:
+    """True for a body in chunks alone, of which the server finds the end."""
+    meta = request.META
+    is_ended = bool(meta.get("wsgi.input_terminated")) and not meta.get("CONTENT_LENGTH")
+    return is_ended and meta.get("HTTP_TRANSFER_ENCODING", "").strip().lower() == "chunked"
+
+
+def _reads_chunks(request: HttpRequest) -> bool:
+    return comes_in_chunks(request) and bool(_view_attribute(request.path_info, "accepts_chunks", None))
 
 
 class BodyLimitMiddleware:
     """Refuses a body by its size and its type before anything reads it, on every address and for everybody.
 
     Sign-in and roles are checked later, and the CSRF check reads a form before either. A body without a declared
-    size (chunked) is refused unread.
+    size (chunked) is refused unread, but for addresses that count what they read.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -75,7 +88,8 @@ class BodyLimitMiddleware:
 
     def _refusal(self, request: HttpRequest) -> tuple[int, str, str] | None:
         """Status, title and sentence; None for a body that may be read."""
-        if "HTTP_TRANSFER_ENCODING" in request.META:
+        is_chunked = "HTTP_TRANSFER_ENCODING" in request.META
+        if is_chunked and not _reads_chunks(request):
             return 411, "Length required", "Send the size of the body in Content-Length, not in chunks."
         length = parse_integer(request.META.get("CONTENT_LENGTH") or "0")
         if length is None:
@@ -83,7 +97,7 @@ class BodyLimitMiddleware:
         if length > settings.BODY_LIMIT_BYTES and length > (limit := _body_limit(request.path_info)):
             sizes = f"The body has {format_size(length)}; this address accepts at most {format_size(limit)}."
             return 413, "Too large", sizes
-        if length and request.method == "POST":
+        if (length or is_chunked) and request.method == "POST":
             encoding = request.headers.get("Content-Encoding", "identity")
             types = _view_attribute(request.path_info, "body_types", FORMS)
             title = "Not a form" if types is FORMS else "Unsupported type"

@@ -15,6 +15,7 @@ import msgspec
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from gunicorn.http.errors import ParseException
 
 from dashboard.api.answers import BYTES, JSON, PROTOBUF, IntakeLimits, StoredArtifact
 from dashboard.artifacts.stores import SHA256
@@ -32,6 +33,7 @@ from dashboard.ingest.live import (
     split_lines,
     store_sent_content,
 )
+from dashboard.middleware import comes_in_chunks
 from dashboard.models import Project
 from dashboard.text.formatting import format_size
 from dashboard.text.responses import sandboxed
@@ -57,14 +59,31 @@ class BodyRefused(ValueError):
 
 def read_body(request: HttpRequest) -> bytes:
     """The whole body, unpacked. Raises BodyRefused."""
-    data = request.read()  # not `body`, whose limit is that of forms
-    expected = int(request.META.get("CONTENT_LENGTH") or 0)
-    if len(data) != expected:
-        raise BodyRefused(400, f"The body ended after {len(data):,} of {expected:,} bytes.")
+    data = _read_chunks(request) if comes_in_chunks(request) else _read_declared(request)
     if request.headers.get("Content-Encoding", "identity") == "gzip":
         data = _unpack(data)
     if not data.strip():
         raise BodyRefused(400, "The body is empty.")
+    return data
+
+
+def _read_declared(request: HttpRequest) -> bytes:
+    data = request.read()  # not `body`, whose limit is that of forms
+    expected = int(request.META.get("CONTENT_LENGTH") or 0)
+    if len(data) != expected:
+        raise BodyRefused(400, f"The body ended after {len(data):,} of {expected:,} bytes.")
+    return data
+
+
+def _read_chunks(request: HttpRequest) -> bytes:
+    """Django reads as many bytes as the request declares, of which it declares none here."""
+    most: int = settings.INTAKE_BODY_LIMIT_BYTES
+    try:
+        data: bytes = request.META["wsgi.input"].read(most + 1)
+    except (OSError, ParseException):
+        raise BodyRefused(400, "The body ended early, was sent too slowly, or is not in chunks.") from None
+    if len(data) > most:
+        raise BodyRefused(413, f"The body has more than {format_size(most)}.")
     return data
 
 

@@ -53,7 +53,7 @@ def answers_refusals(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
     return answer
 
 
-@accepts_body("INTAKE_BODY_LIMIT_BYTES", RECORD_TYPES)
+@accepts_body("INTAKE_BODY_LIMIT_BYTES", RECORD_TYPES, in_chunks=True)
 @accepts_token("ingest", ["POST"])
 @answers_refusals
 def records(request: TokenRequest) -> HttpResponse:
@@ -69,7 +69,7 @@ def artifact(request: TokenRequest, sha256: str) -> HttpResponse:
     return json_response(receive_content(request, sha256))
 
 
-@accepts_body("INTAKE_BODY_LIMIT_BYTES", TRACE_TYPES)
+@accepts_body("INTAKE_BODY_LIMIT_BYTES", TRACE_TYPES, in_chunks=True)
 @accepts_token("ingest", ["POST"])
 @answers_refusals
 def traces(request: TokenRequest) -> HttpResponse:
@@ -78,7 +78,7 @@ def traces(request: TokenRequest) -> HttpResponse:
     return HttpResponse(answer, content_type=content_type)
 
 
-@accepts_body("INTAKE_BODY_LIMIT_BYTES", TRACE_TYPES)
+@accepts_body("INTAKE_BODY_LIMIT_BYTES", TRACE_TYPES, in_chunks=True)
 @accepts_token("ingest", ["POST"])
 @answers_refusals
 def logs(request: TokenRequest) -> HttpResponse:
@@ -87,7 +87,7 @@ def logs(request: TokenRequest) -> HttpResponse:
     return HttpResponse(answer, content_type=content_type)
 
 
-@accepts_body("INTAKE_BODY_LIMIT_BYTES", HOOK_TYPES)
+@accepts_body("INTAKE_BODY_LIMIT_BYTES", HOOK_TYPES, in_chunks=True)
 @accepts_token("ingest", ["POST"])
 @answers_refusals
 def claude_code_hook(request: TokenRequest) -> HttpResponse:

@@ -34,7 +34,7 @@ FRAMINGS: dict[str, tuple[str, set[int]]] = {
     "in hexadecimal": ("Content-Length: 0x200", {400}),
     "in pieces of a list": (f"Content-Length: {LENGTH}, {LENGTH}", {400}),
     "of 30 digits": ("Content-Length: " + "9" * 30, {400, 413}),
-    "chunked": ("Transfer-Encoding: chunked", {400, 411}),
+    "chunked twice": ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", {400, 411, 501}),
     "chunked, with a length": (f"Content-Length: {LENGTH}\r\nTransfer-Encoding: chunked", {400, 411}),
     "an encoding that nobody knows": (f"Content-Length: {LENGTH}\r\nTransfer-Encoding: xchunked", {400, 411, 501}),
     "a space before the colon": (f"Content-Length : {LENGTH}\r\nTransfer-Encoding : chunked", {400}),
@@ -87,9 +87,8 @@ def test_a_body_of_an_unclear_length_is_refused_and_is_one_request(name: str, ta
     body = chunk if "chunked" in framing else BODY
     answered = target.send(target.head(framing) + body)
     assert set(answered[:1]) <= statuses, answered
-    if name != "chunked":  # which has a clear end: what follows is a request of its own
-        answered = target.send(target.head(framing) + body + second)
-        assert set(answered[:1]) <= statuses, answered
+    answered = target.send(target.head(framing) + body + second)
+    assert set(answered[:1]) <= statuses, answered
     assert not {"framed", f"smuggled: {name}"} & set(target.runs())
 
 
@@ -101,3 +100,24 @@ def test_a_request_that_is_cut_at_any_byte_stores_nothing_and_a_whole_one_does(t
     headers = {"Authorization": f"Bearer {target.token}", "Content-Type": NDJSON}
     assert target.server.request("POST", "/api/v1/records", BODY, headers).status == 200
     assert target.runs().count("framed") == 1
+
+
+def in_chunks(body: bytes, size: int) -> bytes:
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in [*pieces, b""])
+
+
+@pytest.mark.parametrize("size", [1, 100, LENGTH])
+def test_a_body_in_chunks_is_stored_when_it_is_whole(size: int, target: Target) -> None:
+    body = lines(one_call(1, f"chunks of {size}"))
+    request = target.head("Transfer-Encoding: chunked") + in_chunks(body, size)
+    for end in [*range(len(request) - len(in_chunks(body, size)), len(request), 97), len(request) - 1]:
+        assert set(target.send(request[:end])) <= {400}, end
+        assert f"chunks of {size}" not in target.runs(), end
+    assert target.send(request) == [200]
+    assert target.runs().count(f"chunks of {size}") == 1
+
+
+@pytest.mark.parametrize("body", [b"zz\r\nabc\r\n0\r\n\r\n", b"-5\r\nabc\r\n0\r\n\r\n", b"5\r\nabcdefgh\r\n0\r\n\r\n"])
+def test_chunks_that_are_none_are_refused(body: bytes, target: Target) -> None:
+    assert set(target.send(target.head("Transfer-Encoding: chunked") + body)) <= {400}

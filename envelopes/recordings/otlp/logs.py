@@ -37,7 +37,7 @@ from envelopes.recordings.otlp import read as read_spans
 from envelopes.recordings.otlp.claude_code_spans import SCOPE, SPANS, span_records
 from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS, OPERATION
 from envelopes.recordings.otlp.frameworks import as_genai
-from envelopes.recordings.otlp.span_lines import decode_traces, part_lines
+from envelopes.recordings.otlp.span_lines import decode_traces, is_internal, part_lines
 from envelopes.recordings.otlp.spans import (
     Attributes,
     SpanEvent,
@@ -113,7 +113,7 @@ def _message_lines(record: LogRecord) -> Iterator[TraceLine]:
         resource={},
         scope=record.scope,
     )
-    named = as_genai(span)
+    named = None if is_internal(span) else as_genai(span)
     return iter(()) if named is None else part_lines(named, {})
 
 

@@ -32,6 +32,7 @@ from envelopes.recordings.otlp.spans import (
 )
 from envelopes.text.untrusted_json import dump_json, join_object, object_slices, parse_json
 
+GEMINI_CLI = "gemini-cli"  # the name of its instrumentation
 PartLines: TypeAlias = dict[tuple[str, TracePart], TraceLine]  # by run and part
 
 
@@ -50,7 +51,7 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
     """The lines of the spans that are of an agent. Raises nothing: what is odd in a span is refused when it is read."""
     spans = list(spans)
     yield from (line for span in filter(is_own_span, spans) if (line := span_line(span)) is not None)
-    others = (span for span in spans if not is_own_span(span) and not _is_of_codex(span))
+    others = (span for span in spans if not is_own_span(span) and not is_internal(span))
     listed = [named for span in others if (named := as_genai(span)) is not None]
     yield from map(_child_line, find_child_runs(listed))
     known: PartLines = {}
@@ -64,9 +65,14 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
         yield _span_line(span, kind, run, [line.key for line in lines])
 
 
-def _is_of_codex(span: TraceSpan) -> bool:
-    """Codex's spans are of its program's parts, by their paths in its source. They name no call and no content."""
-    return str(span.attributes.get("target", "")).startswith("codex_")
+def is_internal(span: TraceSpan) -> bool:
+    """Spans of agents about themselves, which are left out.
+
+    Codex's are of its program's parts, by their paths in its source: they name no call and no content. The Gemini
+    CLI's have the names of the conventions with values of its own in them: a call would be there twice, and one that
+    failed would be a success. Both agents have recordings with both halves.
+    """
+    return span.scope == GEMINI_CLI or str(span.attributes.get("target", "")).startswith("codex_")
 
 
 def _child_line(child: ChildRun) -> TraceLine:

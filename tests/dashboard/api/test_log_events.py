@@ -87,10 +87,20 @@ def test_events_of_codex_have_the_place_in_its_source_as_their_name(
     assert calls == ([] if expected is None else [expected])
 
 
-def test_spans_of_codex_itself_make_no_run(project: Project, sender: Sender) -> None:
-    usage = {"target": "codex_core::session::turn", "gen_ai.usage.input_tokens": 9_986}
-    body = json.dumps(request(span(1, "handle_responses", usage, seconds=1))).encode()
+@pytest.mark.parametrize(("scope", "target"), [("codex_exec", "codex_core::session::turn"), ("gemini-cli", "")])
+def test_spans_of_agents_about_themselves_make_no_run(
+    project: Project, sender: Sender, scope: str, target: str
+) -> None:
+    called = {"target": target, "gen_ai.operation.name": "llm_call", "gen_ai.usage.input_tokens": 9_986}
+    document = request(span(1, "llm_call", called, seconds=1))
+    for resource in document["resourceSpans"]:
+        for scoped in resource["scopeSpans"]:
+            scoped["scope"] = {"name": scope}
+    body = json.dumps(document).encode()
     assert sender.post("/v1/traces", body, "application/json").content == b"{}"
+    messages = json.loads(logs(message_records(*HISTORY)))
+    messages["resourceLogs"][0]["scopeLogs"][0]["scope"] = {"name": "gemini-cli"}
+    assert sender.post("/v1/logs", json.dumps(messages).encode(), "application/json").content == b"{}"
     assert not Source.objects.exists()
 
 
