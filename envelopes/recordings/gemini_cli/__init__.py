@@ -4,8 +4,8 @@ A document is `{sessionId, projectHash, startTime, lastUpdated, messages[]}`. A 
 `messages`, then a message a line. A message that changed comes again under its `id`; `{"$set": {…}}` changes the
 header or replaces all messages, `{"$rewindTo": id}` takes away that message and all behind it.
 
-    chat.py      a message and its calls; the state that a reader keeps
-    history.py   what `$set` and `$rewindTo` take out of the conversation
+    chat.py          a message and its calls; the state that a reader keeps
+    conversation.py  what `$set` and `$rewindTo` take out of the conversation
 
 The file of a subagent is `chats/<session>/<id>.jsonl` and its header says so. Its id is six characters long, so its run
 is `<session>/<id>`.
