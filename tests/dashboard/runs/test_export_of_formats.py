@@ -25,7 +25,8 @@ PATHS = [
     for path in sorted((FOLDER / name).iterdir())
     if path.name != "LICENSE"
 ]
-PATHS.append("codex_exec.jsonl")
+PATHS += ["codex_exec.jsonl"]
+PATHS += [f"releases/{name}" for name in ("claude_code_2.1.332", "codex_0.171.0.jsonl", "gemini_cli_0.61.0.jsonl")]
 BRIEF = "inspect_ai/log_tool_call_error.json"  # has calls that are known from their answers alone
 
 
