@@ -60,13 +60,13 @@ def span_line(span: TraceSpan) -> TraceLine | None:
 
 def session_run(attributes: Attributes) -> str:
     """The session, or the run of one of its subagents; empty without a session."""
-    session, agent = _word(attributes, "session.id"), _word(attributes, "agent_id")
+    session, agent = attribute_text(attributes, "session.id"), attribute_text(attributes, "agent_id")
     return f"{session}/{agent}" if session and agent else session
 
 
 def span_records(event: str, at: int, attributes: Attributes, members: dict[str, bytes], line: int) -> Iterator[Record]:
     """Raises Untrusted."""
-    run, call = session_run(attributes), _word(attributes, "tool_use_id")
+    run, call = session_run(attributes), attribute_text(attributes, "tool_use_id")
     if not run:
         raise Untrusted("no session.id", "$.attributes")
     until = parse_json(members.get("until", b"0"))
@@ -86,7 +86,7 @@ def span_records(event: str, at: int, attributes: Attributes, members: dict[str,
                 **place,
             )
         case "claude_code.llm_request":
-            model, version = _word(attributes, "model"), parse_json(members.get("version", b"null"))
+            model, version = attribute_text(attributes, "model"), parse_json(members.get("version", b"null"))
             yield RunRecord(
                 line=line,
                 run=run,
@@ -98,14 +98,14 @@ def span_records(event: str, at: int, attributes: Attributes, members: dict[str,
             )
             yield from _receipts(_whole(attributes, "new_context"), place)
         case "claude_code.interaction":
-            prompt = _word(attributes, "user_prompt")
+            prompt = attribute_text(attributes, "user_prompt")
             title = None if prompt in ("", "<REDACTED>") else summarize(prompt)
             yield RunRecord(line=line, run=run, agent="claude-code", title=title, started_at=place["at"])
 
 
 def _tool_records(attributes: Attributes, call: str, place: dict[str, Any], end: int) -> Iterator[Record]:
     tool, args = _titled_json(_whole(attributes, "tool_input"))
-    tool = tool or _word(attributes, "tool_name") or _word(attributes, "gen_ai.tool.name")
+    tool = tool or attribute_text(attributes, "tool_name") or attribute_text(attributes, "gen_ai.tool.name")
     if tool:
         yield CallRecord(call=call, tool=tool, args=args, **place)
     context = _whole(attributes, "new_context")
@@ -158,9 +158,10 @@ def _content(text: str) -> bytes:
 
 
 def _whole(attributes: Attributes, name: str) -> str:
-    return "" if attributes.get(f"{name}_truncated") else _word(attributes, name)
+    return "" if attributes.get(f"{name}_truncated") else attribute_text(attributes, name)
 
 
-def _word(attributes: Attributes, name: str) -> str:
+def attribute_text(attributes: Attributes, name: str) -> str:
+    """A text that can be stored; empty for any other value."""
     value = attributes.get(name)
     return storable(value) if isinstance(value, str) else ""

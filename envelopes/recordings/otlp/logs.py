@@ -31,10 +31,10 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
 )
-from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines, storable
+from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines
 from envelopes.recordings.otlp import FORMATS
 from envelopes.recordings.otlp import read as read_spans
-from envelopes.recordings.otlp.claude_code_spans import SCOPE, SPANS, span_records
+from envelopes.recordings.otlp.claude_code_spans import SCOPE, SPANS, attribute_text, span_records
 from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS, OPERATION
 from envelopes.recordings.otlp.frameworks import as_genai
 from envelopes.recordings.otlp.span_lines import decode_traces, is_internal, part_lines
@@ -220,38 +220,36 @@ def _records(raw: bytes, line: int) -> Iterator[Record]:
     """Raises Untrusted."""
     members = object_slices(raw)
     event, at, attributes = (parse_json(members.get(name, b"null")) for name in ("otel_event", "at", "attributes"))
-    agent = EVENTS.get(event) if isinstance(event, str) else None
-    if isinstance(event, str) and event in SPANS and isinstance(at, int) and isinstance(attributes, dict):
+    if not isinstance(event, str) or not isinstance(at, int) or not isinstance(attributes, dict):
+        raise Untrusted("not an event with a time and attributes", "$.otel_event")
+    if event in SPANS:
         yield from span_records(event, at, attributes, members, line)
         return
-    if agent is None or not isinstance(at, int) or not isinstance(attributes, dict):
+    agent = EVENTS.get(event)
+    if agent is None:
         raise Untrusted("not a tool result of an agent that is known", "$.otel_event")
-    run, call = _word(attributes, RUN[agent]), next(filter(None, (_word(attributes, name) for name in CALL[agent])), "")
+    run = attribute_text(attributes, RUN[agent])
+    call = next(filter(None, (attribute_text(attributes, name) for name in CALL[agent])), "")
     if not run:
         raise Untrusted(f"no {RUN[agent]}", "$.attributes")
     place: dict[str, Any] = {"line": line, "run": run, "position": max(0, at), "at": iso_time(at)}
     tool, payload = _tool_name(attributes), members["attributes"]
-    yield EventRecord(kind=str(event), message=tool, call=call or None, payload=payload, **place)
-    args = _json(_word(attributes, "arguments"))
+    yield EventRecord(kind=event, message=tool, call=call or None, payload=payload, **place)
+    args = _json(attribute_text(attributes, "arguments"))
     if not call or (tool == POLL and args.startswith(b"{") and object_slices(args).get("chars", b'""') == b'""'):
         return  # a poll is a further receipt of the command that it waits for
     if tool and args:
         yield CallRecord(call=call, tool=tool, args=args, origin="progress", **place)
     success = {"true": True, "false": False}.get(str(attributes.get("success")).lower())
     duration = _duration(attributes.get("duration_ms"))
-    is_error = None if success is None else not success or _has_failed(_word(attributes, "output"))
+    is_error = None if success is None else not success or _has_failed(attribute_text(attributes, "output"))
     yield ResultRecord(call=call, result=None, fidelity="absent", is_error=is_error, duration_ms=duration, **place)
 
 
 def _tool_name(attributes: Attributes) -> str:
     """The name that Codex's rollouts have: a server of MCP is a namespace, that of other tools is no part of it."""
-    name, space = _word(attributes, "tool_name"), _word(attributes, "tool_namespace")
+    name, space = attribute_text(attributes, "tool_name"), attribute_text(attributes, "tool_namespace")
     return f"{space.removesuffix('__')}__{name}" if name and space.startswith("mcp__") else name
-
-
-def _word(attributes: Attributes, name: str) -> str:
-    value = attributes.get(name)
-    return storable(value) if isinstance(value, str) else ""
 
 
 def _has_failed(output: str) -> bool:
