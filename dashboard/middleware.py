@@ -49,7 +49,7 @@ def accepts_body(setting: str, types: tuple[str, ...] = FORMS, *, in_chunks: boo
     """Lets an address accept as many bytes as the setting `setting` says, instead of BODY_LIMIT_BYTES.
 
     With other `types` than those of forms the body may be compressed by gzip. `in_chunks`: a body may come without its
-    size, as exporters on Node.js send it; the view has to count what it reads.
+    size, as some exporters on Node.js send it; the view has to count what it reads.
     """
 
     def declare(view: View) -> View:
