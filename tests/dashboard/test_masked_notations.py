@@ -108,8 +108,8 @@ NOTATIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "addresses": (
         ("postgres://u:p@ss9w0rd@db.x/app", "ss9w0rd"),
-        ("mysql://root:p%40ss9@db/app", "ss9"),
-        ("amqp://u:pa/ss9@h/v", "ss9"),
+        ("mysql://root:p%40ss9w0rd@db/app", "ss9w0rd"),
+        ("amqp://u:pa/ss9w0rd@h/v", "ss9w0rd"),
         ("redis://:s3cretPw9@cache:6379/0", "s3cretPw9"),
         ("https://3f786850e387550fdab836ed7e6dc881de23001b@github.com/x/y.git", "3f786850e387"),
         ("jdbc:oracle:thin:scott/t1gerPw9@//h:1521/x", "t1gerPw9"),
