@@ -315,7 +315,7 @@ def _result_remarks(context: MessageContext, call: str, meta: ResultMeta) -> Ite
 
 
 def result_fidelity(result: msgspec.Raw, meta: ResultMeta | None = None) -> ResultFidelity:
-    """That of a tool's result as the client has it, in its transcript, its hooks and its spans. Raises Untrusted."""
+    """That of a tool's result as the client has it, in its transcript and its hooks. Raises Untrusted."""
     if meta is None:
         meta = _read_result_meta(result) if first_byte(result) == b"{" else _NO_META
     if meta.persisted_output_path:

@@ -130,7 +130,7 @@ def _titled_json(text: str) -> tuple[str, bytes | None]:
 
 
 def _fidelity(result: bytes) -> ResultFidelity:
-    """That of the transcript: an output that was saved to a file is there in part."""
+    """That of `claude_code.messages.result_fidelity`, repeated because a reader may not import another one."""
     if result.startswith(b'"'):
         return "stringified"
     saved = object_slices(result).get("persistedOutputPath") if result.startswith(b"{") else None
