@@ -25,6 +25,7 @@ from dashboard.evidence.fidelity import describe_seen_lines, receipt_fidelity
 from dashboard.models import Call, Message, RecordedReceipt, Run, RunCall
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor
+from dashboard.runs.compactions import Compaction
 from dashboard.runs.context_gauge import ContextGauge, ContextWeight
 from dashboard.runs.receipt_presence import (
     COMPACTED_AWAY,
@@ -47,15 +48,7 @@ from dashboard.runs.run_marks import (
     describe_message,
     load_branches,
 )
-from dashboard.runs.timeline import (
-    Compaction,
-    HistoryCounts,
-    HistoryCursor,
-    HistoryItem,
-    Replacement,
-    Timeline,
-    load_item_payloads,
-)
+from dashboard.runs.timeline import HistoryCounts, HistoryCursor, HistoryItem, Replacement, Timeline, load_item_payloads
 from dashboard.text.formatting import format_place
 from dashboard.text.payload_preview import (
     IMAGE,
@@ -214,10 +207,13 @@ def _build_entries(
         is_compaction = item.kind == "compaction"
         if item.standing_kind:
             standing[item.standing_kind] += item.tokens
-        before, running = running, sum(standing.values()) if is_compaction else max(0, running + item.tokens)
+        before, running = running, max(0, running + item.tokens)
+        if is_compaction:
+            running = sum(standing.values()) + timeline.kept_tokens(item.cursor.line)
         weight = gauge.weigh(item, before, running, standing) if gauge else ContextWeight(running)
         bisect = bisect_right if is_compaction else bisect_left
-        next_compaction = [] if item.standing_kind else timeline.compactions[bisect(lines, item.cursor.line) :][:1]
+        later = [] if item.standing_kind else timeline.compactions[bisect(lines, item.cursor.line) :]
+        next_compaction = [event for event in later if not event.keeps(item.cursor.line)][:1]
         notes = [*(payloads.state.notes(item) if payloads.state else ()), *map(describe_compaction, next_compaction)]
         line = item.row.line if isinstance(item.row, ContextDrop) else item.cursor.line
         is_event = not isinstance(item.row, Message | RunCall | RecordedReceipt)
@@ -370,7 +366,8 @@ def _event_entry(
         receipts = "1 earlier receipt" if event.count == 1 else f"{event.count:,} earlier receipts"
         sentence = f"{receipts} cleared from the context: {event.reason or 'replaced'}"
     else:
-        kept = "else above this line; what stayed is not in the count below" if event.is_partial else "above this line"
+        kept = "else above this line" if event.is_partial or event.kept else "above this line"
+        kept += "; what stayed is not in the count below" if event.is_partial else ""
         kept += ", except what is in every request" if has_standing else ""
         sentence = f"{event.message or 'The history was compacted'}. The model no longer saw anything {kept}"
     return new_entry(heading=f"{sentence}.", notes=tuple(notes))

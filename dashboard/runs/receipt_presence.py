@@ -20,10 +20,11 @@ from django.db.models import Min
 from dashboard.evidence.context_changes import ContextDrop, drop_concerning
 from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Message, RecordedReceipt, Run, RunCall
+from dashboard.runs.compactions import Compaction
 from dashboard.runs.context_gauge import ContextGauge, ContextWeight
 from dashboard.runs.history_sizes import AddedText
 from dashboard.runs.run_marks import Branch, EntryNote, model_url
-from dashboard.runs.timeline import Compaction, HistoryItem, Timeline
+from dashboard.runs.timeline import HistoryItem, Timeline
 from dashboard.text.formatting import format_place
 from envelopes.alignment.saved_outputs import OutputPreview
 from envelopes.pipeline.context_usage import ModelRequest, Presence, grade_presence
@@ -93,12 +94,15 @@ class ContextState:
     def _usage_grade(self, line: int, superseded_line: int | None) -> Presence:
         is_over = self.last is not None and line > self.last.line  # it came in with no recorded request behind it
         return grade_presence(
-            is_superseded=superseded_line is not None or line <= self.since,
+            is_superseded=superseded_line is not None or self._is_compacted(line),
             is_before_drop=drop_concerning(self.drops, line) is not None,
             has_drop=any(drop.line > self.since for drop in self.drops),
             shown=self.shown,
             recorded=self.last.tokens if self.last and not is_over else 0,
         )
+
+    def _is_compacted(self, line: int) -> bool:
+        return any(line <= event.line <= self.since and not event.keeps(line) for event in self.compactions)
 
     def usage_note(self, line: int, superseded_line: int | None, *, is_receipt: bool = True) -> EntryNote | None:
         """States what the recorded usage says against that it is still there; None where it says nothing.
@@ -124,7 +128,7 @@ class ContextState:
             if branch.has(line):
                 return f"Left by a rewind at {format_place(branch.end)}."
         for compaction in self.compactions:
-            if compaction.line >= line and not compaction.is_partial:
+            if compaction.line >= line and not (compaction.is_partial or compaction.keeps(line)):
                 if compaction.is_new_conversation:
                     return f"Not in the conversation that began behind {format_place(compaction.line)}."
                 return f"Compacted away at {format_place(compaction.line)}."
@@ -143,20 +147,22 @@ class ContextState:
             return "superseded", EntryNote("warn", GRADE_WORDS["superseded"], f"{removal} {until}")
         if note := self.usage_note(line, None):
             return self._usage_grade(line, None), note
-        partial = next((compaction for compaction in self.compactions if compaction.line >= line), None)
-        if partial is not None:
+        later = [compaction for compaction in self.compactions if compaction.line >= line]
+        if partial := next((compaction for compaction in later if compaction.is_partial), None):
             means = f"The history was compacted at {format_place(partial.line)}, but for a part; this may be in it."
             return "uncertain", EntryNote("warn", "perhaps compacted away", means)
         request = "last request" if self.step is None else "request"
         check = (
             f"the usage of its {request} does not contradict it" if self.last else "no usage is recorded to check it"
         )
-        means = f"Nothing that is recorded removed it; {check}."
+        kept = f"The compaction at {format_place(later[-1].line)} kept it" if later else ""
+        means = f"{kept or 'Nothing that is recorded removed it'}; {check}."
         return "recorded", EntryNote("", GRADE_WORDS["recorded"], means)
 
     def count_grades(self, receipts: Iterable[PlacedReceipt]) -> Counter[Presence]:
         """Grades the first receipt between two changes of the context: all others there have the same grade."""
         changes = {self.since, *(compaction.line for compaction in self.compactions)}
+        changes.update(*(compaction.kept for compaction in self.compactions))
         changes |= {line for branch in self.left for line in (branch.start, branch.end)}
         changes |= {line for drop in self.drops for line in (drop.after, drop.before)}
         changes |= {self.last.line} if self.last else set()

@@ -26,9 +26,10 @@ from django.urls import reverse
 
 from dashboard.evidence.call_inputs import load_call_inputs
 from dashboard.models import Call, RecordedReceipt, Run
+from dashboard.runs.compactions import load_compactions
 from dashboard.runs.history_sizes import load_message_sizes
 from dashboard.runs.run_marks import load_branches
-from dashboard.runs.timeline import ReceiptMark, load_compactions
+from dashboard.runs.timeline import ReceiptMark
 from dashboard.runs.waterfall import CallRowPage
 from dashboard.text.formatting import format_change
 from dashboard.text.params import parse_integer

@@ -25,9 +25,10 @@ from django.db.models import (
 )
 
 from dashboard.evidence.context_changes import ContextDrop, load_drops
-from dashboard.models import Event, Message, Observation, RecordedReceipt, Run, RunCall, load_slices
+from dashboard.models import Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.fields import UUIDDigits
 from dashboard.models.sources import SLICE_FIELDS, SourceSlice
+from dashboard.runs.compactions import Compaction, load_compactions
 from dashboard.runs.history_sizes import (
     AddedText,
     HistorySize,
@@ -40,7 +41,6 @@ from dashboard.runs.history_sizes import (
 from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches_and_removals, load_gaps, outermost
 from dashboard.text.params import parse_integer
 from dashboard.text.payload_preview import Payload
-from envelopes.recordings.base import COMPACTION, NEW_CONVERSATION, PARTIAL_COMPACTION
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -103,22 +103,6 @@ class ReceiptMark(NamedTuple):
     superseded_line: int | None
     superseded_at: datetime | None
     superseded_reason: str
-
-
-class Compaction(NamedTuple):
-    line: int
-    key: UUID
-    at: datetime | None
-    message: str
-    kind: str
-
-    @property
-    def is_partial(self) -> bool:
-        return self.kind == PARTIAL_COMPACTION
-
-    @property
-    def is_new_conversation(self) -> bool:
-        return self.kind == NEW_CONVERSATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +186,12 @@ class Timeline:
         self.left = outermost(branches)
         self.drops = [drop for drop in load_drops(run) if self.has(drop.line, is_request=True)]
         self.compactions = [event for event in load_compactions(run) if self.has(event.line)]
+        self._keeping = {event.line for event in self.compactions if event.kept}
         receipts = replayed.replace_marks(_load_receipt_marks(run)) if replayed else _load_receipt_marks(run)
         self.receipts = [self._as_then(receipt) for receipt in receipts if self.has(receipt.line)]
         rank = RANKS["removal"]
         marks = [_Mark(removal.line, rank, removal.key.hex, 0, removal.at, removal) for removal in removals]
-        marks += _build_marks(self.receipts, self.compactions, load_gaps(run))
+        marks += self._build_marks(load_gaps(run))
         marks += [_Mark(drop.line - 1, RANKS["drop"], NO_KEY.hex, 0, None, drop) for drop in self.drops]
         marks = [mark for mark in marks if self.has(mark.line)]
         rank = RANKS["branch"]
@@ -226,6 +211,30 @@ class Timeline:
         is_later = self._until is not None and (receipt.superseded_line or 0) >= self._until
         return receipt._replace(superseded_line=None) if is_later else receipt
 
+    def _build_marks(self, gaps: Iterable[Gap]) -> list[_Mark]:
+        marks = [_Mark(receipt.line, RANKS["receipt"], receipt.key, receipt.tokens) for receipt in self.receipts]
+        marks += self._replacements()
+        rank = RANKS["compaction"]
+        marks += [_Mark(event.line, rank, event.key.hex, 0, event.at, event) for event in self.compactions]
+        marks += [_Mark(gap.line, RANKS["gap"], UUID(int=gap.problem).hex, 0, None, gap) for gap in gaps]
+        return marks
+
+    def _replacements(self) -> Iterator[_Mark]:
+        """One item for each line at which receipts are replaced.
+
+        Receipts compacted away before that line had no more tokens in the history, and cannot be taken out again.
+        """
+        ended = [receipt for receipt in self.receipts if receipt.superseded_line is not None]
+        ended.sort(key=lambda receipt: receipt.superseded_line or 0)
+        for line, group in groupby(ended, key=lambda receipt: receipt.superseded_line or 0):
+            replaced = list(group)
+            at = max((receipt.superseded_at for receipt in replaced if receipt.superseded_at), default=None)
+            row = Replacement(len(replaced), max(receipt.superseded_reason for receipt in replaced))
+            since = self.last_compaction(line)
+            present = [receipt for receipt in replaced if receipt.line > since or self.keeps(receipt.line, since)]
+            tokens = -sum(receipt.tokens for receipt in present)
+            yield _Mark(line, RANKS["replacement"], NO_KEY.hex, tokens, at, row)
+
     def after(self, cursor: HistoryCursor | None, limit: int) -> list[HistoryItem]:
         """The first `limit` items behind the cursor; from the beginning when it is None."""
         start = 0 if cursor is None else bisect_right(self._marks, _sort_key(cursor), key=_sort_key)
@@ -243,11 +252,12 @@ class Timeline:
     def counts(self, cursor: HistoryCursor | None, *, since: int) -> HistoryCounts:
         """The items in front of the cursor, none when it is None.
 
-        Tokens count from `since`, the last compaction in front of it or -1, and for what stands in every request.
+        Tokens count from `since`, the last compaction in front of it or -1, with what that kept, and for what stands
+        in every request.
         """
         ahead = [] if cursor is None else self._marks[: bisect_left(self._marks, _sort_key(cursor), key=_sort_key)]
         before, total = len(ahead), len(self._marks)
-        tokens = sum(mark.tokens for mark in ahead if mark.line > since)
+        tokens = sum(mark.tokens for mark in ahead if mark.line > since) + self.kept_tokens(since)
         for kind in PAGED:
             if cursor is None and kind not in self._sizes:
                 total += self._rows(kind).count()
@@ -265,6 +275,21 @@ class Timeline:
         """The line of the last compaction before this one, -1 without one."""
         return max((event.line for event in self.compactions if event.line < line), default=-1)
 
+    def keeps(self, line: int, since: int) -> bool:
+        """True for a line that the compaction at the line `since` kept, and each one before that it came in before."""
+        if since not in self._keeping or line > since:
+            return False
+        return all(event.keeps(line) for event in self.compactions if line <= event.line <= since)
+
+    def kept_tokens(self, since: int) -> int:
+        """The tokens of what the compaction at the line `since` kept, without what stands in every request."""
+        if since not in self._keeping:
+            return 0
+        messages = [message for message in self._load_sizes("message") if not message.is_standing]
+        receipts = [receipt for receipt in self.receipts if (receipt.superseded_line or since + 1) > since]
+        items: list[HistorySize | ReceiptMark] = [*messages, *self._load_sizes("call"), *receipts]
+        return sum(item.tokens for item in items if self.keeps(item.line, since))
+
     def tokens_before(self, line: int) -> int:
         """The tokens of the history before this line that nothing recorded has removed."""
         return self.counts(HistoryCursor(line, 0), since=self.last_compaction(line)).tokens
@@ -280,15 +305,20 @@ class Timeline:
     def weigh_kinds(self, since: int) -> dict[str, tuple[int, int]]:
         """The number and the tokens of what came behind the line `since` and is still there; not of what was not sent.
 
-        By kind or role of the messages, then `arguments` and `receipts`. What `standing` has is not among them.
+        By kind or role of the messages, then `arguments` and `receipts`. What a compaction at that line kept is among
+        them, what `standing` has is not.
         """
+
+        def is_there(item: HistorySize | ReceiptMark) -> bool:
+            return item.line > since or self.keeps(item.line, since)
+
         groups: dict[str, list[int]] = defaultdict(list)
         for size in self._load_sizes("message"):
-            if size.line > since and size.kind is not None and not size.is_standing:
+            if is_there(size) and size.kind is not None and not size.is_standing:
                 groups[f"{size.kind}{ADDED}" if size.is_added else size.kind].append(size.tokens)
-        groups["arguments"] = [size.tokens for size in self._load_sizes("call") if size.line > since]
+        groups["arguments"] = [size.tokens for size in self._load_sizes("call") if is_there(size)]
         present = (receipt for receipt in self.receipts if receipt.superseded_line is None)
-        groups["receipts"] = [receipt.tokens for receipt in present if receipt.line > since]
+        groups["receipts"] = [receipt.tokens for receipt in present if is_there(receipt)]
         return {kind: (len(groups[kind]), sum(groups[kind])) for kind in groups if groups[kind]}
 
     def _load_sizes(self, kind: str) -> list[HistorySize]:
@@ -345,44 +375,11 @@ class Timeline:
                 yield HistoryItem(cursor, receipt.at, mark.tokens, receipt)
 
 
-def load_compactions(run: Run) -> list[Compaction]:
-    """In order. After each, the model no longer saw the items before it."""
-    events = Event.objects.filter(run=run, kind__in=(COMPACTION, PARTIAL_COMPACTION, NEW_CONVERSATION))
-    return sorted(Compaction(*row) for row in events.values_list("line", "id", "at", "message", "kind"))
-
-
 def _load_receipt_marks(run: Run) -> list[ReceiptMark]:
     """All receipts of the run, in no order. Ids stay text: converting 100,000 takes longer than reading them."""
     rows = RecordedReceipt.objects.filter(run=run).annotate(key=UUIDDigits("id"))
     columns: Any = rows.values_list("line", "key", "tokens", "superseded_line", "superseded_at", "superseded_reason")
     return [ReceiptMark(*row) for row in columns]
-
-
-def _build_marks(
-    receipts: Iterable[ReceiptMark], compactions: Sequence[Compaction], gaps: Iterable[Gap]
-) -> list[_Mark]:
-    marks = [_Mark(receipt.line, RANKS["receipt"], receipt.key, receipt.tokens) for receipt in receipts]
-    marks += _replacements(receipts, [compaction.line for compaction in compactions])
-    rank = RANKS["compaction"]
-    marks += [_Mark(event.line, rank, event.key.hex, 0, event.at, event) for event in compactions]
-    marks += [_Mark(gap.line, RANKS["gap"], UUID(int=gap.problem).hex, 0, None, gap) for gap in gaps]
-    return marks
-
-
-def _replacements(receipts: Iterable[ReceiptMark], compaction_lines: Sequence[int]) -> Iterator[_Mark]:
-    """One item for each line at which receipts are replaced.
-
-    Receipts compacted away before that line had no more tokens in the history, and cannot be taken out again.
-    """
-    ended = [receipt for receipt in receipts if receipt.superseded_line is not None]
-    ended.sort(key=lambda receipt: receipt.superseded_line or 0)
-    for line, group in groupby(ended, key=lambda receipt: receipt.superseded_line or 0):
-        replaced = list(group)
-        at = max((receipt.superseded_at for receipt in replaced if receipt.superseded_at), default=None)
-        row = Replacement(len(replaced), max(receipt.superseded_reason for receipt in replaced))
-        since = max(compaction_lines[: bisect_left(compaction_lines, line)], default=-1)
-        tokens = -sum(receipt.tokens for receipt in replaced if receipt.line > since)
-        yield _Mark(line, RANKS["replacement"], NO_KEY.hex, tokens, at, row)
 
 
 def _sort_key(position: HistoryCursor | _Mark) -> tuple[int, int, str]:

@@ -44,14 +44,15 @@ class ContextKind:
 
 @dataclass(frozen=True, kw_only=True)
 class ContextTab:
-    """`since` is the line of the last compaction, -1 without one; `changes` are since the request before.
+    """`since` is the line of the last compaction, -1 without one, `kept` the tokens of what that kept.
 
-    `earlier` items are not listed: they are those in front of the cursor `first`. `is_page` is true where the newest
-    are not listed either.
+    `changes` are since the request before. `earlier` items are not listed: they are those in front of the cursor
+    `first`. `is_page` is true where the newest are not listed either.
     """
 
     step: ContextStep
     since: int
+    kept: int
     tokens: int
     kinds: tuple[ContextKind, ...]
     changes: tuple[str, ...]
@@ -77,6 +78,7 @@ def load_context(place: RunPosition, before: str = "") -> ContextTab:
     return ContextTab(
         step=step,
         since=since,
+        kept=timeline.kept_tokens(since),
         tokens=tokens,
         kinds=tuple(
             ContextKind(label=_label(kind, number), number=number, tokens=weight, share=_percent(weight, tokens))

@@ -18,8 +18,8 @@ from django.urls import reverse
 from dashboard.evidence.context_changes import load_drops, load_requests
 from dashboard.models import Run
 from dashboard.models.runs import step_url
+from dashboard.runs.compactions import Compaction, load_compactions
 from dashboard.runs.overview import HEIGHT, OutcomeStrip, build_strip
-from dashboard.runs.timeline import Compaction, load_compactions
 from dashboard.text.formatting import format_place
 
 CACHE_SECONDS = 3_600  # of a drawing, which a change of the run makes another

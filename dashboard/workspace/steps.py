@@ -22,8 +22,8 @@ from dashboard.filters.language import Query, parse
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.models.notes import RowMarks
 from dashboard.models.runs import FAILED, step_url
+from dashboard.runs.compactions import load_compactions
 from dashboard.runs.overview import load_squeezed_axis
-from dashboard.runs.timeline import load_compactions
 from dashboard.runs.waterfall import CallRowPage, RowSelection, load_call_rows, load_child_runs
 from dashboard.text.params import LARGEST, Params
 from dashboard.workspace.run_strip import RunStrip, load_run_strip

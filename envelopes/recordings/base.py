@@ -38,7 +38,8 @@ STANDING_KINDS = (SYSTEM_PROMPT, TOOL_DEFINITIONS)
 # Messages in the role of the user that no person wrote.
 COMPACTION_SUMMARY, META, TASK_REPORT = "compaction summary", "meta", "task-notification"
 CLIENT_MESSAGES = (COMPACTION_SUMMARY, META, TASK_REPORT, "coordinator", "peer")
-# The kinds of events that take something out of the context.
+# The kinds of events that take something out of the context. Of a partial compaction some messages stayed: its payload
+# is `{"kept": [line, …]}` where their lines are known.
 COMPACTION, PARTIAL_COMPACTION = "compact_boundary", "partial_compact_boundary"
 MICROCOMPACTION = "microcompact_boundary"
 NEW_CONVERSATION, REWIND = "new_conversation", "rewind"

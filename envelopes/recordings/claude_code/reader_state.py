@@ -115,6 +115,7 @@ class ReaderState(msgspec.Struct):
 
     `has_own_messages` what names another session from there on is no copied history
     `facts`      of the file's own run, as already yielded in a RunRecord
+    `lines`      the lines of the last messages, by their ids; 0 for an id that several lines have
     `recent`     ids of the last messages; with `summaries` they decide which summaries belong to this file:
                  older releases write those of other sessions at its top, and only `leafUuid` distinguishes them
     `children`   runs that were yielded, with the call that spawned each
@@ -147,6 +148,7 @@ class ReaderState(msgspec.Struct):
     title_rank: int = 0
     facts: dict[str, str] = {}
     last_at: str | None = None
+    lines: dict[str, int] = {}
     recent: list[str] = []
     summaries: dict[str, str] = {}
     children: dict[str, str] = {}
@@ -201,10 +203,13 @@ class ReaderState(msgspec.Struct):
         if session not in self.other_ids and len(session) <= ENTRY_CHARACTERS:
             self.other_ids = [*self.other_ids, session][-_OTHER_SESSIONS_SIZE:]
 
-    def note_message(self, uuid: str) -> str | None:
+    def note_message(self, uuid: str, line: int) -> str | None:
         """Remembers that `uuid` was read. Returns a summary that named this message before it was read."""
         if len(uuid) <= ENTRY_CHARACTERS:
             self.noted += 1
+            self.lines[uuid] = 0 if uuid in self.lines else line
+            if len(self.lines) > TABLE_SIZE:
+                del self.lines[next(iter(self.lines))]
             self.recent.append(uuid)
             del self.recent[:-_RECENT]
         return self.summaries.pop(uuid, None)

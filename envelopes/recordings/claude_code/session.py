@@ -94,10 +94,11 @@ _KNOWN_EVENTS = frozenset(
 )
 
 
-class PreservedMessages(msgspec.Struct, frozen=True):
-    """The ids of messages before a compaction that stayed in the model's context."""
+class PreservedMessages(msgspec.Struct, frozen=True, rename="camel"):
+    """The ids of messages before a compaction that stayed in the model's context; some releases name more in a list."""
 
     uuids: msgspec.Raw = NOTHING
+    all_uuids: msgspec.Raw = NOTHING
 
 
 class CompactMetadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -184,7 +185,7 @@ def _records(line: SessionLine) -> Records:
     if line.entry.type is None:
         yield line.problem("$.type", "no type, or not a string", line.raw)
         return
-    if line.entry.uuid and (waiting := line.state.note_message(line.entry.uuid)):
+    if line.entry.uuid and (waiting := line.state.note_message(line.entry.uuid, line.number)):
         yield from _title_update(line, SUMMARY, waiting)
     yield from _root(line)
     read_type = _TYPES.get(line.entry.type, _other)
@@ -293,24 +294,32 @@ def _title_update(line: SessionLine, rank: int, text: str) -> Records:
 
 
 def _compacted(line: SessionLine) -> Records:
-    """From here on no earlier receipt of the run is in the context, except in the messages that were preserved."""
-    if preserved := _count_preserved(line.entry.compact_metadata):
-        message = f"the conversation was compacted, but for {preserved} that stayed"
-        yield line.event(PARTIAL_COMPACTION, message, line.raw)
-    else:
+    """From here on no earlier receipt of the run is in the context, except in the messages that were preserved.
+
+    The client keeps what it names and nothing else: the event has the lines of that. Where one of them is not known,
+    it has the compaction as recorded.
+    """
+    preserved = _read_preserved(line.entry.compact_metadata)
+    if preserved is None:
         yield line.event(COMPACTION, "the conversation was compacted", line.raw)
+        return
+    count = f"{len(preserved)} message{'s' * (len(preserved) > 1)}" if preserved else "some messages"
+    kept = [line.state.lines.get(uuid, 0) for uuid in preserved]
+    payload = msgspec.json.encode({"kept": sorted(kept)}) if kept and all(kept) else line.raw
+    yield line.event(PARTIAL_COMPACTION, f"the conversation was compacted, but for {count} that stayed", payload)
 
 
-def _count_preserved(metadata: msgspec.Raw) -> str:
-    """Counts the messages that a compaction preserved, in words; empty when none."""
+def _read_preserved(metadata: msgspec.Raw) -> list[str] | None:
+    """The ids of the messages that a compaction preserved; None when none, empty where it does not name them."""
     if first_byte(metadata) != b"{":
-        return ""
+        return None
     preserved = _read_compact_metadata(metadata)
-    if first_byte(preserved.preserved_messages) == b"{":
-        uuids = _read_preserved_messages(preserved.preserved_messages).uuids
-        number = len(array_slices(bytes(uuids))) if first_byte(uuids) == b"[" else 0
-        return f"{number} message{'s' * (number > 1)}" if number else ""
-    return "some messages" if first_byte(preserved.preserved_segment) == b"{" else ""
+    if first_byte(preserved.preserved_messages) != b"{":
+        return [] if first_byte(preserved.preserved_segment) == b"{" else None
+    messages = _read_preserved_messages(preserved.preserved_messages)
+    named = messages.all_uuids if first_byte(messages.all_uuids) == b"[" else messages.uuids
+    uuids = [parse_json(raw) for raw in array_slices(bytes(named))] if first_byte(named) == b"[" else []
+    return [uuid if isinstance(uuid, str) else "" for uuid in uuids] or None
 
 
 def _microcompacted(line: SessionLine) -> Records:

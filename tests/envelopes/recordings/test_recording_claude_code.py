@@ -218,33 +218,6 @@ def test_a_replacement_supersedes_a_receipt() -> None:
     ]
 
 
-def test_compaction_is_an_event_of_the_run() -> None:
-    records = read(line("system", subtype="compact_boundary", content="Conversation compacted"))
-    assert [event.kind for event in only(EventRecord, records)] == ["compact_boundary"]
-    assert not only(MessageRecord, records)
-
-
-@pytest.mark.parametrize(
-    ("metadata", "stayed"),
-    [
-        ({"preservedMessages": {"uuids": ["u1", "u2"]}, "preservedSegment": {"headUuid": "u1"}}, "2 messages"),
-        ({"preservedMessages": {"uuids": ["u1"]}}, "1 message"),
-        ({"preservedSegment": {"headUuid": "u1", "tailUuid": "u2"}}, "some messages"),
-        ({"preservedMessages": {"uuids": []}, "preservedSegment": {"headUuid": "u1"}}, ""),
-        ({"preservedMessages": {"uuids": 7}}, ""),
-        ({"preTokens": 150_000}, ""),
-        ([], ""),
-    ],
-)
-def test_a_compaction_says_what_it_left_standing(metadata: Any, stayed: str) -> None:
-    (event,) = only(EventRecord, read(line("system", subtype="compact_boundary", compactMetadata=metadata)))
-    if stayed:
-        assert event.message == f"the conversation was compacted, but for {stayed} that stayed"
-    else:
-        assert event.message == "the conversation was compacted"
-    assert event.kind == ("partial_compact_boundary" if stayed else "compact_boundary")
-
-
 # Runs
 
 

@@ -1,0 +1,60 @@
+"""The compactions of a run: after each the model no longer saw what came before it, except what the client kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from dashboard.models import Event, Run, load_slices
+from envelopes.recordings.base import COMPACTION, NEW_CONVERSATION, PARTIAL_COMPACTION
+
+
+class Compaction(NamedTuple):
+    line: int
+    key: UUID
+    at: datetime | None
+    message: str
+    kind: str
+    kept: frozenset[int] = frozenset()  # the lines that stayed
+
+    @property
+    def is_partial(self) -> bool:
+        """Something stayed, and it is not known what."""
+        return self.kind == PARTIAL_COMPACTION and not self.kept
+
+    def keeps(self, line: int) -> bool:
+        return line in self.kept
+
+    @property
+    def is_new_conversation(self) -> bool:
+        return self.kind == NEW_CONVERSATION
+
+
+class _KeptLines(msgspec.Struct):
+    """The payload of a partial compaction's event where the lines that stayed are known."""
+
+    kept: frozenset[int] = frozenset()
+
+
+def load_compactions(run: Run) -> list[Compaction]:
+    """In order. After each, the model no longer saw the items before it, except those on lines that it kept."""
+    events = Event.objects.filter(run=run, kind__in=(COMPACTION, PARTIAL_COMPACTION, NEW_CONVERSATION))
+    compactions = sorted(Compaction(*row) for row in events.values_list("line", "id", "at", "message", "kind"))
+    partial = [event.key for event in compactions if event.kind == PARTIAL_COMPACTION]
+    kept = _load_kept_lines(partial) if partial else {}
+    return [event._replace(kept=kept.get(event.key, event.kept)) for event in compactions]
+
+
+def _load_kept_lines(keys: Sequence[UUID]) -> dict[UUID, frozenset[int]]:
+    events = list(Event.objects.filter(pk__in=keys))
+    load_slices(events)
+    lines: dict[UUID, frozenset[int]] = {}
+    for event in events:
+        with suppress(msgspec.DecodeError):  # the payload is whatever the agent recorded
+            lines[event.pk] = msgspec.json.decode(event.data, type=_KeptLines).kept
+    return lines
