@@ -66,7 +66,7 @@ _PERSISTED = re.compile(r"\n\.\.\. command output truncated for persistence \.\.
 _CLIPPED = re.compile(r"(?:…|\.\.\.)?<response clipped>(?=<NOTE>|\s*\Z)")
 _TOO_LARGE = re.compile(r"\ATool output was too large and has been truncated\.\n")
 _TOKENS = re.compile(r"…(?P<count>\d{1,12}) tokens truncated…")
-_TOKENS_HEAD = re.compile(
+TOKENS_HEAD = re.compile(
     r"(?:Warning: truncated output \(original token count: \d{1,12}\)\n)?Total output lines: (?P<total>\d{1,12})\n\n"
 )
 _CODE_MODE = re.compile(
@@ -130,21 +130,23 @@ def find_token_cuts(text: str) -> tuple[SourceCut, ...]:
         return ()
     marks = list(_TOKENS.finditer(text))
     middle = [mark for mark in marks if _is_between_halves(mark.start(), len(text) - mark.end())]
-    for mark in middle or (marks if _TOKENS_HEAD.match(text) else ()):
+    for mark in middle or (marks if TOKENS_HEAD.match(text) else ()):
         return (SourceCut(pointer="", unit="tokens", count=int(mark["count"])),)
     return (SourceCut(pointer="", unit="tokens"),) if _CODE_MODE.search(text) else ()
 
 
 def find_source_cuts(text: str, pointer: str, place: CutPlace, *, start: int = 0) -> tuple[SourceCut, ...]:
     """The cuts that marks of this place show in a recorded text, from character `start`."""
-    return tuple(
-        _cut_at(mark, text, pointer, unit)
-        for hint, pattern, unit in _MARKS[place]
-        if hint in text
-        for mark in pattern.finditer(text, start)
-        if pattern not in (_TRUNCATED, _MIDDLE, _PERSISTED)
-        or _is_between_halves(mark.start() - start, len(text) - mark.end())
-    )
+    return tuple(_cut_at(mark, text, pointer, unit) for mark, unit in find_marks(text, place, start=start))
+
+
+def find_marks(text: str, place: CutPlace, *, start: int = 0) -> Iterator[tuple[re.Match[str], SourceCutUnit]]:
+    """The marks of this place in a text, from character `start`, with the unit of what each replaces."""
+    for hint, pattern, unit in _MARKS[place]:
+        for mark in pattern.finditer(text, start) if hint in text else ():
+            between = pattern not in _BETWEEN_HALVES or _is_between_halves(mark.start() - start, len(text) - mark.end())
+            if between:
+                yield mark, unit
 
 
 def _is_between_halves(before: int, behind: int) -> bool:

@@ -30,7 +30,7 @@ from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json_at
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
-from envelopes.alignment.source_cuts import SourceCut, find_source_cuts, find_token_cuts
+from envelopes.alignment.source_cuts import TOKENS_HEAD, SourceCut, find_marks, find_source_cuts, find_token_cuts
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span
 from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, Disposition, explain_exit, recorded_outcome
@@ -52,12 +52,8 @@ HEADER = re.compile(
 LEGACY = re.compile(r'\{"output":')
 LEGACY_EXIT = re.compile(r'"exit_code":(?P<exit_code>-?\d{1,10})[,}]')
 TIMED_OUT = re.compile(r"command timed out after \d")
-RECORD_CUT = re.compile(r"…\d{1,12} chars truncated…|\n\.\.\. command output truncated for persistence \.\.\.\n")
 RECEIPT_CUT = re.compile(
     r"…\d{1,12} (?:tokens|chars|characters|lines) truncated…|\n\[\.\.\. omitted \d+ of \d+ lines \.\.\.\]\n"
-)
-RECEIPT_CUT_HEAD = re.compile(
-    r"(?:Warning: truncated output \(original token count: \d{1,12}\)\n)?Total output lines: (?P<total>\d{1,12})\n\n"
 )
 LEAST_PART = 24  # characters: a shorter part of an output may be another one with the same words
 
@@ -122,7 +118,7 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
 
 def _with_total(cut: SourceCut, recorded: str, shown: str) -> SourceCut:
     """The same cut with its number of lines, where the receipt states that of the complete output."""
-    stated = RECEIPT_CUT_HEAD.match(shown)
+    stated = TOKENS_HEAD.match(shown)
     left = recorded.count("\n") + (not recorded.endswith("\n")) - (cut.end - cut.start)
     missing = int(stated["total"]) - left if stated else 0
     return msgspec.structs.replace(cut, unit="lines", count=missing, lines=missing) if missing > 0 else cut
@@ -138,7 +134,7 @@ def _has_whole_output(recorded: RecordedObject, shown: _ShownOutput) -> bool:
     if len(parts) == 1:
         return False
     head, tail = parts[0].text, parts[-1].text
-    is_long = len(shown.output) >= len(head) + len(tail) and RECEIPT_CUT_HEAD.match(shown.output) is None
+    is_long = len(shown.output) >= len(head) + len(tail) and TOKENS_HEAD.match(shown.output) is None
     return is_long and shown.output.startswith(head) and shown.output.endswith(tail)
 
 
@@ -283,7 +279,7 @@ def _composed_outputs(recorded: RecordedObject) -> list[list[ComposedText]]:
     forms = []
     if stdout or stderr:
         forms.append([ComposedText([ComposedPiece("/stdout", stdout), ComposedPiece("/stderr", stderr)])])
-    cut = RECORD_CUT.search(aggregated) if find_source_cuts(aggregated, "", "middle") else None
+    cut = next((mark for mark, _ in find_marks(aggregated, "middle")), None)
     parts = [(aggregated[: cut.start()], 0), (aggregated[cut.end() :], cut.end())] if cut else [(aggregated, 0)]
     forms.append([ComposedText([ComposedPiece("/aggregated_output", part, start)]) for part, start in parts])
     return forms
@@ -292,8 +288,10 @@ def _composed_outputs(recorded: RecordedObject) -> list[list[ComposedText]]:
 def _align_output(parts: list[ComposedText], shown: _ShownOutput, *, is_poll: bool) -> list[Span]:
     """Links the output of a receipt, each side of which may lack its middle, by its beginning and its end."""
     head, tail, output, start = parts[0], parts[-1], shown.output, shown.start
-    cut_head = RECEIPT_CUT_HEAD.match(output)
-    cut = RECEIPT_CUT.search(output) if cut_head else None
+    cut_head = TOKENS_HEAD.match(output)
+    # The output may print such a mark itself; that of Codex is between halves of about the same size.
+    marks = RECEIPT_CUT.finditer(output) if cut_head else ()
+    cut = min(marks, key=lambda mark: abs(mark.start() + mark.end() - len(output)), default=None)
     if cut and cut_head:
         first = _common_head(output[cut_head.end() : cut.start()], head, start + cut_head.end())
         return [*first, *_common_tail(output, cut.end(), tail, start)] if first else []

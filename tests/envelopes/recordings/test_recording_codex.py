@@ -347,8 +347,9 @@ def test_refusals_and_failures_are_errors_of_their_kind(tool: str, receipt: str,
     assert (error.kind, halves.reading.fidelity) == (kind, "parsed_from_receipt")
 
 
-def test_both_sides_may_lack_the_middle_of_an_output() -> None:
-    output = "".join(f"line {number}\n" for number in range(3_000))
+@pytest.mark.parametrize("printed", ["line 0\n", "…12 chars truncated…\n"])
+def test_both_sides_may_lack_the_middle_of_an_output(printed: str) -> None:
+    output = printed + "".join(f"line {number}\n" for number in range(1, 3_000))
     recorded = output[:5_000] + f"…{len(output) - 10_000} chars truncated…" + output[-5_000:]
     receipt = f"Exit code: 0\nWall time: 1 seconds\nOutput:\nTotal output lines: 3000\n\n{output[:3_000]}"
     receipt += f"…4000 tokens truncated…{output[-6_000:]}"
