@@ -129,7 +129,7 @@ _OTHER = _rule("", "tool_execution_failed")
 _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "claude-code": _CLAUDE_CODE,
     "codex": _CODEX,
-    "gemini-cli": _GEMINI_CLI,
+    **dict.fromkeys(("gemini-cli", "qwen-code"), _GEMINI_CLI),
     **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),
 }
 

@@ -1,9 +1,10 @@
-"""The tags, sections and marks that the Gemini CLI puts around an output before it sends it.
+"""The tags, sections and marks that the Gemini CLI, and Qwen Code after it, put around an output before they send it.
 
 <untrusted_context> … </untrusted_context>     around what a command, a page or an MCP server returned, in 0.61
 Output: … / Exit Code: 3 / Signal: 9 / …       the sections of a shell command; earlier releases write all of them,
                                                behind the command and its folder
 … [308,974 characters omitted] ...             between the beginning and the end of an output that it saved
+... [CONTENT TRUNCATED] ...                    the same in earlier releases and in Qwen Code
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ SHELL_TAIL = re.compile(
     r"(?:\nBackground PIDs: [^\n]*)?(?:\nProcess Group PGID: [^\n]*)?\s*\Z"
 )
 _OPENING, _CLOSING = "<untrusted_context>\n", "\n</untrusted_context>"
-_OMITTED = re.compile(r"\n\n\.\.\. \[[\d.,’ \xa0\u202f]+ characters omitted\] \.\.\.\n\n")
+_OMITTED = re.compile(
+    r"\n\n\.\.\. \[[\d.,’ \xa0\u202f]+ characters omitted\] \.\.\.\n\n"
+    r"|\n\n---\n\.\.\. \[CONTENT TRUNCATED\] \.\.\.\n---\n\n"
+)
 _TAIL_CHARACTERS = 4_000
 
 

@@ -6,6 +6,9 @@
                                                        how many characters are left out between them
                  <tool_output_masked>                  around the beginning and the end of an output that the model had
                                                        whole before
+    Qwen Code    Tool output was too large and has been truncated. …
+                                                       before the beginning and the end, as in earlier releases of the
+                                                       Gemini CLI
 
 Claude Code logs the whole output in some releases and sends the preview: a receipt that is longer than its preview can
 be is inflated.
@@ -27,6 +30,10 @@ _PREVIEW_FOOT, _MORE = "\n</persisted-output>", "\n..."
 _SHORTENED_HEAD = re.compile(
     r"Output too large\. Showing first [\d.,’ \xa0\u202f]+ and last [\d.,’ \xa0\u202f]+ characters\. "
     r"For full output see: (?P<path>[^\n]+)\n"
+)
+_TRUNCATED_HEAD = re.compile(
+    r"Tool output was too large and has been truncated\.\nThe full output has been saved to: (?P<path>[^\n]+)\n"
+    r"(?:[^\n]+\n){1,8}\nTruncated part of the output:\n"
 )
 _MASKED_FOOT = re.compile(
     r"\n\nOutput too large\. Full output available at: (?P<path>[^\n]+)\n</tool_output_masked>\s*\Z"
@@ -65,7 +72,7 @@ def find_output_preview(receipt: str) -> OutputPreview | None:
     if receipt.startswith(MASKED_TAG):
         foot = _MASKED_FOOT.search(receipt, max(0, len(receipt) - _LONGEST_FOOT))
         return foot and OutputPreview(foot["path"], len(MASKED_TAG) + 1, foot.start(), is_later=True)
-    if shortened := _SHORTENED_HEAD.match(receipt):
+    if shortened := _SHORTENED_HEAD.match(receipt) or _TRUNCATED_HEAD.match(receipt):
         return OutputPreview(shortened["path"], shortened.end(), len(receipt))
     head = _PREVIEW_HEAD.match(receipt) if PREVIEW_TAG in receipt[:200] else None
     if head is None:

@@ -16,6 +16,7 @@ from envelopes.recordings import (
     message_dumps,
     native,
     otlp,
+    qwen_code,
     swe_agent,
 )
 from envelopes.recordings.base import Format, SourcePath
@@ -39,6 +40,7 @@ __all__ = [
 
 RECORDINGS: tuple[Format, ...] = (
     otlp.PROTOBUF,  # before the formats of lines: texts in its spans may have such lines
+    *qwen_code.FORMATS,  # before sessions with the same names
     *claude_code.FORMATS,
     *codex.FORMATS,
     *audit.FORMATS,

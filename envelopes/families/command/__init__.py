@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.command import claude_code, codex, gemini_cli, inspect_ai, mini_swe_agent, swe_agent
+from envelopes.families.command import claude_code, codex, gemini_cli, inspect_ai, mini_swe_agent, qwen_code, swe_agent
 from envelopes.families.command.projection import PROJECTIONS, granted_characters
 from envelopes.families.command.receipts import RENDERERS
 from envelopes.families.command.results import BatchResult, CommandResult, batch_outcome, command_outcome
@@ -26,6 +26,7 @@ FAMILY = Family(
         *claude_code.MAPPINGS,
         *codex.MAPPINGS,
         *gemini_cli.MAPPINGS,
+        *qwen_code.MAPPINGS,
         *inspect_ai.MAPPINGS,
         *mini_swe_agent.MAPPINGS,
         *swe_agent.MAPPINGS,

@@ -1,4 +1,4 @@
-"""Gemini CLI's run_shell_command, whose receipt names each thing that is known of the end.
+"""The run_shell_command of the Gemini CLI and of Qwen Code, whose receipt names each thing that is known of the end.
 
     Command: ls -l / Directory: (root) / Output: … / Error: (none) / Exit Code: 0 / Signal: 0 /
     Background PIDs: (none) / Process Group PGID: 26593
@@ -37,7 +37,10 @@ from envelopes.families.command.results import (
 from envelopes.schema.result import TaskHandle
 
 STDERR = re.compile(r"\nStderr: (?P<stderr>.*)\Z", re.DOTALL)
-BACKGROUND = re.compile(r"Command (?:is running in|moved to) background \(PID: (?P<id>\d{1,10})\)")
+BACKGROUND = re.compile(
+    r"Command (?:is running in|moved to) background \(PID: (?P<id>\d{1,10})\)"
+    r"|Background shell started\.\nid: (?P<shell>[\w-]{1,100})\n"
+)
 CANCELLED = re.compile(r"Command was (?:automatically cancelled|cancelled by user) ")
 NOTHING = ("(empty)", "(none)")
 COMMAND = "Command: "
@@ -48,7 +51,7 @@ def _read_command(evidence: Evidence) -> Reading:
     start, end = untrusted_region(receipt)
     shown = receipt[start:end]
     if background := BACKGROUND.match(shown):
-        task = TaskHandle(kind=COMMAND_TASK, task_id=background["id"])
+        task = TaskHandle(kind=COMMAND_TASK, task_id=background["id"] or background["shell"])
         result = CommandResult(disposition="promoted_to_task", task=task)
         return reading(evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt")
     if CANCELLED.match(shown):  # which has the status of a success

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.file import claude_code, codex, gemini_cli, inspect_ai, swe_agent
+from envelopes.families.file import claude_code, codex, gemini_cli, inspect_ai, qwen_code, swe_agent
 from envelopes.families.file.receipts import receipt
 from envelopes.families.file.results import (
     PROJECTIONS,
@@ -29,6 +29,13 @@ FAMILY = Family(
     tools=TOOLS,
     granted=granted_characters,
     outcomes={PatchResult: patch_outcome, ArtifactSlice: slice_outcome, ArtifactMatches: matches_outcome},
-    mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS, *swe_agent.MAPPINGS, *inspect_ai.MAPPINGS),
+    mappings=(
+        *claude_code.MAPPINGS,
+        *codex.MAPPINGS,
+        *gemini_cli.MAPPINGS,
+        *qwen_code.MAPPINGS,
+        *swe_agent.MAPPINGS,
+        *inspect_ai.MAPPINGS,
+    ),
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -1,4 +1,4 @@
-"""Gemini CLI's read_file, write_file and replace, and where their receipts come from.
+"""The tools for files of the Gemini CLI (read_file, write_file, replace) and of Qwen Code (edit in place of replace).
 
 The recorded result of an edit is `{fileName, filePath?, fileDiff, originalContent, newContent, diffStat}`, where a
 release keeps one; a read has none. Receipts:
@@ -6,6 +6,8 @@ release keeps one; a read has none. Receipts:
     the content of the file, behind a notice where lines are missing
     Successfully created and wrote to new file: P. / Successfully overwrote file: P.
     Successfully modified file: P (1 replacements).
+    Showing lines 1-1000 of 3001 total lines. / --- / the lines, of Qwen Code
+    The file: P has been updated. Showing lines 1-3 of 3 from the edited file: / --- / the lines, of Qwen Code
 """
 
 from __future__ import annotations
@@ -25,15 +27,18 @@ AGENT = "gemini-cli"
 PATHS = ("file_path", "absolute_path", "path")
 WRITTEN = re.compile(
     r"Successfully (?P<verb>created and wrote to new file|overwrote file|modified file): (?P<path>.+?)"
-    r"(?:\. |\.\Z| \(\d+ replacements?\)|\n|\Z)|Created new file: (?P<new>.+?) with provided content",
+    r"(?:\. |\.\Z| \(\d+ replacements?\)|\n|\Z)|Created new file: (?P<new>.+?) with provided content"
+    r"|The file: (?P<edited>.+?) has been updated\.",
 )
 TRUNCATED = re.compile(
     r"\[File content truncated: showing lines (?P<from>\d{1,9})-(?P<to>\d{1,9}) of (?P<of>\d{1,9}) total lines[^\n]*\n"
     r"|\s*IMPORTANT: The file content has been truncated\.\n"
     r"Status: Showing lines (?P<first>\d{1,9})-(?P<last>\d{1,9}) of (?P<total>\d{1,9}) total lines\..*?"
-    r"--- FILE CONTENT \(truncated\) ---\n",
+    r"--- FILE CONTENT \(truncated\) ---\n"
+    r"|Showing lines (?P<start>\d{1,9})-(?P<end>\d{1,9}) of (?P<lines>\d{1,9}) total lines\.\n\n---\n\n",
     re.DOTALL,
 )
+UNCHANGED = re.compile(r"\[File .+ unchanged since last read in this session ")  # in place of the content
 
 
 def _path(evidence: Evidence) -> str:
@@ -46,7 +51,7 @@ def _read_file(evidence: Evidence) -> Reading:
     if failure := read_failure(evidence):
         return failure
     receipt = evidence.receipt_text
-    if receipt is None or evidence.result is not None or find_output_preview(receipt):
+    if receipt is None or evidence.result is not None or find_output_preview(receipt) or UNCHANGED.match(receipt):
         return read_untyped(evidence)
     notice = TRUNCATED.match(receipt)
     content = receipt[notice.end() :] if notice else receipt
@@ -68,8 +73,8 @@ def _read_file(evidence: Evidence) -> Reading:
 def _shown_lines(notice: re.Match[str] | None) -> tuple[int | None, int | None, int | None]:
     if notice is None:
         return None, None, None
-    numbers = [notice["from"] or notice["first"], notice["to"] or notice["last"], notice["of"] or notice["total"]]
-    return int(numbers[0]), int(numbers[1]), int(numbers[2])
+    first, last, total = (int(number) for number in notice.groups() if number)
+    return first, last, total
 
 
 def _read_change(evidence: Evidence) -> Reading:
@@ -82,7 +87,7 @@ def _read_change(evidence: Evidence) -> Reading:
         return read_untyped(evidence)
     is_new = bool(written and (written["new"] or written["verb"] == "created and wrote to new file"))
     action: ChangeAction = "add" if is_new else "modify"
-    named = (written["path"] or written["new"]) if written else None
+    named = (written["path"] or written["new"] or written["edited"]) if written else None
     path = recorded.text("filePath") or named or _path(evidence)
     summary = f"{'created' if is_new else 'updated'} {path}"
     if diff is None:

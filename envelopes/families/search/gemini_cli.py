@@ -1,4 +1,4 @@
-"""Gemini CLI's glob, search_file_content, grep_search and list_directory.
+"""The Gemini CLI's and Qwen Code's glob, search_file_content, grep_search and list_directory.
 
 Most releases record only the receipt. Some have what they showed to the person beside it, `{summary, matches[]}` or
 `{summary, files[]}`, with the same lines.
@@ -7,6 +7,7 @@ Found 3 file(s) matching "*.py" within D, sorted by modification time (newest fi
 Found 47 matches for pattern "x" in path ".": / --- / File: a.py / L3: … / ---
 Found 2 files with matches for pattern "x" in path ".": / a path a line
 Directory listing for D: / a name a line, [DIR] before those of folders
+Listed 3 item(s) in D: / --- / a name a line, of Qwen Code, which has such a line behind the head of files too
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from envelopes.alignment.spans import Span, match_once
 from envelopes.families.search.results import FileMatches, TextMatches
 
 AGENT = "gemini-cli"
-FILES = re.compile(r"Found (?P<count>\d{1,9}) file\(s\) matching [^\n]*:\n")
-LISTING = re.compile(r"Directory listing for [^\n]*:\n")
+FILES = re.compile(r"Found (?P<count>\d{1,9}) file\(s\) matching [^\n]*:\n(?:---\n)?")
+LISTING = re.compile(r"(?:Directory listing for|Listed (?P<count>\d{1,9}) item\(s\) in) [^\n]*:\n(?:---\n)?")
 NO_FILES = re.compile(r"No files found|Directory \S+ is empty")
 MATCHES = re.compile(r"Found (?P<count>\d{1,9}) match(?:es)? for pattern [^\n]*:\n(?:---\n)?")
 NAMES = re.compile(r"Found (?P<count>\d{1,9}) files? with matches for pattern [^\n]*:\n")
@@ -55,7 +56,7 @@ def _files(evidence: Evidence, receipt: str) -> Reading | None:
     if head is None and not NO_FILES.match(receipt):
         return None
     names = receipt[head.end() :].partition("\n\n")[0].splitlines() if head else []
-    count = int(head["count"]) if head and "count" in head.groupdict() else len(names)
+    count = int(head["count"]) if head and head["count"] else len(names)
     result = FileMatches(filenames=names, file_count=count)
     summary = f"{count or 'No'} file{'' if count == 1 else 's'} found"
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt")

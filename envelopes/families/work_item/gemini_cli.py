@@ -1,4 +1,7 @@
-"""Gemini CLI's write_todos: the arguments are the list, and the receipt repeats it. Later releases record it too."""
+"""The Gemini CLI's write_todos and Qwen Code's todo_write: the arguments are the list, which the receipt repeats.
+
+Qwen Code and later releases of the Gemini CLI record the list too.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from envelopes.schema.receipt import Document
 
 CONFIRMED = "Successfully updated the todo list."
 CLEARED = "Successfully cleared the todo list."
-TODO_NAMES = {"description": "text", "status": "state"}
+CHANGED = "Todos have been modified successfully."
+TODO_NAMES = {"description": "text", "content": "text", "status": "state"}
 
 
 def _read_todos(evidence: Evidence) -> Reading:
@@ -20,16 +24,20 @@ def _read_todos(evidence: Evidence) -> Reading:
     receipt = evidence.receipt_text or ""
     recorded = RecordedObject(evidence.result)
     is_recorded = recorded.has_any(("todos",))
-    if not is_recorded and (evidence.result is not None or not receipt.startswith((CONFIRMED, CLEARED))):
+    if not is_recorded and (evidence.result is not None or not receipt.startswith((CONFIRMED, CLEARED, CHANGED))):
         return read_untyped(evidence)
     items = (recorded if is_recorded else RecordedObject(evidence.args)).items("todos")
-    todos = tuple(Todo(item.text("description") or "", item.text("status") or "") for item in items)
+    todos = tuple(Todo(_description(item), item.text("status") or "") for item in items)
     done = sum(todo.state == "completed" for todo in todos)
     summary = f"Todo list of {len(todos)}: {done} completed" if todos else "The todo list is empty"
     links = ItemLinks("/todos", "/result/todo_list", len(todos), TODO_NAMES, {"/todos": "/result/todo_list"})
     fidelity: ResultFidelity = "structured" if is_recorded else "parsed_from_receipt"
     result = TodoList(todo_list=todos)
     return reading(evidence, result, summary, links=links if is_recorded else {}, fidelity=fidelity)
+
+
+def _description(item: RecordedObject) -> str:
+    return item.text("description") or item.text("content") or ""
 
 
 def _align_todos(evidence: Evidence, text: str) -> list[Span]:

@@ -110,6 +110,25 @@ def gemini(name: str) -> bytes:
     return json_lines(header, *messages)
 
 
+def qwen_code(name: str) -> bytes:
+    lines: list[dict[str, Any]] = [{"type": "user", "message": {"role": "user", "parts": [{"text": f"Run {name}"}]}}]
+    for number in range(3):
+        call = {"id": f"call_{name}{number}", "name": "read_file"}
+        asked = {"functionCall": call | {"args": {"file_path": f"{number}.py"}}}
+        usage = {"promptTokenCount": 10 + number, "candidatesTokenCount": 5}
+        answer = {"functionResponse": call | {"response": {"output": f"{name} {number}"}}}
+        recorded = {"callId": call["id"], "status": "success", "resultDisplay": "Read lines"}
+        lines.append({"type": "assistant", "message": {"role": "model", "parts": [asked]}, "usageMetadata": usage})
+        lines.append(
+            {"type": "tool_result", "message": {"role": "user", "parts": [answer]}, "toolCallResult": recorded}
+        )
+    places = (
+        {"uuid": f"{name}-{number}", "sessionId": f"session-{name}", "timestamp": f"2026-06-01T10:00:{number:02}Z"}
+        for number in range(len(lines))
+    )
+    return json_lines(*(place | line for place, line in zip(places, lines, strict=True)))
+
+
 def mcp(name: str) -> bytes:
     begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"clientInfo": {"name": name}}}
     frames: list[dict[str, Any]] = [begin, {"jsonrpc": "2.0", "id": 0, "result": {"capabilities": {}}}]
@@ -197,6 +216,7 @@ def otlp_logs(name: str) -> bytes:
 
 
 FORMATS = {
+    "qwen-code": Lines(qwen_code),
     "claude-code": Lines(claude_code, "aaaaaaaa-bbbb-4bbb-8bbb-aaaaaaaaaaaa.jsonl"),
     "claude-code-stream": Lines(stream_json),
     "claude-code-hooks": Lines(hooks),

@@ -18,7 +18,15 @@ from envelopes.text.pointer import resolve
 from tests.cases import each
 
 FAMILIES = (search.FAMILY, web.FAMILY, agent.FAMILY, task.FAMILY, work_item.FAMILY, external.FAMILY)
-TOOLS = [(family, row, tool) for family in FAMILIES for row in family.mappings for tool in row.tools]
+# Once for each way to read: Qwen Code's tools are read as those of the Gemini CLI.
+TOOLS = [
+    *{
+        (tool, row.read): (family, row, tool)
+        for family in FAMILIES
+        for row in reversed(family.mappings)
+        for tool in row.tools
+    }.values()
+]
 SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
 NAMES = [
     "mode",

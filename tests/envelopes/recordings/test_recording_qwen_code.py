@@ -1,0 +1,162 @@
+"""Qwen Code's sessions: what it sent to its model is the receipt, both halves are right, and what left the context."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from envelopes.recordings.base import (
+    CallRecord,
+    EventRecord,
+    MessageRecord,
+    ReceiptRecord,
+    RunRecord,
+    UsageRecord,
+)
+from tests.envelopes.recordings.samples import FOLDER, Sample, read_bytes, read_in_parts, read_sample
+from tests.envelopes.session_lines import only
+
+PATH, COMPRESSED = "releases/qwen_code_0.15.10.jsonl", "releases/qwen_code_0.15.10_compressed.jsonl"
+SENT: dict[str, str] = json.loads((FOLDER / PATH).with_suffix(".sent.json").read_bytes())
+SAMPLE = read_sample(PATH)
+
+
+def line(kind: str, number: int, **members: Any) -> dict[str, Any]:
+    place = {"uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number > 1 else None, "sessionId": "s"}
+    return {**place, "timestamp": f"2026-11-27T10:00:{number:02}.000Z", "type": kind, **members}
+
+
+def text(role: str, words: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"text": words}]}
+
+
+def read_lines(*lines: dict[str, Any]) -> Sample:
+    return read_bytes("".join(f"{json.dumps(one)}\n" for one in lines).encode(), "s.jsonl")
+
+
+def test_a_session_is_no_session_of_claude_code() -> None:
+    for path in (PATH, COMPRESSED):
+        sample = read_sample(path)
+        assert sample.format.name == "qwen-code"
+        assert not sample.problems
+
+
+def test_receipts_are_what_it_sent() -> None:
+    receipts = {record.call: json.loads(record.content) for record in only(ReceiptRecord, SAMPLE.records)}
+    assert receipts == SENT
+    assert [record.call for record in only(CallRecord, SAMPLE.records)] == [*SENT]
+
+
+@pytest.mark.parametrize(
+    ("tool", "words", "end"),
+    [
+        ("run_shell_command", "cat a.txt", 0),
+        ("run_shell_command", "exit 3", 3),
+        ("run_shell_command", "seq 1 60000", 0),
+        ("run_shell_command", "echo out", 1),
+        ("run_shell_command", "sleep 2", None),
+        ("run_shell_command", '"cmd"', "invalid_tool_input"),
+        ("read_file", "missing.txt", "missing_file"),
+        ("read_file", '"offset"', None),
+        ("write_file", "new.txt", None),
+        ("edit", "line two", None),
+        ("edit", "not there", "tool_execution_failed"),
+        ("glob", "*.txt", None),
+        ("grep_search", "line", None),
+        ("list_directory", "project", None),
+        ("todo_write", "one", None),
+        ("web_fetch", "http", "tool_execution_failed"),
+        ("no_such_tool", "", "unknown_tool"),
+    ],
+)
+def test_each_call_ended_as_it_did(tool: str, words: str, end: int | str | None) -> None:
+    [halves] = [
+        halves
+        for call, halves in zip(SAMPLE.calls, SAMPLE.halves(), strict=True)
+        if call.tool == tool and words in (call.args or b"").decode()
+    ]
+    canonical = halves.projection.canonical
+    result = canonical.result if isinstance(canonical.result, dict) else {}
+    assert (canonical.error.kind if canonical.error else result.get("exit_status")) == end
+
+
+def test_the_one_long_output_is_cut() -> None:
+    cut = [call.args for call, halves in zip(SAMPLE.calls, SAMPLE.halves(), strict=True) if halves.is_cut]
+    assert cut == [b'{"command":"seq 1 60000","is_background":false}']
+
+
+def test_a_text_in_place_of_a_file_that_was_read_before_is_not_its_content() -> None:
+    [halves] = [halves for halves in SAMPLE.halves() if halves.receipt and "unchanged since" in halves.receipt.text]
+    assert "content_preview" not in json.dumps(halves.projection.canonical.result)
+
+
+def test_the_run_has_its_facts_and_each_request_its_usage() -> None:
+    runs = only(RunRecord, SAMPLE.records)
+    facts = {
+        name: value for run in runs for name in ("title", "model", "version", "cwd") if (value := getattr(run, name))
+    }
+    assert facts == {
+        "title": "do a tour",
+        "model": "qwen3-coder-plus",
+        "version": "0.15.10",
+        "cwd": "/srv/demo/project",
+    }
+    usages = only(UsageRecord, SAMPLE.records)
+    assert len(usages) == 21
+    assert all(usage.input_tokens + usage.cache_read_tokens > 19_000 for usage in usages)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.parametrize("path", [PATH, COMPRESSED])
+def test_a_session_that_grows_has_the_same_records(path: str, size: int) -> None:
+    assert read_in_parts((FOLDER / path).read_bytes(), path, size) == list(read_sample(path).records)
+
+
+def test_a_compression_keeps_the_calls_of_its_history_and_what_came_since_the_last_answer() -> None:
+    lines = [
+        line("user", 1, message=text("user", "go")),
+        line("assistant", 2, message=text("model", "well")),
+        line("user", 3, message=text("user", "go on")),
+        line("system", 4, subtype="slash_command", systemPayload={}),
+        line(
+            "system",
+            5,
+            subtype="chat_compression",
+            systemPayload={"compressedHistory": [text("user", "<state_snapshot>"), text("model", "well")]},
+        ),
+    ]
+    sample = read_lines(*lines)
+    [event] = [event for event in only(EventRecord, sample.records) if "compact" in event.kind]
+    assert (event.kind, event.position, json.loads(event.payload)) == ("partial_compact_boundary", 4, {"kept": [2, 3]})
+    [*_, summary] = only(MessageRecord, sample.records)
+    assert (summary.kind, json.loads(summary.content)) == ("compaction summary", [{"text": "<state_snapshot>"}])
+
+
+def test_a_rewind_leaves_the_lines_behind_its_parent() -> None:
+    lines = [line("user", number, message=text("user", f"prompt {number}")) for number in (1, 2, 3)]
+    for parent, left in (("u1", [2, 4]), (None, [1, 4]), ("elsewhere", None)):
+        rewind = line("system", 4, subtype="rewind", systemPayload={}) | {"parentUuid": parent}
+        [event] = only(EventRecord, read_lines(*lines, rewind).records)
+        assert event.kind == ("rewind" if left else "rewind_to_unknown_line")
+        assert json.loads(event.payload).get("left") == left
+
+
+@pytest.mark.parametrize(
+    ("bad", "path"),
+    [
+        ({"uuid": "u9", "sessionId": "s"}, "$.type"),
+        (line("tool_result", 9, message={"parts": [{"text": "lost"}]}), "$.message.parts"),
+        (
+            line("assistant", 9, message={"parts": [{"functionCall": {"name": "glob"}}]}),
+            "$.message.parts[0].functionCall",
+        ),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named_and_the_others_are_read(bad: dict[str, Any], path: str) -> None:
+    sample = read_lines(
+        line("user", 1, message=text("user", "go")), bad, line("user", 3, message=text("user", "go on"))
+    )
+    assert [(problem.line, problem.path) for problem in sample.problems] == [(2, path)]
+    assert len(only(MessageRecord, sample.records)) == 2
