@@ -126,9 +126,9 @@ _read_replacement = struct_reader(ContentReplacement)
 
 
 def sniff(head: bytes, path: SourcePath) -> bool:
-    """Some line has a `type` and a `sessionId`, or a type that occurs before any session.
+    """Some line has a known `type` and a `sessionId`, or a type that occurs before any session.
 
-    A line that is cut off counts only where no line before it had a type: in a stream a result may contain a
+    Other agents have sessions of lines with types of their own. A line that is cut off counts only where no line before it had a type: in a stream a result may contain a
     `sessionId` of its own.
     """
     has_type = False
@@ -139,7 +139,8 @@ def sniff(head: bytes, path: SourcePath) -> bool:
             if not has_type and raw.startswith(b"{") and b'"sessionId"' in raw and b'"type"' in raw:
                 return True
             continue
-        if entry.type and (entry.session_id or entry.type in _BEFORE_ANY_SESSION):
+        is_known = entry.type in _TYPES or entry.type in _KNOWN_EVENTS
+        if entry.type in _BEFORE_ANY_SESSION or (is_known and entry.session_id):
             return True
         has_type = has_type or entry.type is not None
     return False

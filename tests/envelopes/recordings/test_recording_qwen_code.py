@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from envelopes.recordings import UnknownFormat
 from envelopes.recordings.base import (
     CallRecord,
     EventRecord,
@@ -41,6 +42,11 @@ def test_a_session_is_no_session_of_claude_code() -> None:
         sample = read_sample(path)
         assert sample.format.name == "qwen-code"
         assert not sample.problems
+
+
+def test_lines_of_an_agent_that_no_reader_knows_are_not_recognised() -> None:
+    with pytest.raises(UnknownFormat):
+        read_lines({"type": "turn.begin", "sessionId": "s"}, {"type": "turn.end", "sessionId": "s"})
 
 
 def test_receipts_are_what_it_sent() -> None:
