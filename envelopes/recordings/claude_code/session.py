@@ -128,8 +128,8 @@ _read_replacement = struct_reader(ContentReplacement)
 def sniff(head: bytes, path: SourcePath) -> bool:
     """Some line has a known `type` and a `sessionId`, or a type that occurs before any session.
 
-    Other agents have sessions of lines with types of their own. A line that is cut off counts only where no line before it had a type: in a stream a result may contain a
-    `sessionId` of its own.
+    Other agents have sessions of lines with types of their own. A line that is cut off counts only where no line
+    before it had a type: in a stream a result may contain a `sessionId` of its own.
     """
     has_type = False
     for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
