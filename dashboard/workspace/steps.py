@@ -113,7 +113,7 @@ class StepList:
     def current_marks(self) -> RowMarks | None:
         """The annotations of the open step; None where it has no row here."""
         row = next((row for row in self.rows.rows if row["key"] == self.current), None)
-        return row and (row["annotations"] or RowMarks())
+        return row and (RowMarks() if row["annotations"] is None else row["annotations"])
 
 
 def shown_tab(tab: str, query: Mapping[str, str]) -> Tab:

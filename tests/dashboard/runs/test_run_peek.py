@@ -106,9 +106,9 @@ def test_the_number_of_queries_does_not_grow_with_the_run(
     for number in range(calls):
         create_call(run, status="error", tokens=number + 1)
     operator_client.get("/runs/")
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(8):
         operator_client.get("/runs/")
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(11):
         operator_client.get(f"/runs/?peek={run.pk}")
     with django_assert_num_queries(6):
         operator_client.get(f"/runs/?peek={run.pk}", headers=FRAGMENT)

@@ -265,10 +265,10 @@ def test_the_number_of_queries_does_not_grow(
         run = create_run(project, facets={"tool": ["Bash"], "state": ["failed"]})
     create_call(run, exit_status=1)
     client.get("/runs/")
-    # Session, user, memberships, saved views, runs, their notes, tags and review marks, waiting calls, newest facet.
-    with django_assert_num_queries(10):
+    # Session, user, memberships, saved views, runs, their annotations, waiting calls, newest facet.
+    with django_assert_num_queries(8):
         client.get("/runs/")
-    with django_assert_num_queries(20):  # and names of tools, two rare facets; these again, and counts, for the facets
+    with django_assert_num_queries(18):  # and names of tools, two rare facets; these again, and counts, for the facets
         client.get("/runs/?q=tool:Bash+status:failed&sort=tokens")
 
 
