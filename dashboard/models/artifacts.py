@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.models.evidence import Observation
-from dashboard.models.fields import CompactUUIDField
+from dashboard.models.fields import CompactUUIDField, LoadedRow
 from dashboard.models.projects import Project
 from dashboard.models.runs import Call
 from dashboard.models.sources import SentContent
@@ -55,7 +55,7 @@ class ArtifactQuerySet(models.QuerySet["Artifact"]):
         return stored | set(recent.values_list("sha256", flat=True))
 
 
-class Artifact(models.Model):
+class Artifact(LoadedRow):
     """A large field of a recorded result, or a file that the recording names.
 
     Field: the string at the JSON pointer `pointer` in `observation`, so that a full output is stored once.

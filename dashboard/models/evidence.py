@@ -10,7 +10,14 @@ from uuid import UUID
 import pyzstd
 from django.db import models
 
-from dashboard.models.fields import CompactUUIDField, HashField, ZstdField, compress_beside, decompress_beside
+from dashboard.models.fields import (
+    CompactUUIDField,
+    HashField,
+    LoadedRow,
+    ZstdField,
+    compress_beside,
+    decompress_beside,
+)
 from dashboard.models.runs import Call, ReceiptAuthor, Run
 from dashboard.models.sources import DamagedEvidence, SourceSlice, load_slices
 from envelopes.text.untrusted_json import normalize_json
@@ -89,7 +96,7 @@ class RecordedReceiptQuerySet(models.QuerySet["RecordedReceipt"]):
         return {key: select_receipt(receipts) for key, receipts in by_call.items()}
 
 
-class RecordedReceipt(models.Model):
+class RecordedReceipt(LoadedRow):
     """A text that the model of one run got for a call, at its line of that run's recording.
 
     A fork that copied the call has rows of its own: whether a receipt was replaced, or removed by compaction, is a
@@ -184,7 +191,7 @@ def receipts_in(receipts: Sequence[RecordedReceipt], run: UUID) -> list[Recorded
     return [receipt for receipt in receipts if receipt.run_id == shown]
 
 
-class CanonicalProjection(models.Model):
+class CanonicalProjection(LoadedRow):
     """The five-key envelope of a call, from one observation under one mapping and one policy.
 
     `cuts` and what `data` unpacks are our own JSON. Can be rebuilt at any time: so a call has one, and no index or

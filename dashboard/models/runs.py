@@ -18,7 +18,7 @@ from django.db.models import F, Q
 from django.urls import reverse
 from django.utils import timezone
 
-from dashboard.models.fields import CompactUUIDField, ZstdField
+from dashboard.models.fields import CompactUUIDField, LoadedRow, ZstdField
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.models.projects import Project
 from dashboard.models.sources import SourceSlice
@@ -27,7 +27,7 @@ from envelopes.recordings.base import STANDING_KINDS
 IDLE_BEFORE_ASSUMED_ENDED = timedelta(minutes=15)
 
 
-class Run(models.Model):
+class Run(LoadedRow):
     id = CompactUUIDField(primary_key=True, editable=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="runs")
     namespace = models.CharField(max_length=64)
@@ -197,7 +197,7 @@ FILTERED_COLUMNS = (
 )
 
 
-class Call(models.Model):
+class Call(LoadedRow):
     """One tool call. `outcome` is the word for how it ended, `status` that of its envelope.
 
     Both follow from the recorded evidence; without an answer they are `unanswered` and `unknown`.
@@ -324,7 +324,7 @@ def step_url(run: UUID, position: int | str, tab: str = "halves", params: Mappin
     return f"/runs/{run}/{position}/{tab}" + (f"?{urlencode(params)}" if params else "")
 
 
-class RunCall(models.Model):
+class RunCall(LoadedRow):
     """Lists a call in a run; `inherited` when the run copied it from the history of another.
 
     A call that several recordings list belongs to the run with the lowest `claim` (`ingest.merge_runs.choose_owner`).

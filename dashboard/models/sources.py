@@ -16,7 +16,7 @@ import pyzstd
 from django.db import models
 from django.db.models import OuterRef, Q, Subquery, prefetch_related_objects
 
-from dashboard.models.fields import CompactUUIDField, ZstdField
+from dashboard.models.fields import CompactUUIDField, LoadedRow, ZstdField
 from dashboard.models.projects import Project
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SLICE_FIELDS = ("source_id", "start", "size", "own_data")  # what `load_slices` 
 FRAME_BYTES = 131_072  # of a frame; a longer line has a frame of its own
 
 
-class Source(models.Model):
+class Source(LoadedRow):
     """One file as far as it was read. `offset` is the byte behind the last whole line.
 
     A file continues the source when the bytes around `offset` have the same hash (`prefix_sha256` covers the first
@@ -126,7 +126,7 @@ class SourceFrameQuerySet(models.QuerySet["SourceFrame"]):
         return frames
 
 
-class FrameBlock(models.Model):
+class FrameBlock(LoadedRow):
     """The bytes of short frames of several sources of a project, one after the other, compressed together.
 
     A block never changes, since a reader may have found its frames already: deleting a run writes the remaining frames
@@ -139,7 +139,7 @@ class FrameBlock(models.Model):
         return f"block {self.pk}"
 
 
-class SourceFrame(models.Model):
+class SourceFrame(LoadedRow):
     """The raw bytes [offset, offset + size) of a source: whole lines, about 128 KiB or one longer line.
 
     Agents delete their logs after weeks. Frames are found by offset, so they may be cut anew: a batch joins the last
@@ -186,7 +186,7 @@ class DamagedEvidence(RuntimeError):
     """The store does not have the recorded bytes that a row refers to; `check_store` lists all such rows."""
 
 
-class SourceSlice(models.Model):
+class SourceSlice(LoadedRow):
     """Recorded bytes: `size` bytes of a source from `start` on, or `own_data` where they are no slice of it.
 
     A call that was put together from several records, or whose format is no text, has bytes of its own.
@@ -338,7 +338,7 @@ class Remark(models.Model):
         return f"line {self.line} {self.path}: {self.became}"
 
 
-class Problem(models.Model):
+class Problem(LoadedRow):
     """A refused line or part of a line. The other lines of the file are imported."""
 
     class Loss(models.TextChoices):
