@@ -2,11 +2,14 @@
 
 {{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ certainty|counted }}  {{ tokens|token_title }}
 {{ text|visible }}  {{ text|truncatechars:60 }}  {{ value|short_id }}  {{ request.path|section }}
+{% for row in rows|escaped %}
 {% stamp at %}  {% icon "name" %}  {% outcome_strip run.strip %}
 """
 
 from __future__ import annotations
 
+import html
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Protocol
@@ -14,7 +17,7 @@ from typing import Protocol
 from django import template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 
@@ -73,6 +76,18 @@ def short_id(value: object) -> str:
 def visible(text: object) -> str:
     """Foreign text for labels, with names for control, direction and invisible characters. It is escaped afterwards."""
     return printable(str(text))
+
+
+@register.filter
+def escaped(rows: Iterable[Mapping[str, object]]) -> Iterator[dict[str, object]]:
+    """Rows of a list with their texts escaped. Django would escape each text again wherever a row shows it.
+
+    Most rows have nothing to escape, which one look at all of their texts together tells.
+    """
+    for row in rows:
+        text = "".join([value for value in row.values() if type(value) is str])
+        escape = SafeString if html.escape(text) == text else conditional_escape
+        yield {name: escape(value) if type(value) is str else value for name, value in row.items()}
 
 
 @register.filter
