@@ -39,7 +39,7 @@ from dashboard.runs.history_sizes import (
     weigh_standing,
 )
 from dashboard.runs.run_marks import Branch, Gap, Removal, load_branches_and_removals, load_gaps, outermost
-from dashboard.text.params import parse_integer
+from dashboard.text.params import LARGEST, parse_integer
 from dashboard.text.payload_preview import Payload
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 
@@ -175,10 +175,7 @@ class Timeline:
         branch: Branch | None = None,
         until: int | None = None,
     ) -> None:
-        self._run = run
-        self._replayed = replayed
-        self._branch = branch
-        self._until = until
+        self._run, self._replayed, self._branch, self._until = run, replayed, branch, until
         branches, removals = load_branches_and_removals(run, until)
         branches = [other for other in branches if other != branch]
         if branch:
@@ -187,15 +184,13 @@ class Timeline:
         self.drops = [drop for drop in load_drops(run) if self.has(drop.line, is_request=True)]
         self.compactions = [event for event in load_compactions(run) if self.has(event.line)]
         self._keeping = {event.line for event in self.compactions if event.kept}
-        receipts = replayed.replace_marks(_load_receipt_marks(run)) if replayed else _load_receipt_marks(run)
-        self.receipts = [self._as_then(receipt) for receipt in receipts if self.has(receipt.line)]
-        rank = RANKS["removal"]
-        marks = [_Mark(removal.line, rank, removal.key.hex, 0, removal.at, removal) for removal in removals]
+        self.receipts = self._load_receipts()
+        marks = [_Mark(gone.line, RANKS["removal"], gone.key.hex, 0, gone.at, gone) for gone in removals]
         marks += self._build_marks(load_gaps(run))
         marks += [_Mark(drop.line - 1, RANKS["drop"], NO_KEY.hex, 0, None, drop) for drop in self.drops]
         marks = [mark for mark in marks if self.has(mark.line)]
-        rank = RANKS["branch"]
-        marks += [_Mark(other.start, rank, other.key.hex, 0, other.at, other) for other in self.left]
+        marks += [_Mark(other.start, RANKS["branch"], other.key.hex, 0, other.at, other) for other in self.left]
+        marks += [_Mark(receipt.line, RANKS["receipt"], receipt.key, receipt.tokens) for receipt in self.receipts]
         self._marks = sorted(marks, key=_sort_key)
         self._sizes: dict[str, list[HistorySize]] = {}
 
@@ -206,14 +201,19 @@ class Timeline:
         is_left = bool(self.left) and any(other.has(line) for other in self.left)
         return is_inside and is_before and not is_left
 
-    def _as_then(self, receipt: ReceiptMark) -> ReceiptMark:
-        """The receipt without what superseded it later."""
-        is_later = self._until is not None and (receipt.superseded_line or 0) >= self._until
-        return receipt._replace(superseded_line=None) if is_later else receipt
+    def _load_receipts(self) -> list[ReceiptMark]:
+        """In no order, without what superseded them later."""
+        receipts = _load_receipt_marks(self._restrict(RecordedReceipt.objects.filter(run=self._run), "line"))
+        if self._replayed:  # calls without a receipt come in
+            receipts = [receipt for receipt in self._replayed.replace_marks(receipts) if self.has(receipt.line)]
+        until = LARGEST if self._until is None else self._until
+        return [
+            receipt._replace(superseded_line=None) if (receipt.superseded_line or 0) >= until else receipt
+            for receipt in receipts
+        ]
 
     def _build_marks(self, gaps: Iterable[Gap]) -> list[_Mark]:
-        marks = [_Mark(receipt.line, RANKS["receipt"], receipt.key, receipt.tokens) for receipt in self.receipts]
-        marks += self._replacements()
+        marks = [*self._replacements()]
         rank = RANKS["compaction"]
         marks += [_Mark(event.line, rank, event.key.hex, 0, event.at, event) for event in self.compactions]
         marks += [_Mark(gap.line, RANKS["gap"], UUID(int=gap.problem).hex, 0, None, gap) for gap in gaps]
@@ -330,7 +330,10 @@ class Timeline:
 
     def _rows(self, kind: str) -> QuerySet[Any]:
         rows: QuerySet[Any] = self._run.messages.all() if kind == "message" else self._run.members.all()
-        line = PAGED[kind][0]
+        return self._restrict(rows, PAGED[kind][0])
+
+    def _restrict(self, rows: QuerySet[Any], line: str) -> QuerySet[Any]:
+        """The rows that `has` is true for; `line` is their column of lines."""
         if self._branch:
             rows = rows.filter(**{f"{line}__gte": self._branch.start, f"{line}__lt": self._branch.end})
         if self._until is not None:
@@ -375,9 +378,9 @@ class Timeline:
                 yield HistoryItem(cursor, receipt.at, mark.tokens, receipt)
 
 
-def _load_receipt_marks(run: Run) -> list[ReceiptMark]:
-    """All receipts of the run, in no order. Ids stay text: converting 100,000 takes longer than reading them."""
-    rows = RecordedReceipt.objects.filter(run=run).annotate(key=UUIDDigits("id"))
+def _load_receipt_marks(receipts: QuerySet[RecordedReceipt]) -> list[ReceiptMark]:
+    """In no order. Ids stay text: converting 100,000 takes longer than reading them."""
+    rows = receipts.annotate(key=UUIDDigits("id"))
     columns: Any = rows.values_list("line", "key", "tokens", "superseded_line", "superseded_at", "superseded_reason")
     return [ReceiptMark(*row) for row in columns]
 
