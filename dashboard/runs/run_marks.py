@@ -15,12 +15,15 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 import msgspec
+from django.db import connection
 from django.db.models import Max, Min, Q
 from django.urls import reverse
 
 from dashboard.evidence.context_changes import load_drops, parse_microcompaction
 from dashboard.models import Event, Message, Problem, Run, Source, load_slices
+from dashboard.models.fields import CompactUUIDField
 from dashboard.text.formatting import column_text
+from dashboard.text.params import LARGEST
 from dashboard.text.payload_preview import labelled_parts
 from dashboard.text.text_markup import printable
 from envelopes.recordings.base import MICROCOMPACTION, REWIND
@@ -256,33 +259,69 @@ def _find_removals(run: Run, events: Iterable[Event]) -> list[Removal]:
     return sorted(removal for removal in removals if removal.receipts)
 
 
-def load_run_marks(
-    run: Run, branches: Iterable[Branch], removals: Iterable[Removal], start: int, end: int | None
-) -> list[RunMark]:
-    """The marks from the line `start` to the line before `end`, or all behind it, in order."""
-    lines = Q(line__gte=start) if end is None else Q(line__gte=start, line__lt=end)
-    branches = [branch for branch in branches if start <= branch.start and (end is None or branch.start < end)]
-    marks = [*_load_messages(run, lines)]
+# SQL, because most pages of calls have none of these rows, and Django takes ten times as long to compile the queries
+# that load them as the database to tell that.
+MARKED = """
+SELECT 'event' WHERE EXISTS (
+  SELECT 1 FROM dashboard_event WHERE run_id = %(run)s AND kind IN (%(rewind)s, %(microcompaction)s))
+UNION ALL SELECT 'message' WHERE EXISTS (
+  SELECT 1 FROM dashboard_message
+  WHERE run_id = %(run)s AND delivery = %(queued)s AND line >= %(start)s AND line < %(end)s)
+UNION ALL SELECT 'problem' WHERE EXISTS (
+  SELECT 1 FROM dashboard_problem JOIN dashboard_source_runs USING (source_id)
+  WHERE run_id = %(run)s AND loss <> %(nothing)s AND line >= %(start)s AND line < %(end)s)
+"""
+
+
+def _find_marked(run: Run, start: int, end: int) -> set[str]:
+    """Which tables have rows for the marks of these lines; events are those of the whole run."""
+    parameters = {
+        "run": CompactUUIDField().get_db_prep_value(run.pk, connection),
+        "rewind": REWIND,
+        "microcompaction": MICROCOMPACTION,
+        "queued": Message.Delivery.QUEUED.value,
+        "nothing": Problem.Loss.NOTHING.value,
+        "start": start,
+        "end": end,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(MARKED, parameters)
+        return {table for (table,) in cursor.fetchall()}
+
+
+def load_run_marks(run: Run, start: int, end: int | None) -> tuple[list[Branch], list[RunMark]]:
+    """The branches of the run, and in order the marks from the line `start` to the line before `end`, or all behind it.
+
+    Three queries less where there are none.
+    """
+    end = LARGEST if end is None else end
+    lines = Q(line__gte=start, line__lt=end)
+    marked = _find_marked(run, start, end)
+    branches, removals = load_branches_and_removals(run) if "event" in marked else ([], [])
+    marks = [*_load_messages(run, lines)] if "message" in marked else []
     marks += [
-        RunMark(branch.start, "branch", "", branch.sentence, LEFT_MEANING, branch.url(run)) for branch in branches
+        RunMark(branch.start, "branch", "", branch.sentence, LEFT_MEANING, branch.url(run))
+        for branch in branches
+        if start <= branch.start < end
     ]
     for removal in removals:
-        if removal.line < start or (end is not None and removal.line >= end):
+        if not start <= removal.line < end:
             continue
         url = model_url(run, removal.line)
         marks.append(RunMark(removal.line, "removal", "", removal.sentence, REMOVAL_MEANING, url))
-    drops = [drop for drop in load_drops(run) if start <= drop.line and (end is None or drop.line < end)]
+    drops = [drop for drop in load_drops(run) if start <= drop.line < end]
     marks += [
         RunMark(drop.line, "drop", "", drop.sentence, DROP_MEANING, model_url(run, drop.line - 1)) for drop in drops
     ]
-    marks += [RunMark(gap.line, "gap", "", gap.sentence, GAP_MEANING, gap.url) for gap in load_gaps(run, lines)]
+    gaps = load_gaps(run, lines) if "problem" in marked else []
+    marks += [RunMark(gap.line, "gap", "", gap.sentence, GAP_MEANING, gap.url) for gap in gaps]
     marks.sort(key=lambda mark: mark.line)
     if len(marks) <= MAX_MARKS:
-        return marks
+        return branches, marks
     more = RunMark(
         marks[MAX_MARKS].line, "more", "", "more of them are in the history of the run", "", model_url(run, 0)
     )
-    return [*marks[:MAX_MARKS], more]
+    return branches, [*marks[:MAX_MARKS], more]
 
 
 def _load_messages(run: Run, lines: Q) -> Iterator[RunMark]:

@@ -28,7 +28,7 @@ from dashboard.models.notes import RowMarks, load_row_marks
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import CallQuerySet, ReceiptAuthor, step_url
 from dashboard.runs.overview import MILLISECOND, Axis, TimeBar
-from dashboard.runs.run_marks import RunMark, load_branches_and_removals, load_run_marks
+from dashboard.runs.run_marks import RunMark, load_branches, load_run_marks
 from dashboard.text.formatting import format_duration
 from dashboard.text.params import parse_integer
 from dashboard.text.text_markup import printable
@@ -221,9 +221,8 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
         for call in page:
             if call.pk in receipts:
                 receipts[call.pk].show_in(call)
-    branches, removals = load_branches_and_removals(run)
     first = page[0].ordinal if page and before else 0
-    marks = [] if selection.query else load_run_marks(run, branches, removals, first, end)
+    branches, marks = (load_branches(run), []) if selection.query else load_run_marks(run, first, end)
     numbers = _load_numbers(run, page) if selection.query else map(str, range(before + 1, before + 1 + len(page)))
     children_by_call = children.rows_by_call(axis) if children else {}
     labels, annotations = label_calls(page, run.cwd), load_row_marks("call", [call.pk for call in page])

@@ -371,7 +371,7 @@ def test_a_call_is_copied_with_its_recorded_numbers(client: Client, run: Run) ->
     assert "--- arguments ---" in client.get(f"/calls/{call.pk}/?as=text").content.decode()
 
 
-@pytest.mark.parametrize(("headers", "number"), [({}, 22), ({**HTMX, "HX-Target": "step"}, 17)])
+@pytest.mark.parametrize(("headers", "number"), [({}, 20), ({**HTMX, "HX-Target": "step"}, 17)])
 def test_the_number_of_queries_does_not_grow_with_the_run(
     client: Client,
     run: Run,

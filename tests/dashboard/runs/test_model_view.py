@@ -280,7 +280,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     for line in range(3, 2 * number, 2):
         receipt_at(line, run, "done", line=line + 1)
     client.get(f"/runs/{run.pk}/context")
-    with django_assert_num_queries(25):
+    with django_assert_num_queries(23):
         client.get(f"/runs/{run.pk}/context")
 
 

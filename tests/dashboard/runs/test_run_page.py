@@ -361,7 +361,7 @@ def test_the_queries_are_as_many_for_10_calls_as_for_100(
     Run.objects.filter(pk=run.pk).update(own_call_count=number)
     create_run(project, parent=run)
     client.get(f"/runs/{run.pk}/")
-    with django_assert_num_queries(19):
+    with django_assert_num_queries(17):
         client.get(f"/runs/{run.pk}/")
 
 
