@@ -141,6 +141,19 @@ def test_the_page_says_who_reviewed_tagged_and_assigned(client: Client, project:
 
 
 @pytest.mark.postgresql
+def test_an_assignment_alone_is_in_the_panel_and_not_in_the_row(client: Client, alice: User, runs: list[Run]) -> None:
+    """Both are from one query: the panel must not take a row without marks for a call without annotations."""
+    call = create_call(runs[0], "a-1", receipt="r")
+    annotate(client, call, do="assign", to=alice.username)
+    page = parse_page(client.get(call.get_absolute_url(), follow=True))
+    assert page.by_id("notes").select_one("#assign-to option[selected]").text == "alice"
+    assert not page.by_id("step-rows").has(".row-marks")
+    annotate(client, call, do="tag", tag="slow")
+    page = parse_page(client.get(call.get_absolute_url(), follow=True))
+    assert page.by_id("step-rows").select_one(".row-marks").text == "slow"
+
+
+@pytest.mark.postgresql
 def test_checked_calls_and_whole_filters_are_tagged_and_what_is_left_out_is_told(
     client: Client, alice: User, project: Project, runs: list[Run], settings: Settings
 ) -> None:
