@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import Client
+from pytest_django import DjangoDbBlocker
 
 from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import Call, Message, Project, Remark, Run
 from tests.dashboard.api.sending import Sender, export_all
-from tests.dashboard.factories import create_project
+from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.page_text import parse_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
@@ -38,6 +40,20 @@ FRAMEWORKS = {
     "langchain_1.5.2_traceloop_0.62.4": FAILING,
     "langchain_1.5.2_langsmith_0.15.1": FAILING,
 }
+KEEPS_ERRORS = [name for name in FRAMEWORKS if name.startswith(("anthropic", "strands", "langchain"))]
+KEEPS_RESULTS = [name for name in FRAMEWORKS if name.startswith("langchain")]
+
+
+@pytest.fixture(scope="module", params=FRAMEWORKS)
+def recorded(
+    request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[str]:
+    """The name of a recording whose spans were posted one by one: once, and undone after its last test."""
+    del django_db_setup
+    with django_db_blocker.unblock(), transaction.atomic():
+        post(create_project("ledger"), spans_of(request.param))
+        yield request.param
+        transaction.set_rollback(True)
 
 
 def spans_of(name: str) -> list[dict[str, Any]]:
@@ -63,11 +79,8 @@ def both_halves(call: Call) -> tuple[str, str]:
     return data["result"], data["receipt"]
 
 
-@pytest.mark.parametrize(("name", "expected"), FRAMEWORKS.items())
-def test_each_call_of_a_framework_has_both_halves_of_the_same_result(
-    project: Project, name: str, expected: list[tuple[str, str]]
-) -> None:
-    post(project, spans_of(name))
+def test_each_call_of_a_framework_has_both_halves_of_the_same_result(recorded: str) -> None:
+    expected = FRAMEWORKS[recorded]
     ran = Call.objects.filter(observations__surface="result").order_by("started_at", "run__started_at", "tool")
     assert sorted(call.tool for call in ran) == sorted(tool for tool, _ in expected)
     marks = dict.fromkeys(mark for _, mark in expected)
@@ -81,22 +94,18 @@ def test_each_call_of_a_framework_has_both_halves_of_the_same_result(
     assert found == sorted(expected)
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
 def test_the_calls_of_a_framework_do_not_depend_on_the_order_in_which_its_spans_arrive(
-    project: Project, tmp_path: Path, name: str
+    recorded: str, project: Project, tmp_path: Path
 ) -> None:
-    spans, other_project = spans_of(name), create_project("other")
-    post(project, spans)
+    spans, other_project = spans_of(recorded), create_project("other")
     post(other_project, random.Random(7).sample(spans, len(spans)))
     exports = [export_all(of_project, tmp_path / str(of_project.pk)) for of_project in (project, other_project)]
     assert exports[0] == exports[1]
 
 
-@pytest.mark.parametrize("name", ["google_adk_2.13.0", "google_adk_2.13.0_schema_1"])
-def test_an_invocation_of_adk_is_a_run_with_its_own_calls_and_the_messages_of_earlier_ones(
-    project: Project, name: str
-) -> None:
-    post(project, spans_of(name))
+@pytest.mark.parametrize("recorded", ["google_adk_2.13.0", "google_adk_2.13.0_schema_1"], indirect=True)
+@pytest.mark.usefixtures("recorded")
+def test_an_invocation_of_adk_is_a_run_with_its_own_calls_and_the_messages_of_earlier_ones() -> None:
     first, second = Run.objects.order_by("started_at")
     assert [Call.objects.filter(run=run).count() for run in (first, second)] == [3, 1]
     assert not Call.objects.filter(tool="(merged tools)").exists()
@@ -109,43 +118,39 @@ def test_an_invocation_of_adk_is_a_run_with_its_own_calls_and_the_messages_of_ea
     assert became == {"its result is that of this call: no other one fits by tool, arguments and time"}
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in FRAMEWORKS if name.startswith(("anthropic", "strands", "langchain"))]
-)
-def test_what_a_tool_reports_as_an_error_is_a_failed_call(project: Project, name: str) -> None:
-    post(project, spans_of(name))
+@pytest.mark.parametrize("recorded", KEEPS_ERRORS, indirect=True)
+@pytest.mark.usefixtures("recorded")
+def test_what_a_tool_reports_as_an_error_is_a_failed_call() -> None:
     [failed] = Call.objects.filter(source_error=True)
     assert MISSING in both_halves(failed)[1]
 
 
-@pytest.mark.parametrize("name", [name for name in FRAMEWORKS if name.startswith("langchain")])
-def test_what_a_tool_of_langchain_kept_for_the_program_is_the_result(project: Project, name: str) -> None:
-    post(project, spans_of(name))
+@pytest.mark.parametrize("recorded", KEEPS_RESULTS, indirect=True)
+@pytest.mark.usefixtures("recorded")
+def test_what_a_tool_of_langchain_kept_for_the_program_is_the_result() -> None:
     halves = [both_halves(call) for call in Call.objects.filter(tool="lookup").order_by("started_at")]
     assert halves == [
         (f'{{"city":"Bonn","degrees":{degrees},"raw":[1,2,3]}}', f'"sunny, {degrees} degrees"') for degrees in (21, 22)
     ]
 
 
-def test_the_page_of_a_rebuilt_receipt_claims_nothing_of_the_runtime(
-    project: Project, alice: User, client: Client
-) -> None:
-    post(project, spans_of("google_adk_2.13.0"))
+@pytest.mark.parametrize("recorded", ["google_adk_2.13.0"], indirect=True)
+@pytest.mark.usefixtures("recorded", "alice")
+def test_the_page_of_a_rebuilt_receipt_claims_nothing_of_the_runtime(client: Client) -> None:
     call = Call.objects.filter(tool="lookup").order_by("started_at")[0]
     share = parse_page(client.get(call.get_absolute_url(), follow=True)).select_one(".share").text
     assert share == "6 of 28 characters come from the result; the rest was written when it was rebuilt."
 
 
-def test_a_call_whose_arguments_were_not_captured_is_no_call_without_arguments(
-    project: Project, alice: User, client: Client
-) -> None:
+def test_a_call_whose_arguments_were_not_captured_is_no_call_without_arguments(client: Client) -> None:
+    client.force_login(create_user("alice", project=(project := create_project("other"))))
     for request in (spans := spans_of("strands_agents_1.62.0_latest")):
         for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]:
             hidden = ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
             span["attributes"] = [pair for pair in span["attributes"] if pair["key"] not in hidden]
             span["events"] = []
     post(project, spans)
-    call = Call.objects.filter(tool="lookup").order_by("started_at")[0]
+    call = Call.objects.filter(project=project, tool="lookup").order_by("started_at")[0]
     asked = parse_page(client.get(call.get_absolute_url(), follow=True)).select_one(".step-asked").text
     assert "arguments not recorded" in asked
     assert "The recording has this call without its arguments." in asked
