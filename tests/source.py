@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import shutil
 import subprocess
@@ -65,7 +66,9 @@ def text(path: Path) -> str:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(text(path), filename=str(path))
+    parsed = ast.parse(text(path), filename=str(path))
+    gc.freeze()  # it stays to the end, and the collector took longer to walk through all of them than the parser
+    return parsed
 
 
 @cache
@@ -89,12 +92,13 @@ def functions_of_module(path: Path) -> list[ast.FunctionDef]:
     return [node for node in tree(path).body if isinstance(node, ast.FunctionDef)]
 
 
-def docstrings(path: Path) -> list[ast.Constant]:
+@cache
+def docstrings(path: Path) -> tuple[ast.Constant, ...]:
     """The docstring nodes of the module, its classes and its functions."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     firsts = [node.body[0] for node in nodes(path) if isinstance(node, documented) and node.body]
     values = [first.value for first in firsts if isinstance(first, ast.Expr)]
-    return [value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+    return tuple(value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str))
 
 
 def module_name(path: Path) -> str:
@@ -114,7 +118,8 @@ def imported_with_the_module(path: Path) -> set[str]:
     return found
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Every module that a file imports, wherever it does; `from a import b` gives both `a` and `a.b`."""
     found: set[str] = set()
     for node in nodes(path):
@@ -122,7 +127,7 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return frozenset(found)
 
 
 def method_calls(path: Path) -> Iterator[tuple[int, str, str]]:
