@@ -124,8 +124,7 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected by now stays to the end: the collector need not walk through it each time."""
-    gc.collect()
+    """What is imported and collected by now stays to the end: the collector need not walk through it even once."""
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 20)  # a page makes thousands of objects: 4 % of a run went to look for cycles

@@ -30,12 +30,6 @@ KINDS = (
     *("invalid_tool_input", "denied_by_hook", "write_denied", "policy_denied", "deadline_expired", "of_somebody_else"),
 )
 PIXEL = "iVBORw0KGgo="
-SAMPLES = [
-    (family, project(sample, family, family.projection, MemorySink()).canonical)
-    for family in FAMILIES
-    for sample in family.samples
-]
-RECEIPTS = [(render(canonical, family, family.rendering), canonical) for family, canonical in SAMPLES]
 DONE = CanonicalResult(tool_name="Look", status="success", summary_text="done", result={})
 MIXED = Receipt(
     (
@@ -47,6 +41,17 @@ MIXED = Receipt(
 each = pytest.mark.parametrize("wire", TRANSPORTS, ids=[wire.name for wire in TRANSPORTS])
 BESIDE = {"mcp_structured": "structuredContent", "langchain": "artifact"}  # the field that holds the envelope
 with_images = pytest.mark.parametrize("name", [wire.name for wire in TRANSPORTS if wire.name != "openai_chat"])
+
+
+@cache
+def samples() -> tuple[tuple[Receipt, CanonicalResult], ...]:
+    """The receipt of each sample of each family, and what it was rendered from."""
+    canonicals = [
+        (family, project(sample, family, family.projection, MemorySink()).canonical)
+        for family in FAMILIES
+        for sample in family.samples
+    ]
+    return tuple((render(canonical, family, family.rendering), canonical) for family, canonical in canonicals)
 
 
 def failed(kind: str) -> CanonicalResult:
@@ -116,7 +121,7 @@ def sent_text(name: str, body: Body) -> str:
 @pytest.mark.extended
 @each
 def test_every_body_is_one_that_the_provider_publishes(wire: Transport) -> None:
-    for receipt, canonical in RECEIPTS:
+    for receipt, canonical in samples():
         body = wire.encode(receipt, canonical, IDS)
         assert published(wire.name)(body) == body
 
@@ -149,7 +154,7 @@ def test_the_published_types_reject_a_wrong_body(name: str, wrong: Body) -> None
 
 @each
 def test_the_text_on_the_wire_is_the_receipt_and_nothing_else(wire: Transport) -> None:
-    for receipt, canonical in RECEIPTS:
+    for receipt, canonical in samples():
         assert sent_text(wire.name, wire.encode(receipt, canonical, IDS)) == receipt.text
 
 
@@ -169,8 +174,8 @@ def test_a_transport_says_what_the_receipt_says_whatever_the_result_holds(wire: 
 def test_any_variant_of_a_result_is_sent_as_it_is(wire: Transport) -> None:
     """JSON or text, every variant is rendered from the canonical result."""
     for variant in variants_for(FAMILIES[0]):
-        receipt = render(SAMPLES[0][1], FAMILIES[0], FAMILIES[0].rendering, variant=variant)
-        assert sent_text(wire.name, wire.encode(receipt, SAMPLES[0][1], IDS)) == receipt.text
+        receipt = render(samples()[0][1], FAMILIES[0], FAMILIES[0].rendering, variant=variant)
+        assert sent_text(wire.name, wire.encode(receipt, samples()[0][1], IDS)) == receipt.text
 
 
 def test_nothing_but_the_transports_knows_a_provider() -> None:
@@ -193,7 +198,7 @@ def test_nothing_but_the_transports_knows_a_provider() -> None:
 
 @each
 def test_a_body_reads_back_as_what_was_sent(wire: Transport) -> None:
-    for receipt, canonical in RECEIPTS:
+    for receipt, canonical in samples():
         decoded = wire.decode(wire.encode(receipt, canonical, IDS))
         assert decoded.receipt.text == receipt.text
         assert decoded.provider_call_id in (IDS.provider, None)

@@ -16,7 +16,7 @@ from envelopes.schema.receipt import ImagePart, OtherPart, Part, Receipt, Segmen
 from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
 from envelopes.transports import TRANSPORTS, AnsweredCall, Body, CallIds, IncompleteTurn, Transport, transport
 from envelopes.transports.mcp import artifact_path
-from tests.envelopes.transports.test_transports import DONE, PIXEL, RECEIPTS, each, failed, published, typed_dict
+from tests.envelopes.transports.test_transports import DONE, PIXEL, each, failed, published, samples, typed_dict
 
 FIRST, SECOND = CallIds(provider="toolu_1"), CallIds(provider="toolu_2")
 IMAGE = ImagePart("image/png", PIXEL, 8)
@@ -197,7 +197,7 @@ def test_gemini_answers_under_the_name_on_the_wire() -> None:
 def test_the_structured_form_gives_the_envelope_back() -> None:
     wire = transport("mcp_structured")
     schema = wire.declare(builtin("ExecCommand")[1])["outputSchema"]
-    for receipt, canonical in RECEIPTS:
+    for receipt, canonical in samples():
         body = wire.encode(receipt, canonical, FIRST)
         jsonschema.validate(body["structuredContent"], schema)
         assert CanonicalResult.from_json(wire.decode(body).structured) == canonical
@@ -222,7 +222,7 @@ def test_the_structured_form_links_each_artifact() -> None:
 
 def test_langchain_keeps_the_envelope_beside_the_receipt() -> None:
     wire = transport("langchain")
-    for receipt, canonical in RECEIPTS:
+    for receipt, canonical in samples():
         decoded = wire.decode(wire.encode(receipt, canonical, FIRST))
         assert CanonicalResult.from_json(decoded.structured) == canonical
     mixed = {"type": "tool", "tool_call_id": "a", "content": ["plain", {"type": "text", "text": " block"}]}
