@@ -36,8 +36,8 @@ OUTPUT = f'=SUM(A1)\nline "two", with a comma\r\n{TOKEN}\n\u202etext\u0000end'
 KINDS = {column.name: column.kind for column in COLUMNS}
 
 
-@pytest.fixture
-def calls(project: Project, tmp_path: Path) -> list[Call]:
+@pytest.fixture(scope="module")
+def stored_calls(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Calls with a cut, without an answer, without a time, and with what the forms have to escape."""
     result = {"stdout": OUTPUT, "stderr": "", "interrupted": False}
     lines = [
@@ -48,12 +48,16 @@ def calls(project: Project, tmp_path: Path) -> list[Call]:
         asks("toolu_03"),
     ]
     escaped: list[dict[str, Any] | bytes] = [json.dumps(line).encode() for line in lines]  # with half a surrogate pair
-    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", escaped)])
-    run = create_run(project, title="=HYPERLINK", branch="main")
+    import_paths(kept_project, [write(tmp_path_factory.mktemp("sessions") / f"{SESSION}.jsonl", escaped)])
+    run = create_run(kept_project, title="=HYPERLINK", branch="main")
     create_call(
         run, receipt=[{"type": "text", "text": "a part"}], envelope=ENVELOPE, result={"a": 1.00}, started_at=None
     )
     create_call(create_run(create_project("other"), title="Not ours"), receipt="elsewhere")
+
+
+@pytest.fixture
+def calls(project: Project, stored_calls: None) -> list[Call]:
     return list(project.calls.newest_first())
 
 
@@ -198,7 +202,7 @@ def test_an_export_is_written_a_few_calls_at_a_time(project: Project, settings: 
 
 
 def run_command(*arguments: str) -> None:
-    call_command("calls", *arguments, project="ledger")
+    call_command("calls", *arguments, project="kept")
 
 
 @pytest.mark.usefixtures("alice", "calls")

@@ -89,15 +89,19 @@ AUTHORS = {
 }
 
 
-@pytest.fixture
-def run(project: Project, tmp_path: Path) -> Run:
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
     lines = [user("read it", uuid="u1")]
     for name, (tool, receipt, result, answer) in HOOKED.items():
         call = f"toolu_{name}"
         answered = [answers(call, receipt, result), hook(call, answer)]
         # Clients differ in whether the hook's line comes before the tool's answer.
         lines += [asks(call, tool, {"command": "env"}, step=f"msg_{name}"), *answered[:: -1 if "both" in name else 1]]
-    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", [*lines])])
+    import_paths(kept_project, [write(tmp_path_factory.mktemp("sessions") / f"{SESSION}.jsonl", [*lines])])
+
+
+@pytest.fixture
+def run(project: Project, imported: None) -> Run:
     return project.runs.get(external_id=SESSION)
 
 

@@ -50,9 +50,14 @@ LONG = "\n".join(f"line {number} of a long listing" for number in range(600))
 OUTPUTS = ["one", "two\nlines", LONG, 'quoted "text"\nand more', ""]
 
 
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+    import_commands(kept_project, tmp_path_factory.mktemp("sessions"), OUTPUTS)
+
+
 @pytest.fixture
-def calls(project: Project, tmp_path: Path) -> list[Call]:
-    return import_commands(project, tmp_path, OUTPUTS)
+def calls(project: Project, imported: None) -> list[Call]:
+    return list(project.calls.order_by("line"))
 
 
 def rows_of(comparison: Comparison) -> list[MeasuredCall]:

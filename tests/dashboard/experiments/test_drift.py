@@ -35,9 +35,14 @@ from tests.dashboard.page_text import parse_page
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+    import_commands(kept_project, tmp_path_factory.mktemp("sessions"), ["one", "two"])
+
+
 @pytest.fixture
-def calls(project: Project, tmp_path: Path) -> list[Call]:
-    return import_commands(project, tmp_path, ["one", "two"])
+def calls(project: Project, imported: None) -> list[Call]:
+    return list(project.calls.order_by("line"))
 
 
 @pytest.fixture
@@ -164,7 +169,7 @@ def test_a_pinned_comparison_is_checked_the_same_way_and_shows_the_outcome(
     (line, _, *rest) = exit_status("--verbose")[1].splitlines()
     assert any(line.startswith(f"{call.pk}  Bash  markdown  text: ") for call in calls)
     assert rest == output.splitlines()
-    assert exit_status("--project", "ledger")[0] == 1
+    assert exit_status("--project", "kept")[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -26,9 +25,14 @@ OUTPUTS = ["one", "two\nlines", "three"]
 ENDLESS = "{% if result.stdout_preview contains 'two' %}{% for i in (1..999999999) %}x{% endfor %}{% endif %}short"
 
 
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+    import_commands(kept_project, tmp_path_factory.mktemp("sessions"), OUTPUTS)
+
+
 @pytest.fixture
-def calls(project: Project, tmp_path: Path) -> list[Call]:
-    return import_commands(project, tmp_path, OUTPUTS)
+def calls(project: Project, imported: None) -> list[Call]:
+    return list(project.calls.order_by("line"))
 
 
 def save(project: Project, source: str, name: str = "terse") -> TemplateVariant:
@@ -89,7 +93,7 @@ def test_a_template_of_another_project_is_no_column(project: Project, calls: lis
 def test_the_command_and_the_form_offer_templates(operator_client: Client, project: Project, calls: list[Call]) -> None:
     save(project, "{{ status }}")
     out = StringIO()
-    call_command("compare_variants", "--project", "ledger", "--variants", "recorded,terse@1", "--json", stdout=out)
+    call_command("compare_variants", "--project", "kept", "--variants", "recorded,terse@1", "--json", stdout=out)
     document = json.loads(out.getvalue())
     assert document["totals"]["terse@1"]["characters"] == len("success") * len(OUTPUTS)
     for address, label in (("?family=command", "terse template"), ("", "terse command only template")):

@@ -19,10 +19,15 @@ from tests.dashboard.page_text import Page, parse_page
 OUTPUTS = [f"output number {number}\nwith a second line" for number in range(6)]
 
 
+@pytest.fixture(scope="module")
+def measured(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> UUID:
+    import_commands(kept_project, tmp_path_factory.mktemp("sessions"), OUTPUTS)
+    return compared(kept_project, ["recorded", "markdown", "canonical_json"], seed=11)[0].pk
+
+
 @pytest.fixture
-def comparison(project: Project, tmp_path: Path) -> Comparison:
-    import_commands(project, tmp_path, OUTPUTS)
-    return compared(project, ["recorded", "markdown", "canonical_json"], seed=11)[0]
+def comparison(project: Project, measured: UUID) -> Comparison:
+    return project.comparisons.get(pk=measured)
 
 
 def address(comparison: Comparison, ordinal: int = 1) -> str:

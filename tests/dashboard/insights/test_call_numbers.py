@@ -28,10 +28,10 @@ def load(client: Client, address: str = "") -> Page:
     return parse_page(response)
 
 
-@pytest.fixture
-def calls(project: Project) -> None:
+@pytest.fixture(scope="module")
+def calls(kept_project: Project) -> None:
     """Two runs of three days: every outcome, two spellings of a tool, a call without a time, an unexplained drop."""
-    runs = [create_run(project, model="opus"), create_run(project, model="haiku", branch="main")]
+    runs = [create_run(kept_project, model="opus"), create_run(kept_project, model="haiku", branch="main")]
     for number in range(24):
         outcomes = ("succeeded", "failed", "timed_out", "refused", "cancelled", "interrupted", "skipped", "unanswered")
         create_call(

@@ -51,11 +51,15 @@ def session() -> list[dict[str, Any]]:
     ]
 
 
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+    import_paths(kept_project, [write(tmp_path_factory.mktemp("sessions") / f"{SESSION}.jsonl", list(session()))])
+
+
 @pytest.fixture
-def run(project: Project, tmp_path: Path) -> Run:
+def run(project: Project, imported: None) -> Run:
     """Requests at the lines 3, 7 and 11, a compaction at line 9; the prompt changes at line 10."""
-    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", list(session()))])
-    return Run.objects.get(project=project)
+    return project.runs.get()
 
 
 def history(client: Client, run: Run, query: str = "") -> Page:
@@ -103,7 +107,7 @@ def test_definitions_that_weigh_more_than_their_request_contradict_no_receipt(
     lines = session()
     lines[6] = weighs(asks("toolu_02", step="msg_2"), 100)
     import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", list(lines[:8]))])
-    page = history(client, Run.objects.get())
+    page = history(client, project.runs.get())
     request = page.select(".request")[1]
     assert "not all of system prompt and tool definitions was sent, or it is counted too high here" in request.text
     assert "data-tone" not in request.attributes

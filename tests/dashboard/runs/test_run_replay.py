@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from django.test import Client
 from pytest_django import Settings
@@ -24,10 +22,15 @@ from tests.dashboard.page_text import Page, parse_page
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outputs = ["short", "\n".join(f"a line with number {n}" for n in range(900))]
+    import_commands(kept_project, tmp_path_factory.mktemp("sessions"), outputs)
+
+
 @pytest.fixture
-def run(project: Project, tmp_path: Path) -> Run:
-    import_commands(project, tmp_path, ["short", "\n".join(f"a line with number {n}" for n in range(900))])
-    return Run.objects.get()
+def run(project: Project, imported: None) -> Run:
+    return project.runs.get()
 
 
 def replay(run: Run, name: str, **query: str) -> ReplayView:

@@ -29,15 +29,19 @@ CALLS = {
 }
 
 
-@pytest.fixture
-def calls(project: Project, tmp_path: Path) -> Project:
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
     lines = []
     for name, (receipt, result) in CALLS.items():
         lines += [
             asks(name, args={"command": f"{name} --flag"}),
             answers(name, receipt, {"stdout": result, "stderr": "", "interrupted": False}),
         ]
-    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", lines)])
+    import_paths(kept_project, [write(tmp_path_factory.mktemp("sessions") / f"{SESSION}.jsonl", lines)])
+
+
+@pytest.fixture
+def calls(project: Project, imported: None) -> Project:
     return project
 
 

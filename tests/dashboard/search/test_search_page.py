@@ -21,17 +21,21 @@ pytestmark = [pytest.mark.usefixtures("alice"), pytest.mark.postgresql]
 OUTPUT = "first\npermission <b>denied</b> here\nlast"
 
 
-@pytest.fixture
-def call(project: Project, tmp_path: Path) -> Call:
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
     lines = [
         user("why is permission denied? token=hunter2hunter2", uuid="u1"),
         asks("toolu_one", args={"command": "cat secret"}),
         answers("toolu_one", OUTPUT, {"stdout": OUTPUT, "stderr": "", "interrupted": False}),
         user("permission was denied", uuid="u2"),
     ]
-    import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", lines)])
+    import_paths(kept_project, [write(tmp_path_factory.mktemp("sessions") / f"{SESSION}.jsonl", lines)])
     Run.objects.update(title="Repair of the Permission table")
-    return Call.objects.get()
+
+
+@pytest.fixture
+def call(project: Project, imported: None) -> Call:
+    return project.calls.get()
 
 
 def load(client: Client, text: str) -> Page:
