@@ -74,9 +74,13 @@ LONGEST = (
 # service, the syntax trees of all files.
 TOGETHER = {
     "tests/browser/": "tests/browser",
+    "tests/envelopes/transports/test_transports.py::test_nothing_but_the_transports_knows_a_provider": "source",
     "tests/envelopes/transports/": "providers",
     "tests/envelopes/families/test_declared_tools.py": "providers",
     "tests/envelopes/test_runtime_page.py": "providers",
+    "tests/envelopes/recordings/test_recording_message_dumps.py": "providers",
+    "tests/envelopes/recordings/test_recording_provider_tools.py": "providers",
+    "tests/dashboard/api/test_mcp.py": "providers",
     "tests/test_architecture.py": "source",
     "tests/test_house_limits.py": "source",
     "tests/test_requirements.py": "source",

@@ -43,15 +43,19 @@ MARKS = {
 }
 
 
-@pytest.fixture
-def store(project: Project) -> Project:
-    runs = [create_run(project, f"id-{title}", title=title, **columns) for title, columns, _ in RUNS]  # type: ignore[arg-type]
+@pytest.fixture(scope="module")
+def stored(kept_project: Project) -> None:
+    runs = [create_run(kept_project, f"id-{title}", title=title, **columns) for title, columns, _ in RUNS]  # type: ignore[arg-type]
     for run, (_, _, calls) in zip(runs, RUNS, strict=True):
         for words in filter(None, calls.split("; ")):
             name, tool, *marks = words.split()
             columns = {key: value for mark in marks for key, value in MARKS[mark].items()}
             create_call(run, name, tool=tool, family="x", started_at=run.started_at, **columns)
     refresh_stats(runs)
+
+
+@pytest.fixture
+def store(project: Project, stored: None) -> Project:
     return project
 
 

@@ -181,10 +181,15 @@ def test_a_drop_that_is_explained_by_a_later_reading_is_one_no_more(tmp_path: Pa
     assert not child.facets.filter(kind="context").exists()
 
 
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+    import_session(kept_project, tmp_path_factory.mktemp("sessions"), *steps(60_000, 138_395, 95_864, 96_000))
+
+
 @pytest.fixture
-def dropped(project: Project, tmp_path: Path) -> Run:
+def dropped(project: Project, imported: None) -> Run:
     """Requests at the lines 2, 4, 6, 8; the one at line 6 lost 42,531 tokens, and nothing recorded says why."""
-    return import_session(project, tmp_path, *steps(60_000, 138_395, 95_864, 96_000))
+    return project.runs.get()
 
 
 def model_view(client: Client, run: Run, query: str = "") -> Page:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -21,8 +20,9 @@ pytestmark = [pytest.mark.usefixtures("alice"), pytest.mark.postgresql]
 FIRST, SECOND, EMPTY = (f"0f5f6d8e-0000-4000-8000-00000000000{digit}" for digit in "123")
 
 
-@pytest.fixture
-def runs(project: Project, tmp_path: Path) -> Project:
+@pytest.fixture(scope="module")
+def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("sessions")
     texts = {FIRST: [("denied", "denied", "ls"), ("fine", "all fine", "rm")], SECOND: [("fine", "denied", "rm")]}
     for name, calls in texts.items():
         lines = [user(f"Please fix {name[-1]} zeppelins", uuid=f"u{name}", session=name)]
@@ -30,9 +30,13 @@ def runs(project: Project, tmp_path: Path) -> Project:
             call = f"{name}-{number}"
             lines.append(asks(call, args={"command": command}, session=name))
             lines.append(answers(call, receipt, {"stdout": result, "stderr": ""}, session=name))
-        write(tmp_path / f"{name}.jsonl", lines)
-    write(tmp_path / f"{EMPTY}.jsonl", [user("Denied in a message", uuid="u3", session=EMPTY)])
-    import_paths(project, [tmp_path])
+        write(folder / f"{name}.jsonl", lines)
+    write(folder / f"{EMPTY}.jsonl", [user("Denied in a message", uuid="u3", session=EMPTY)])
+    import_paths(kept_project, [folder])
+
+
+@pytest.fixture
+def runs(project: Project, imported: None) -> Project:
     return project
 
 

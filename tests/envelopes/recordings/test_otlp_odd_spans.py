@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -36,38 +36,55 @@ def replaced(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
     return copy
 
 
-def odd_spans(path: Path) -> Iterator[TraceSpan]:
-    """The spans of a recording, each with one value in it replaced: an attribute, or a value in the JSON of one."""
+class Change(NamedTuple):
+    """One value in an attribute of a span, or of its event at `place`, becomes an odd one."""
+
+    span: TraceSpan
+    place: int | None
+    name: str
+    inner: tuple[Any, ...]
+    odd: Any
+
+    def make(self) -> TraceSpan:
+        attributes = self.span.attributes if self.place is None else self.span.events[self.place].attributes
+        written, content = attributes[self.name], content_of(attributes[self.name])
+        changed = replaced(content, self.inner, self.odd)
+        text = json.dumps(changed) if self.inner and isinstance(written, str) else changed
+        new = attributes | {self.name: text}
+        if self.place is None:
+            return msgspec.structs.replace(self.span, attributes=new)
+        events = list(self.span.events)
+        events[self.place] = SpanEvent(events[self.place].name, new)
+        return msgspec.structs.replace(self.span, events=tuple(events))
+
+
+def content_of(written: Any) -> Any:
+    value = parsed_text(written)
+    return value if isinstance(value, (dict, list)) else written
+
+
+def changes_of(path: Path) -> Iterator[Change]:
+    """For each value of the spans of a recording, an attribute or a value in the JSON of one, each odd one."""
     for span in json_spans(json.loads(path.read_bytes())):
         owners = [(None, span.attributes), *((place, event.attributes) for place, event in enumerate(span.events))]
         for place, attributes in owners:
             for name, written in attributes.items():
-                value = parsed_text(written)
-                content = value if isinstance(value, (dict, list)) else written
-                for inner, odd in product(places_in(content), ODD):
-                    changed = replaced(content, inner, odd)
-                    text = json.dumps(changed) if inner and isinstance(written, str) else changed
-                    new = attributes | {name: text}
-                    if place is None:
-                        yield msgspec.structs.replace(span, attributes=new)
-                    else:
-                        events = list(span.events)
-                        events[place] = SpanEvent(events[place].name, new)
-                        yield msgspec.structs.replace(span, events=tuple(events))
+                for inner, odd in product(places_in(content_of(written)), ODD):
+                    yield Change(span, place, name, inner, odd)
 
 
 def test_no_value_in_a_span_of_a_framework_stops_the_reader() -> None:
     """Of each recording one change in 50: the extended test tries them all."""
     for path in RECORDINGS:
-        for span in islice(odd_spans(path), 0, None, 50):
-            read_all(span)
+        for change in islice(changes_of(path), 0, None, 50):
+            read_all(change.make())
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_no_value_in_any_span_of_a_framework_stops_the_reader(path: Path) -> None:
-    for span in odd_spans(path):
-        read_all(span)
+    for change in changes_of(path):
+        read_all(change.make())
 
 
 def read_all(span: TraceSpan) -> None:

@@ -47,7 +47,7 @@ def command(stdout: str, **fields: Any) -> CompleteOutput:
         LOG,
         "x" * 90_000,
         "one\n" + "y" * 70_000 + "\nlast",
-        json.dumps([{"id": number, "tags": ["a", "b"]} for number in range(3_000)]),
+        json.dumps([{"id": number, "tags": ["a", "b"]} for number in range(1_000)]),
     ],
 )
 def test_the_rest_of_a_cut_output_is_read_by_the_arguments_that_its_receipt_prints(
