@@ -28,16 +28,6 @@ OTHER = "0f5f6d8e-0000-4000-8000-000000000007"
 HOSTILE = '<script>alert(1)</script>"\n<img src=x onerror=alert(1)>'
 
 
-@pytest.fixture(scope="module")
-def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
-    import_commands(kept_project, tmp_path_factory.mktemp("sessions"), OUTPUTS)
-
-
-@pytest.fixture
-def calls(project: Project, imported: None) -> list[Call]:
-    return list(project.calls.order_by("line"))
-
-
 def load(client: Client, address: str, status: int = 200) -> Page:
     response = client.get(address)
     assert response.status_code == status

@@ -50,16 +50,6 @@ LONG = "\n".join(f"line {number} of a long listing" for number in range(600))
 OUTPUTS = ["one", "two\nlines", LONG, 'quoted "text"\nand more', ""]
 
 
-@pytest.fixture(scope="module")
-def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
-    import_commands(kept_project, tmp_path_factory.mktemp("sessions"), OUTPUTS)
-
-
-@pytest.fixture
-def calls(project: Project, imported: None) -> list[Call]:
-    return list(project.calls.order_by("line"))
-
-
 def rows_of(comparison: Comparison) -> list[MeasuredCall]:
     return [row for rows in load_results(comparison) for row in rows]
 

@@ -33,16 +33,7 @@ from tests.dashboard.older_versions import changed_versions, other_encoding, oth
 from tests.dashboard.page_text import parse_page
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(scope="module")
-def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
-    import_commands(kept_project, tmp_path_factory.mktemp("sessions"), ["one", "two"])
-
-
-@pytest.fixture
-def calls(project: Project, imported: None) -> list[Call]:
-    return list(project.calls.order_by("line"))
+OUTPUTS = ["one", "two"]
 
 
 @pytest.fixture

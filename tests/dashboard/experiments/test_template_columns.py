@@ -16,23 +16,13 @@ from dashboard.variants.variant_list import UnusableColumns, save_version
 from dashboard.worker import work_until_idle
 from envelopes.families.registry import family
 from tests.dashboard.factories import create_project, create_user
-from tests.dashboard.measured_comparisons import compared, import_commands
+from tests.dashboard.measured_comparisons import compared
 from tests.dashboard.page_text import parse_page
 
 pytestmark = pytest.mark.django_db
 
 OUTPUTS = ["one", "two\nlines", "three"]
 ENDLESS = "{% if result.stdout_preview contains 'two' %}{% for i in (1..999999999) %}x{% endfor %}{% endif %}short"
-
-
-@pytest.fixture(scope="module")
-def imported(kept_project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
-    import_commands(kept_project, tmp_path_factory.mktemp("sessions"), OUTPUTS)
-
-
-@pytest.fixture
-def calls(project: Project, imported: None) -> list[Call]:
-    return list(project.calls.order_by("line"))
 
 
 def save(project: Project, source: str, name: str = "terse") -> TemplateVariant:
