@@ -163,6 +163,9 @@ class Migration(migrations.Migration):
                 ('derivation', models.CharField(default='', max_length=40)),
                 ('search_id', models.BigIntegerField(null=True)),
             ],
+            options={
+                'indexes': [models.Index(fields=['external_id'], name='calls_by_external_id')],
+            },
         ),
         migrations.CreateModel(
             name='Project',
@@ -213,6 +216,9 @@ class Migration(migrations.Migration):
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='comparisons', to='dashboard.project')),
             ],
+            options={
+                'indexes': [models.Index(fields=['project', '-created_at'], name='dashboard_c_project_0a6693_idx'), models.Index(fields=['state', 'created_at'], name='dashboard_c_state_b1fc9c_idx')],
+            },
         ),
         migrations.CreateModel(
             name='Observation',
@@ -229,6 +235,9 @@ class Migration(migrations.Migration):
                 ('selected', models.BooleanField(default=True)),
                 ('call', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='observations', to='dashboard.call')),
             ],
+            options={
+                'indexes': [models.Index(fields=['call', 'surface'], name='dashboard_o_call_id_46920c_idx')],
+            },
         ),
         migrations.AddField(
             model_name='call',
@@ -265,6 +274,9 @@ class Migration(migrations.Migration):
                 ('observation', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='artifacts', to='dashboard.observation')),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='artifacts', to='dashboard.project')),
             ],
+            options={
+                'indexes': [models.Index(fields=['call', 'ordinal'], name='dashboard_a_call_id_8c9b20_idx'), models.Index(fields=['project', 'sha256'], name='dashboard_a_project_db7b37_idx')],
+            },
         ),
         migrations.CreateModel(
             name='AccessToken',
@@ -280,6 +292,9 @@ class Migration(migrations.Migration):
                 ('revoked_at', models.DateTimeField(null=True)),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tokens', to='dashboard.project')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(condition=models.Q(('revoked_at', None)), fields=('project', 'name'), name='one_token_in_use')],
+            },
         ),
         migrations.CreateModel(
             name='ProjectRule',
@@ -293,6 +308,9 @@ class Migration(migrations.Migration):
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='masking_rules', to='dashboard.project')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('project', 'name'), name='one_masking_rule')],
+            },
         ),
         migrations.CreateModel(
             name='RecallReport',
@@ -313,6 +331,9 @@ class Migration(migrations.Migration):
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='recall_reports', to='dashboard.project')),
             ],
+            options={
+                'indexes': [models.Index(fields=['project', '-created_at'], name='dashboard_r_project_aa127d_idx')],
+            },
         ),
         migrations.CreateModel(
             name='RecordedReceipt',
@@ -364,6 +385,9 @@ class Migration(migrations.Migration):
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='retired_templates', to='dashboard.project')),
                 ('retired_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('project', 'family', 'name'), name='one_retired_template')],
+            },
         ),
         migrations.CreateModel(
             name='Review',
@@ -375,6 +399,9 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('comparison', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='dashboard.comparison')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('comparison', 'ordinal'), name='one_review')],
+            },
         ),
         migrations.CreateModel(
             name='Run',
@@ -418,6 +445,9 @@ class Migration(migrations.Migration):
                 ('parent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='children', to='dashboard.run')),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='dashboard.project')),
             ],
+            options={
+                'indexes': [models.Index(fields=['project', '-sort_at', '-id'], name='dashboard_r_project_4aa957_idx'), models.Index(fields=['project', '-call_count', '-id'], name='dashboard_r_project_ba9be3_idx'), models.Index(fields=['project', '-failed_count', '-id'], name='dashboard_r_project_35cf47_idx'), models.Index(fields=['project', '-cut_count', '-id'], name='dashboard_r_project_862fe5_idx'), models.Index(fields=['project', '-token_count', '-id'], name='dashboard_r_project_09faf8_idx'), models.Index(fields=['project', '-duration_ms', '-id'], name='dashboard_r_project_4bc0d1_idx'), models.Index(fields=['external_id'], name='runs_by_external_id')],
+            },
         ),
         migrations.CreateModel(
             name='ReviewMark',
@@ -431,6 +461,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'abstract': False,
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='reviewmark_of_one'), models.UniqueConstraint(fields=('run',), name='one_review_mark_of_run'), models.UniqueConstraint(fields=('call',), name='one_review_mark_of_call')],
             },
         ),
         migrations.AddField(
@@ -458,6 +489,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'abstract': False,
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='note_of_one')],
             },
         ),
         migrations.AddField(
@@ -478,6 +510,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'abstract': False,
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='assignment_of_one'), models.UniqueConstraint(fields=('run',), name='one_assignment_of_run'), models.UniqueConstraint(fields=('call',), name='one_assignment_of_call')],
             },
         ),
         migrations.CreateModel(
@@ -491,6 +524,10 @@ class Migration(migrations.Migration):
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='dashboard.project')),
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='facets', to='dashboard.run')),
             ],
+            options={
+                'indexes': [models.Index(fields=['project', 'kind', 'value', '-sort_at', '-run'], name='dashboard_r_project_20e108_idx')],
+                'constraints': [models.UniqueConstraint(fields=('run', 'kind', 'value'), name='one_facet')],
+            },
         ),
         migrations.CreateModel(
             name='SavedView',
@@ -504,6 +541,9 @@ class Migration(migrations.Migration):
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='saved_views', to='dashboard.project')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('project', 'over', 'name'), name='one_saved_view')],
+            },
         ),
         migrations.CreateModel(
             name='SignInFailure',
@@ -553,6 +593,9 @@ class Migration(migrations.Migration):
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sources', to='dashboard.project')),
                 ('runs', models.ManyToManyField(related_name='sources', to='dashboard.run')),
             ],
+            options={
+                'indexes': [models.Index(fields=['project', 'path'], name='dashboard_s_project_e3eb5a_idx'), models.Index(fields=['project', 'head_sha256'], name='dashboard_s_project_12a816_idx')],
+            },
         ),
         migrations.CreateModel(
             name='RunCall',
@@ -565,6 +608,10 @@ class Migration(migrations.Migration):
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='members', to='dashboard.run')),
                 ('source', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='dashboard.source')),
             ],
+            options={
+                'indexes': [models.Index(fields=['run', 'ordinal', 'call'], name='dashboard_r_run_id_769de1_idx'), models.Index(condition=models.Q(('inherited', True)), fields=['run'], name='inherited_calls')],
+                'constraints': [models.UniqueConstraint(fields=('run', 'call'), name='one_run_call')],
+            },
         ),
         migrations.CreateModel(
             name='RequestUsage',
@@ -591,6 +638,9 @@ class Migration(migrations.Migration):
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='requests', to='dashboard.run')),
                 ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='dashboard.source')),
             ],
+            options={
+                'indexes': [models.Index(fields=['run', 'line'], name='dashboard_r_run_id_dc44ca_idx')],
+            },
         ),
         migrations.CreateModel(
             name='Remark',
@@ -640,6 +690,9 @@ class Migration(migrations.Migration):
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='problems', to='dashboard.project')),
                 ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='problems', to='dashboard.source')),
             ],
+            options={
+                'indexes': [models.Index(fields=['project', '-id'], name='dashboard_p_project_759285_idx')],
+            },
         ),
         migrations.AddField(
             model_name='observation',
@@ -664,6 +717,9 @@ class Migration(migrations.Migration):
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='dashboard.run')),
                 ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='dashboard.source')),
             ],
+            options={
+                'indexes': [models.Index(fields=['run', 'line'], name='dashboard_m_run_id_069eb9_idx'), models.Index(condition=models.Q(('search_id', None)), fields=['run'], name='unsearchable_messages'), models.Index(fields=['search_id'], name='messages_by_entry')],
+            },
         ),
         migrations.CreateModel(
             name='Event',
@@ -681,6 +737,9 @@ class Migration(migrations.Migration):
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='events', to='dashboard.run')),
                 ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='dashboard.source')),
             ],
+            options={
+                'indexes': [models.Index(fields=['run', 'line'], name='dashboard_e_run_id_beee66_idx'), models.Index(fields=['call'], name='dashboard_e_call_c242b9_idx')],
+            },
         ),
         migrations.AddField(
             model_name='call',
@@ -729,6 +788,10 @@ class Migration(migrations.Migration):
                 ('block', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='frames', to='dashboard.frameblock')),
                 ('source', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='frames', to='dashboard.source')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('source', 'offset'), name='one_frame_at_offset')],
+                'indexes': [models.Index(condition=models.Q(('is_joinable', True)), fields=['source'], name='joinable_frames'), models.Index(condition=models.Q(('block__isnull', False)), fields=['block'], name='frames_of_block')],
+            },
         ),
         migrations.CreateModel(
             name='Tag',
@@ -743,6 +806,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'abstract': False,
+                'indexes': [models.Index(fields=['project', 'name'], name='tags_by_name')],
+                'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='tag_of_one'), models.UniqueConstraint(fields=('run', 'name'), name='one_tag_of_run'), models.UniqueConstraint(fields=('call', 'name'), name='one_tag_of_call')],
             },
         ),
         migrations.CreateModel(
@@ -763,6 +828,9 @@ class Migration(migrations.Migration):
                 ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='template_variants', to='dashboard.project')),
             ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('project', 'family', 'name', 'version'), name='one_template_version')],
+            },
         ),
         migrations.CreateModel(
             name='Verdict',
@@ -778,6 +846,10 @@ class Migration(migrations.Migration):
                 ('review', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='verdicts', to='dashboard.review')),
                 ('reviewer', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='verdicts', to=settings.AUTH_USER_MODEL)),
             ],
+            options={
+                'indexes': [models.Index(fields=['review', 'reviewer', 'at'], name='dashboard_v_review__c44e08_idx')],
+                'constraints': [models.UniqueConstraint(fields=('review', 'call', 'reviewer'), name='one_verdict')],
+            },
         ),
         migrations.CreateModel(
             name='CanonicalProjection',
@@ -883,168 +955,12 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.AddIndex(
-            model_name='comparison',
-            index=models.Index(fields=['project', '-created_at'], name='dashboard_c_project_0a6693_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='comparison',
-            index=models.Index(fields=['state', 'created_at'], name='dashboard_c_state_b1fc9c_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='artifact',
-            index=models.Index(fields=['call', 'ordinal'], name='dashboard_a_call_id_8c9b20_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='artifact',
-            index=models.Index(fields=['project', 'sha256'], name='dashboard_a_project_db7b37_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='accesstoken',
-            constraint=models.UniqueConstraint(condition=models.Q(('revoked_at', None)), fields=('project', 'name'), name='one_token_in_use'),
-        ),
-        migrations.AddConstraint(
-            model_name='projectrule',
-            constraint=models.UniqueConstraint(fields=('project', 'name'), name='one_masking_rule'),
-        ),
-        migrations.AddIndex(
-            model_name='recallreport',
-            index=models.Index(fields=['project', '-created_at'], name='dashboard_r_project_aa127d_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='retiredtemplate',
-            constraint=models.UniqueConstraint(fields=('project', 'family', 'name'), name='one_retired_template'),
-        ),
-        migrations.AddConstraint(
-            model_name='review',
-            constraint=models.UniqueConstraint(fields=('comparison', 'ordinal'), name='one_review'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['project', '-sort_at', '-id'], name='dashboard_r_project_4aa957_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['project', '-call_count', '-id'], name='dashboard_r_project_ba9be3_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['project', '-failed_count', '-id'], name='dashboard_r_project_35cf47_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['project', '-cut_count', '-id'], name='dashboard_r_project_862fe5_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['project', '-token_count', '-id'], name='dashboard_r_project_09faf8_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['project', '-duration_ms', '-id'], name='dashboard_r_project_4bc0d1_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['external_id'], name='runs_by_external_id'),
-        ),
-        migrations.AddConstraint(
-            model_name='reviewmark',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='reviewmark_of_one'),
-        ),
-        migrations.AddConstraint(
-            model_name='reviewmark',
-            constraint=models.UniqueConstraint(fields=('run',), name='one_review_mark_of_run'),
-        ),
-        migrations.AddConstraint(
-            model_name='reviewmark',
-            constraint=models.UniqueConstraint(fields=('call',), name='one_review_mark_of_call'),
-        ),
-        migrations.AddConstraint(
-            model_name='note',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='note_of_one'),
-        ),
-        migrations.AddConstraint(
-            model_name='assignment',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='assignment_of_one'),
-        ),
-        migrations.AddConstraint(
-            model_name='assignment',
-            constraint=models.UniqueConstraint(fields=('run',), name='one_assignment_of_run'),
-        ),
-        migrations.AddConstraint(
-            model_name='assignment',
-            constraint=models.UniqueConstraint(fields=('call',), name='one_assignment_of_call'),
-        ),
-        migrations.AddIndex(
-            model_name='runfacet',
-            index=models.Index(fields=['project', 'kind', 'value', '-sort_at', '-run'], name='dashboard_r_project_20e108_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='runfacet',
-            constraint=models.UniqueConstraint(fields=('run', 'kind', 'value'), name='one_facet'),
-        ),
-        migrations.AddConstraint(
-            model_name='savedview',
-            constraint=models.UniqueConstraint(fields=('project', 'over', 'name'), name='one_saved_view'),
-        ),
-        migrations.AddIndex(
-            model_name='source',
-            index=models.Index(fields=['project', 'path'], name='dashboard_s_project_e3eb5a_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='source',
-            index=models.Index(fields=['project', 'head_sha256'], name='dashboard_s_project_12a816_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='runcall',
-            index=models.Index(fields=['run', 'ordinal', 'call'], name='dashboard_r_run_id_769de1_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='runcall',
-            index=models.Index(condition=models.Q(('inherited', True)), fields=['run'], name='inherited_calls'),
-        ),
-        migrations.AddConstraint(
-            model_name='runcall',
-            constraint=models.UniqueConstraint(fields=('run', 'call'), name='one_run_call'),
-        ),
-        migrations.AddIndex(
-            model_name='requestusage',
-            index=models.Index(fields=['run', 'line'], name='dashboard_r_run_id_dc44ca_idx'),
-        ),
-        migrations.AddIndex(
             model_name='recordedreceipt',
             index=models.Index(fields=['call', 'run', 'seq'], name='dashboard_r_call_id_a2e8cd_idx'),
         ),
         migrations.AddIndex(
             model_name='recordedreceipt',
             index=models.Index(fields=['run', 'line'], name='dashboard_r_run_id_4dce8f_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='problem',
-            index=models.Index(fields=['project', '-id'], name='dashboard_p_project_759285_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='observation',
-            index=models.Index(fields=['call', 'surface'], name='dashboard_o_call_id_46920c_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='message',
-            index=models.Index(fields=['run', 'line'], name='dashboard_m_run_id_069eb9_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='message',
-            index=models.Index(condition=models.Q(('search_id', None)), fields=['run'], name='unsearchable_messages'),
-        ),
-        migrations.AddIndex(
-            model_name='message',
-            index=models.Index(fields=['search_id'], name='messages_by_entry'),
-        ),
-        migrations.AddIndex(
-            model_name='event',
-            index=models.Index(fields=['run', 'line'], name='dashboard_e_run_id_beee66_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='event',
-            index=models.Index(fields=['call'], name='dashboard_e_call_c242b9_idx'),
         ),
         migrations.AddIndex(
             model_name='call',
@@ -1064,10 +980,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='call',
-            index=models.Index(fields=['external_id'], name='calls_by_external_id'),
-        ),
-        migrations.AddIndex(
-            model_name='call',
             index=models.Index(fields=['project', '-started_at', '-id', 'tool', 'family', 'outcome', 'status', 'exit_status', 'source_error', 'risk', 'reason', 'author', 'attempt', 'is_cut', 'is_waiting', 'is_disagreeing', 'duration_ms', 'tokens', 'unseen_lines', 'search_id'], name='calls_by_time'),
         ),
         migrations.AddIndex(
@@ -1081,46 +993,6 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='call',
             index=models.Index(fields=['project', '-unseen_lines', '-id'], name='calls_by_unseen_lines'),
-        ),
-        migrations.AddConstraint(
-            model_name='sourceframe',
-            constraint=models.UniqueConstraint(fields=('source', 'offset'), name='one_frame_at_offset'),
-        ),
-        migrations.AddIndex(
-            model_name='sourceframe',
-            index=models.Index(condition=models.Q(('is_joinable', True)), fields=['source'], name='joinable_frames'),
-        ),
-        migrations.AddIndex(
-            model_name='sourceframe',
-            index=models.Index(condition=models.Q(('block__isnull', False)), fields=['block'], name='frames_of_block'),
-        ),
-        migrations.AddIndex(
-            model_name='tag',
-            index=models.Index(fields=['project', 'name'], name='tags_by_name'),
-        ),
-        migrations.AddConstraint(
-            model_name='tag',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('call__isnull', False), ('run__isnull', True)), models.Q(('call__isnull', True), ('run__isnull', False)), _connector='OR'), name='tag_of_one'),
-        ),
-        migrations.AddConstraint(
-            model_name='tag',
-            constraint=models.UniqueConstraint(fields=('run', 'name'), name='one_tag_of_run'),
-        ),
-        migrations.AddConstraint(
-            model_name='tag',
-            constraint=models.UniqueConstraint(fields=('call', 'name'), name='one_tag_of_call'),
-        ),
-        migrations.AddConstraint(
-            model_name='templatevariant',
-            constraint=models.UniqueConstraint(fields=('project', 'family', 'name', 'version'), name='one_template_version'),
-        ),
-        migrations.AddIndex(
-            model_name='verdict',
-            index=models.Index(fields=['review', 'reviewer', 'at'], name='dashboard_v_review__c44e08_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='verdict',
-            constraint=models.UniqueConstraint(fields=('review', 'call', 'reviewer'), name='one_verdict'),
         ),
         migrations.RunPython(add_search, remove_search),
         migrations.RunPython(index_text, forget_text),
