@@ -219,7 +219,7 @@ def count_annotation_facets(runs: Iterable[Run | UUID]) -> dict[UUID, FacetTotal
         ("note", Note.objects.annotate(value=Value("yes"))),
     )
     for kind, rows in sources:
-        for owner in ("run", "call__memberships__run"):
+        for owner in ("run", "call__memberships__run") if rows.exists() else ():  # most stores have none of a kind
             named = rows.filter(**{f"{owner}__in": chosen}).values_list(owner, "value")
             for run, name, total in named.annotate(total=Count("pk")).order_by():
                 totals[run][kind, name] += total
