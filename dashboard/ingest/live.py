@@ -29,7 +29,7 @@ from django.db.models import F
 from dashboard.artifacts.ingest import hold_quota, store_file
 from dashboard.artifacts.retention import remove_unreferenced, shared_store_lock
 from dashboard.ingest import write
-from dashboard.ingest.bulk import bulk_insert_values
+from dashboard.ingest.bulk import bulk_insert_values, count_stored
 from dashboard.ingest.source_frames import pack_frames
 from dashboard.ingest.sources import SourceBatch, SourceMoved, new_source
 from dashboard.models import Artifact, Project, ReceivedRecord, Run, SentContent, Source
@@ -188,7 +188,11 @@ def _rejected(lines: Sequence[LiveLine], refused: Mapping[int, LineProblem]) -> 
 
 def _known_lines(lines: Sequence[LiveLine]) -> tuple[set[int], dict[int, int]]:
     """The numbers of lines that are stored already, and of those that repeat a line of this batch, with that one's."""
-    stored = dict(ReceivedRecord.objects.filter(pk__in={line.digest for line in lines}).values_list("pk", "at"))
+    digests = {line.digest for line in lines}
+    found = count_stored(ReceivedRecord, "id", digests)
+    if not found and len(digests) == len(lines):
+        return set(), {}
+    stored = dict(ReceivedRecord.objects.filter(pk__in=found).values_list("pk", "at"))
     known = {line.number for line in lines if line.digest in stored and line.at >= stored[line.digest]}
     earliest: dict[UUID, LiveLine] = {}
     for line in lines:
@@ -327,10 +331,11 @@ def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[Arti
     jobs = list(firsts.values())
     files = _find_sent(project, artifacts)
     batches = [replace(job.source_batch, files=files) for job in jobs if job.source_batch is not None]
-    write.record(project, batches, collects_calls=False)
+    write.record_locked(project, batches, collects_calls=False)
     rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
-    again = ReceivedRecord.objects.filter(pk__in=rows)
-    for row in again if any(line.at for line, _ in rows.values()) else ():
+    has_times = any(line.at for line, _ in rows.values())
+    again = count_stored(ReceivedRecord, "id", rows) if has_times else {}
+    for row in ReceivedRecord.objects.filter(pk__in=again) if again else ():
         row.at = min(row.at, rows[row.pk][0].at)
         row.save(update_fields=["at"])
     values = [{"id": key, "run_id": run, "at": line.at} for key, (line, run) in rows.items()]

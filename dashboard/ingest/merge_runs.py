@@ -15,7 +15,7 @@ import msgspec
 from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
-from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
+from dashboard.ingest.bulk import IDS_PER_STATEMENT, bulk_insert, bulk_update, unsaved_row
 from dashboard.ingest.group_records import Drafts
 from dashboard.ingest.merge_calls import CallRows
 from dashboard.ingest.run_stats import refresh_stats
@@ -41,7 +41,6 @@ from envelopes.recordings.base import CallRecord, Format, Record, RemarkRecord, 
 from envelopes.recordings.json_lines import remark
 
 LAST = datetime.max.replace(tzinfo=UTC)
-IDS_PER_STATEMENT = 500  # in one IN (…)
 MAX_DEPTH = 50  # subagents of subagents
 LIMITS = {"title": 300, "agent": 100, "model": 100, "version": 50, "cwd": 500, "branch": 300}
 USAGE_COUNTS = ("output_tokens", *INPUT_COLUMNS)

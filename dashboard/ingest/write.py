@@ -22,7 +22,7 @@ from django.db import models, transaction
 from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS, hook_events
 from dashboard.ingest import sources
-from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, move_earlier
+from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, count_stored, move_earlier
 from dashboard.ingest.derive import RecordedCall
 from dashboard.ingest.group_records import RecordGrouper
 from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
@@ -90,17 +90,22 @@ def record(project: Project, batches: Sequence[SourceBatch], *, collects_calls: 
     Without `collects_calls` it returns no calls. Raises sources.SourceMoved when a source is no longer where its batch
     starts; then nothing is written.
     """
+    with project.write_lock():
+        return record_locked(project, batches, collects_calls=collects_calls)
+
+
+def record_locked(project: Project, batches: Sequence[SourceBatch], *, collects_calls: bool) -> WrittenRows:
+    """The same within a write lock of the caller: a second one is a savepoint, for which SQLite copies each page."""
     added: Counter[str] = Counter()
     calls: dict[UUID, RecordedCall | None] = {}
-    with project.write_lock():
-        sources.save_sources(project, batches)
-        sources.store_lines(batches)
-        for name, of_format in groupby(batches, key=lambda batch: batch.source.format):
-            writing = _BatchWrite(project, find_format(name), list(of_format))
-            writing.write_runs()
-            writing.write_calls()
-            added.update(writing.added)
-            calls |= writing.recorded_calls() if collects_calls else {}
+    sources.save_sources(project, batches)
+    sources.store_lines(batches)
+    for name, of_format in groupby(batches, key=lambda batch: batch.source.format):
+        writing = _BatchWrite(project, find_format(name), list(of_format))
+        writing.write_runs()
+        writing.write_calls()
+        added.update(writing.added)
+        calls |= writing.recorded_calls() if collects_calls else {}
     return WrittenRows(added, calls)
 
 
@@ -201,13 +206,12 @@ class _BatchWrite:
 
     def _link_sources(self) -> None:
         """Links each source with the runs that its records are of; parents that they only name are not among them."""
-        link = Source.runs.through
         links = [
-            link(source_id=part.source.pk, run_id=self._run_id(name))
+            {"source_id": part.source.pk, "run_id": self._run_id(name)}
             for part in self.parts
             for name in part.drafts.runs
         ]
-        link._default_manager.bulk_create(links, ignore_conflicts=True)
+        bulk_insert_values(Source.runs.through, links, ignore_known=True)
 
     def _run_id(self, run: str) -> UUID:
         if run not in self.run_ids:
@@ -216,7 +220,8 @@ class _BatchWrite:
 
     def _save_runs(self) -> None:
         names = {name for part in self.parts for name in part.run_names}
-        stored = Run.objects.select_for_update().in_bulk([self._run_id(name) for name in names])
+        known = count_stored(Run, "id", [self._run_id(name) for name in names])
+        stored = Run.objects.select_for_update().in_bulk(list(known)) if known else {}
         for part in self.parts:
             self._merge_runs(part, stored)
         new_runs = [run for run in self.runs.values() if run.pk not in stored]
@@ -243,7 +248,8 @@ class _BatchWrite:
         stored = [run for run in self.runs.values() if run.pk not in self.new_runs]
         disputed = find_disputed(stored, keys)
         self._load_calls([*keys, *disputed])
-        for supersession in ReceiptSupersession.objects.filter(call__in=[*keys, *disputed]):
+        superseded = count_stored(ReceiptSupersession, "call", {*keys, *disputed})
+        for supersession in ReceiptSupersession.objects.filter(call__in=superseded) if superseded else ():
             self.supersessions[supersession.call].append(supersession)
         for key, rows in self.rows.items():
             rows.supersessions = self.supersessions[key]
@@ -276,9 +282,10 @@ class _BatchWrite:
             drafts.remarks += merge.remarks
 
     def _load_calls(self, keys: Sequence[UUID]) -> None:
-        calls = Call.objects.select_for_update().in_bulk(list(keys))  # ids derive from the project
-        if not calls:
+        stored = count_stored(Call, "id", keys)  # ids derive from the project
+        if not stored:
             return
+        calls = Call.objects.select_for_update().in_bulk(list(stored))
         for key, call in calls.items():
             self.rows[key] = CallRows(call, is_new=False, observations=[], receipts=[])
         for member in RunCall.objects.filter(call__in=list(calls)):
@@ -390,11 +397,10 @@ class _BatchWrite:
         """A run with calls of these batches gets its number of calls now and all else when these are derived."""
         changed = {rows.call.run_id for rows in self.rows.values()}
         changed |= {self._run_id(run) for part in self.parts for run, _ in part.drafts.members}
-        totals = RunCall.objects.filter(run__in=changed).values_list("run").annotate(total=models.Count("pk"))
-        totals_by_run = dict(totals.order_by())
+        totals = count_stored(RunCall, "run_id", changed)
         with_calls = [run for run in self.runs.values() if run.pk in changed]
         for run in with_calls:
-            run.call_count = totals_by_run.get(run.pk, 0)
+            run.call_count = totals.get(run.pk, 0)
         bulk_update(with_calls)
         refresh_stats([run for run in self.runs.values() if run.pk not in changed])
         if others := detached.difference(run.pk for run in self.runs.values()):
