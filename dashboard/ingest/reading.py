@@ -34,7 +34,7 @@ from dashboard.ingest.source_files import (
     read_line_batches,
 )
 from dashboard.ingest.source_frames import PackedFrame, pack_frames
-from dashboard.ingest.sources import SourceBatch
+from dashboard.ingest.sources import SourceBatch, find_slice
 from dashboard.models import Source
 from envelopes.recordings import UnknownFormat, find_format
 from envelopes.recordings.base import LineProblem, Record, SourcePath
@@ -183,7 +183,7 @@ def _cut_payloads(piece: Piece) -> list[PayloadSlice]:
         raw = lines.get(record.line, b"")
         for number, name in enumerate(_payload_fields(type(record))):
             payload = getattr(record, name)
-            start = raw.find(payload) if payload is not None and len(payload) >= WORTH_CUTTING else -1
+            start = find_slice(raw, payload) if payload is not None and len(payload) >= WORTH_CUTTING else -1
             if start >= 0:
                 slices.append(PayloadSlice(index, number, start, len(payload), hashlib.sha256(payload).digest()))
                 force_setattr(record, name, b"")

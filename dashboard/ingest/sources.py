@@ -33,6 +33,8 @@ from envelopes.storage.file_store import StoredContent
 PATH_CHARACTERS = 1_024
 READ_AS_CHARACTERS = 5_000  # more than any system's path has
 RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's frames
+FOUND_BY = 64  # bytes at the beginning of a slice
+MOST_BEGINNINGS = 8  # of a slice that are looked at in its line: more are alike
 NOT_MAPPED = "stored and shown as recorded, but not understood: "
 
 
@@ -174,6 +176,17 @@ def _advance(source: Source, batch: SourceBatch) -> None:
     source.seen = msgspec.json.encode(batch.counts)
 
 
+def find_slice(line: bytes, data: bytes) -> int:
+    """`line.find(data)` by the beginning of `data`: `find` prepares for all of its bytes, 9 µs of 6 KB instead of 1."""
+    beginning = data[:FOUND_BY]
+    start = 0 if line.startswith(data) else line.find(beginning)
+    for _ in range(MOST_BEGINNINGS):
+        if start < 0 or line.startswith(data, start):
+            return start
+        start = line.find(beginning, start + 1)
+    return line.find(data, start) if start >= 0 else -1
+
+
 class SliceLocator:
     """Finds recorded bytes in the line that they were read from."""
 
@@ -189,10 +202,9 @@ class SliceLocator:
 
     def columns(self, data: bytes, line: int) -> dict[str, Any]:
         """The columns of a SourceSlice with these bytes. Without a source when they are no slice of the line."""
-        source_line, begin = self._lines.get(line), -1
-        if source_line is not None:  # a whole line is found sooner than `find` has prepared to look for it
-            begin = 0 if source_line.raw.startswith(data) else source_line.raw.find(data)
-        start = source_line.offset + begin if source_line and begin >= 0 else None
+        source_line = self._lines.get(line)
+        begin = find_slice(source_line.raw, data) if source_line is not None else -1
+        start = source_line.offset + begin if source_line is not None and begin >= 0 else None
         own_data = data if start is None else None
         return {"source_id": self.source.id, "start": start, "size": len(data), "own_data": own_data}
 
