@@ -29,7 +29,7 @@ from envelopes.recordings.base import (
 CallScoped: TypeAlias = CallRecord | ResultRecord | ReceiptRecord | SupersedeRecord | ArtifactRecord
 
 
-@dataclass
+@dataclass(slots=True)
 class CallDraft:
     """A batch's records of one call. `owner` is the run of the first of them, `call` the best call record."""
 
@@ -57,7 +57,7 @@ class CallDraft:
         return not has_records and all(record.content is None for record in self.superseded)
 
 
-@dataclass
+@dataclass(slots=True)
 class Drafts:
     """All records of a batch: of runs by run, of calls by call id; `stamps` are the times of each run's records."""
 
@@ -103,7 +103,9 @@ class RecordGrouper:
 
     def _add_to_call(self, record: CallScoped) -> None:
         key = self.call_id(record.owner or record.run, record.call)
-        draft = self.drafts.calls.setdefault(key, CallDraft(key, record.call, record.run))
+        draft = self.drafts.calls.get(key)
+        if draft is None:
+            draft = self.drafts.calls[key] = CallDraft(key, record.call, record.run)
         match record:
             case CallRecord():
                 draft.calls.append(record)

@@ -40,7 +40,7 @@ RECORDED_NAMES = {"source_error": "is_error", "tool_ms": "duration_ms"}
 FIRST = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass
+@dataclass(slots=True)
 class CallRows:
     """All rows of a call. `new_*` are those that the batches add, `changed_*` the stored ones that they alter."""
 
@@ -248,20 +248,23 @@ class CallMerge:
         observation = self._observe("receipt", record.content, record.fidelity, record.line, record.at, run)
         if record.fidelity == "exact":
             self._prove(observation)
-        # A replacement may be known before the text that it replaced: they may be in different files.
-        replacements = {row.replacement for row in self.rows.supersessions if row.run_id == run}
-        texts: dict[UUID | None, str] = {row.id: row.sha256 for row in self.rows.observations}
         receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
         same = [receipt for receipt in receipts if receipt.observation_id == observation.id]
         if record.is_further:  # two polls may have brought the same text
             if all(receipt.line != record.place for receipt in same):
                 self._add_receipt(observation, run, record.place, record.at, record.place)
-        elif same or any(texts[receipt.observation_id] not in replacements for receipt in receipts):
+        elif same or self._have_first(receipts, run):
             self._move_home(same, record)
         else:
             self._add_receipt(observation, run, record.place, record.at)
             if record.document is not None:
                 self._observe("delivery", record.document, record.fidelity, record.line, record.at, run)
+
+    def _have_first(self, receipts: Sequence[RecordedReceipt], run: UUID) -> bool:
+        """True where one replaced no other. A replacement may be known before its text: they may be in two files."""
+        replacements = {row.replacement for row in self.rows.supersessions if row.run_id == run}
+        texts: dict[UUID | None, str] = {row.id: row.sha256 for row in self.rows.observations if receipts}
+        return any(texts[receipt.observation_id] not in replacements for receipt in receipts)
 
     def _prove(self, observation: Observation) -> None:
         """Marks a text as exact that was known from a log alone, now that a request has it too."""
@@ -298,6 +301,8 @@ class CallMerge:
 
         What happened in a fork says nothing of its original.
         """
+        if not self.rows.supersessions and len(self.rows.receipts) < 2:
+            return
         texts: dict[UUID | None, str] = {row.id: row.sha256 for row in self.rows.observations}
         for run in {row.run_id for row in self.rows.supersessions}:
             ordered = sorted(

@@ -56,10 +56,9 @@ class ZstdField(BinaryField):
     """Bytes that the database stores compressed."""
 
     def get_prep_value(self, value: Any) -> Any:
-        if isinstance(value, Compressed):
-            return bytes(value)
-        value = super().get_prep_value(value)
-        return None if value is None else compress(value)
+        if value is None:  # of most observations: their bytes are in a frame
+            return None
+        return bytes(value) if isinstance(value, Compressed) else compress(super().get_prep_value(value))
 
     def from_db_value(self, value: Any, expression: object, connection: object) -> bytes | None:
         return None if value is None else pyzstd.decompress(value)

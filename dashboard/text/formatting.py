@@ -13,6 +13,7 @@ from typing import Any
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import visible
 
+MILLISECOND = timedelta(milliseconds=1)
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000  # milliseconds
 SIZE_UNITS = ("B", "KB", "MB", "GB")
 TOKENS_COUNTED_BY = "counted in o200k_base at import (four characters a token without the extra 'tokens')"
@@ -84,6 +85,8 @@ def column_text(text: str | None, limit: int) -> str:
     """At most `limit` characters; empty for None."""
     if not text:
         return ""
+    if len(text) <= limit and text.isascii() and "\x00" not in text:
+        return text
     clean = visible(text[: limit + 1]).replace("\x00", "␀")
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
@@ -105,4 +108,4 @@ def milliseconds_between(start: datetime | None, end: datetime | None) -> int | 
     """None when a stamp is missing or the clock ran backwards: a duration is never negative."""
     if start is None or end is None or end < start:
         return None
-    return (end - start) // timedelta(milliseconds=1)
+    return (end - start) // MILLISECOND
