@@ -72,6 +72,8 @@ def storable(text: str) -> str:
 
     No two texts become one: the bracket of a text that already has this form is written so too.
     """
+    if text.isascii() and "\0" not in text:
+        return text
     return _REFUSED.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text)
 
 
@@ -151,9 +153,10 @@ def _opens_document(raw: bytes) -> bool:
 def may_be_refused(raw: bytes) -> bool:
     """Checks a JSON slice for a NUL, which JSON writes as this escape only, and for the form that `storable` gives.
 
-    Searching a slice is cheaper than checking every decoded name.
+    Searching a slice is cheaper than checking every decoded name. Both need an escape, or a character beyond ASCII.
     """
-    return b"\\u0000" in raw or b"U+0000" in raw or b"U+D" in raw
+    is_plain = raw.isascii() and not (b"\\" in raw and b"\\u" in raw)
+    return not is_plain and (b"\\u0000" in raw or b"U+0000" in raw or b"U+D" in raw)
 
 
 def struct_reader(struct: type[Parsed], *, is_payload: bool = False) -> Callable[[bytes | msgspec.Raw], Parsed]:
@@ -199,6 +202,11 @@ def _read_fields(
         if isinstance(values[field.name], str) and values[field.name] != parse_json(value):
             changed.append((field.encode_name, value, "shown with ⟨U+…⟩ for what no text column stores"))
     return values
+
+
+def may_name(head: bytes, *words: bytes) -> bool:
+    """False where no line has a name or a text that is one of these words. JSON may write them with escapes too."""
+    return b"\\u" in head or any(b'"' + word + b'"' in head for word in words)
 
 
 def parsed_lines(head: bytes, read: Callable[[bytes], Parsed]) -> Iterator[Parsed]:

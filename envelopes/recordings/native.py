@@ -89,8 +89,10 @@ def _read_object(fields: ObjectFields, path: SourcePath) -> list[Record | LinePr
         raise Untrusted(f"not a known type; there are {', '.join(_READERS)}", "$.type")
     run = fields.required_text("run")
     records = list(_READERS[kind](fields, run, path))
-    call = next((record.call for record in records if isinstance(record, _OF_A_CALL)), None)
-    return [*records, *fields.remarks(run, call)]
+    if fields.has_remarks:
+        call = next((record.call for record in records if isinstance(record, _OF_A_CALL)), None)
+        records += fields.remarks(run, call)
+    return records
 
 
 def _position(fields: ObjectFields, path: SourcePath, at: str | None, seq: int | None = None) -> int | None:

@@ -52,9 +52,11 @@ class ObjectFields:
     def text(self, *names: str) -> str | None:
         """A string, as a text column can store it."""
         for name in names:
-            if self._fields.get(name, b"").startswith(b'"'):
-                return storable(str(parse_checked(self._fields.pop(name))))  # a string is not deep
-            if self._fields.get(name, b"null") != b"null":
+            raw = self._fields.get(name, b"null")
+            if raw.startswith(b'"'):
+                del self._fields[name]
+                return storable(str(parse_checked(raw)))  # a string is not deep
+            if raw != b"null":
                 self._refuse("value", name, "left out: not a text")
         return None
 
@@ -67,9 +69,9 @@ class ObjectFields:
 
     def time(self, *names: str) -> str | None:
         for name in names:
-            if self._fields.get(name, b"null") == b"null":
+            raw = self._fields.get(name, b"null")
+            if raw == b"null":
                 continue
-            raw = self._fields[name]
             text = parse_checked(raw) if raw.startswith(b'"') else parse_json(raw)
             became = changed_time(text) if isinstance(text, str) else "left out: no text"
             if became:
@@ -81,11 +83,14 @@ class ObjectFields:
 
     def choice(self, name: str, table: dict[str, Value], default: Value) -> Value:
         """The value that `table` has for the string; a string that is not in the table stays in `rest`."""
+        raw = self._fields.get(name, b"null")
+        if raw == b"null":
+            return default
         for word, value in table.items():
-            if self._fields.get(name) == b'"' + word.encode() + b'"':
+            if raw == b'"' + word.encode() + b'"':
                 del self._fields[name]
                 return value
-        if self._fields.get(name, b"null") not in (b"null", f'"{default}"'.encode()):
+        if raw != f'"{default}"'.encode():
             self._refuse("value", name, f"not a known value: read as {default}")
         return default
 
@@ -93,9 +98,10 @@ class ObjectFields:
         return name in self._fields
 
     def integer(self, name: str, minimum: int, maximum: int = 2**53 - 1) -> int | None:
-        if self._fields.get(name, b"null") == b"null":
+        raw = self._fields.get(name, b"null")
+        if raw == b"null":
             return None
-        value = parse_json(self._fields[name])
+        value = parse_json(raw)
         if isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum:
             del self._fields[name]
             return value
@@ -136,6 +142,10 @@ class ObjectFields:
 
     def leave_out(self, reason: str) -> None:
         self._refused.append(("value", self.path, self.document, f"left out: {reason}"))
+
+    @property
+    def has_remarks(self) -> bool:
+        return bool(self._refused)
 
     def remarks(self, run: str, call: str | None, owner: str | None = None) -> Iterator[RemarkRecord]:
         """Yields a remark for each field that was read in another way than it is written."""

@@ -100,6 +100,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]
         yield from _read_document(lines, path, state)
         return
     known_runs = msgspec.convert(state.get("told", []), list[str])
+    read_records = _READERS.get(_file_name(path), _read_by_fields)
     for line in read_json_lines(lines, state):
         if isinstance(line, LineProblem):
             yield line
@@ -107,9 +108,10 @@ def read(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]
         try:
             fields = ObjectFields(line.number, line.raw)
             run = fields.required_text("runId", "run")
-            records = list(_READERS.get(_file_name(path), _read_by_fields)(fields, run))
-            subject = next((record for record in records if isinstance(record, _OF_A_CALL)), None)
-            records += fields.remarks(run, getattr(subject, "call", None), getattr(subject, "owner", None))
+            records = list(read_records(fields, run))
+            if fields.has_remarks:
+                subject = next((record for record in records if isinstance(record, _OF_A_CALL)), None)
+                records += fields.remarks(run, getattr(subject, "call", None), getattr(subject, "owner", None))
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue

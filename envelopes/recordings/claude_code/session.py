@@ -73,6 +73,7 @@ from envelopes.recordings.json_lines import (
     NOTHING,
     entry_remarks,
     first_byte,
+    may_name,
     parsed_lines,
     read_json_lines,
     remark,
@@ -84,6 +85,7 @@ from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json
 
 Records = Iterator[Record | LineProblem]
 _BEFORE_ANY_SESSION = frozenset({"summary", "file-history-snapshot", "file-history-delta"})
+_NAMES_BEFORE_ANY_SESSION = [name.encode() for name in _BEFORE_ANY_SESSION]
 # States of the program and links, which are events without a remark.
 _KNOWN_EVENTS = frozenset(
     (
@@ -131,6 +133,8 @@ def sniff(head: bytes, path: SourcePath) -> bool:
     Other agents have sessions of lines with types of their own. A line that is cut off counts only where no line
     before it had a type: in a stream a result may contain a `sessionId` of its own.
     """
+    if not may_name(head, b"sessionId", *_NAMES_BEFORE_ANY_SESSION):
+        return False
     has_type = False
     for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
         try:

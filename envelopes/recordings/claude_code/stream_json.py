@@ -47,6 +47,7 @@ from envelopes.recordings.json_lines import (
     ForeignEntry,
     entry_remarks,
     first_byte,
+    may_name,
     parsed_lines,
     read_json_lines,
     struct_reader,
@@ -148,7 +149,7 @@ class StreamLine(msgspec.Struct, frozen=True):
 
 def sniff(head: bytes, path: SourcePath) -> bool:
     """Some line has a `type` and a `session_id`. A stream that begins with `init` alone is the Gemini CLI's."""
-    entries = list(parsed_lines(head, _read_entry))
+    entries = list(parsed_lines(head, _read_entry)) if may_name(head, b"session_id") else []
     is_other = bool(entries) and entries[0].type == "init"
     return not is_other and any(entry.type and entry.session_id for entry in entries)
 

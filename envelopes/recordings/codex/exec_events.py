@@ -31,6 +31,7 @@ from envelopes.recordings.json_lines import (
     NOTHING,
     ForeignObject,
     first_byte,
+    may_name,
     parsed_lines,
     read_json_lines,
     storable,
@@ -79,7 +80,8 @@ _read_item = struct_reader(ExecItem)
 
 def sniff(head: bytes, _path: SourcePath) -> bool:
     """The first object is the beginning of a thread, or some line has an item of one."""
-    for number, event in enumerate(parsed_lines(head, _read_event)):
+    events = parsed_lines(head, _read_event) if may_name(head, b"thread_id", b"item") else ()
+    for number, event in enumerate(events):
         if number == 0 and event.type == "thread.started" and event.thread_id:
             return True
         if event.type in _ITEMS and first_byte(event.item) == b"{":

@@ -48,6 +48,7 @@ from envelopes.recordings.json_lines import (
     change_remarks,
     entry_remarks,
     first_byte,
+    may_name,
     parsed_lines,
     read_json_lines,
     storable,
@@ -73,7 +74,8 @@ _FAILED = frozenset({"failed", "declined"})
 
 def sniff(head: bytes, path: SourcePath) -> bool:
     """Some line has a payload and one of the known types, or the first has an id and instructions and no type."""
-    for number, line in enumerate(parsed_lines(head, read_line)):
+    lines = parsed_lines(head, read_line) if may_name(head, b"payload", b"instructions") else ()
+    for number, line in enumerate(lines):
         if line.type in _TYPES and first_byte(line.payload) == b"{":
             return True
         if number == 0 and line.type is None and line.id and line.timestamp and line.instructions is not NOTHING:

@@ -58,7 +58,7 @@ from envelopes.recordings.otlp.spans import (
     json_spans,
     sniff_protobuf,
 )
-from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_json
+from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_checked, parse_json
 
 Records: TypeAlias = Iterator[Record | LineProblem]
 NAME = "otlp"
@@ -297,7 +297,10 @@ def _attributes(members: dict[str, bytes]) -> dict[str, Any]:
 
 
 def _word(members: dict[str, bytes], name: str) -> str:
-    value = parse_json(members.get(name, b'""'))
+    raw = members.get(name)
+    if raw is None:
+        return ""
+    value = parse_checked(raw) if raw.startswith(b'"') else parse_json(raw)  # a string is not deep
     return storable(value) if isinstance(value, str) else ""
 
 

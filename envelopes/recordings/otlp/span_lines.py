@@ -108,9 +108,9 @@ def _part_line(part: TracePart, run: str, at: int) -> TraceLine:
         "standing": dump_json(part.standing) if part.standing else b"",
         "content": part.content,
     }
-    content = {name: raw for name, raw in members.items() if raw}
-    digest = hashlib.blake2b(join_object(content), digest_size=16).digest()
-    return TraceLine(join_object({**content, "at": dump_json(at)}), digest, at)
+    content = join_object({name: raw for name, raw in members.items() if raw})
+    digest = hashlib.blake2b(content, digest_size=16).digest()
+    return TraceLine(content[:-1] + b',"at":' + dump_json(at) + b"}", digest, at)
 
 
 def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes]) -> TraceLine:

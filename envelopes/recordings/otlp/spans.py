@@ -9,14 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from envelopes.text.untrusted_json import Untrusted, dump_json, join_object, parse_json
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1)
 LATEST = 7_000_000_000_000_000  # microseconds: the year 2191
 MOST_DEPTH = 40  # of values within values
 Attributes: TypeAlias = dict[str, Any]
@@ -299,11 +300,12 @@ def protobuf_value(value: Any, depth: int = 0) -> Any:
     return getattr(value, kind)
 
 
+@lru_cache(maxsize=1_024)  # a span's own times are those of several records
 def iso_time(at: int) -> str | None:
     """The time of microseconds since 1970; None for what is no time."""
     if not 0 < at < LATEST:
         return None
-    return (EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return (EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds") + "Z"
 
 
 def encode_protobuf_answer(rejected: int, sentence: str, signal: Literal["trace", "logs"] = "trace") -> bytes:
