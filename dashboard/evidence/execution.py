@@ -111,7 +111,11 @@ def recorded_members(document: Observation | None) -> dict[str, bytes]:
 
 def in_camel_case(members: dict[str, bytes]) -> dict[str, bytes]:
     """The members of a native record under the names that an executor's files have."""
-    return {SNAKE.sub(lambda match: match[1].upper(), name): raw for name, raw in members.items()}
+    return {_camel_case(name): raw for name, raw in members.items()}
+
+
+def _camel_case(name: str) -> str:
+    return SNAKE.sub(lambda match: match[1].upper(), name) if "_" in name else name
 
 
 def recorded_word(members: dict[str, bytes], name: str) -> str:
@@ -119,11 +123,14 @@ def recorded_word(members: dict[str, bytes], name: str) -> str:
     return word if isinstance(word, str) else ""
 
 
-def recorded_skip(settlement: Observation | None) -> ToolError | None:
-    """The reason of a call that its runtime skipped or refused, as the error of its envelope; None for any other."""
+def recorded_skip(settlement: Observation | None, members: dict[str, bytes] | None = None) -> ToolError | None:
+    """The reason of a call that its runtime skipped or refused, as the error of its envelope; None for any other.
+
+    `members` are `recorded_members` of the settlement, where the caller has read them.
+    """
     if settlement is None or not (b'"status"' in settlement.data or DENIED.search(settlement.data)):
         return None
-    members = recorded_members(settlement)
+    members = recorded_members(settlement) if members is None else members
     status, reason = recorded_word(members, "status"), recorded_word(members, "deniedReason")
     end = read_end(status) if status or not reason else "refused"
     if end not in ("skipped", "refused") or "error" in members:

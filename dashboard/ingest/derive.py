@@ -35,7 +35,7 @@ from dashboard.text.formatting import column_int, column_text
 from envelopes.alignment.receipt_parts import join_contents
 from envelopes.families.registry import family
 from envelopes.halves import Halves, read_halves
-from envelopes.schema.result import ArtifactRef, JsonValue
+from envelopes.schema.result import ArtifactRef, JsonValue, ToolError
 from envelopes.schema.settlement import SITUATIONS
 from envelopes.storage.sinks import Content
 from envelopes.text.pointer import join, text_at
@@ -137,17 +137,19 @@ def derive(recorded: RecordedCall) -> Derived:
         members = {name: getattr(receipt, name) for name in ("surface", "line", "source_id", "fidelity")}
         receipt = unsaved_row(Observation, id=call.pk, data=content, size=len(content), **members)
         observations = observations | {"receipt": receipt}
-    halves = _read_halves(call, observations, sink)
-    receipts = {receipt.pk: _derive_receipt(call, halves, observations, hooks)} if receipt else {}
+    settlement = recorded_members(observations.get("timing"))
+    skip = recorded_skip(observations.get("timing"), settlement)
+    halves = _read_halves(call, observations, skip, sink)
+    receipts = {receipt.pk: _derive_receipt(call, halves, observations, skip, hooks)} if receipt else {}
     for other in others:
         replaced = observations | {"receipt": other}
-        other_halves = _read_halves(call, replaced, VirtualSink(call.pk), is_further=other in joined[1:])
-        receipts[other.pk] = _derive_receipt(call, other_halves, replaced, hooks)
-    own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, ())
-    settlement = recorded_members(observations.get("timing"))
-    columns = _columns(call, halves, observations, own, settlement)
+        other_halves = _read_halves(call, replaced, skip, VirtualSink(call.pk), is_further=other in joined[1:])
+        receipts[other.pk] = _derive_receipt(call, other_halves, replaced, skip, hooks)
+    own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, skip, ())
+    document = recorded_members(observations.get("call"))
+    columns = _columns(call, halves, observations, own, document, settlement)
     is_answered = columns["status"] != Call.Status.UNKNOWN
-    odd = _unfit_values(columns, halves, recorded_members(observations.get("call")), settlement)
+    odd = _unfit_values(columns, halves, document, settlement)
     return Derived(
         columns=columns,
         projection=_projection(call, halves, subject),
@@ -182,6 +184,7 @@ def update_columns(evidence: CallEvidence, hooks: Sequence[HookOutput]) -> None:
 def _read_halves(
     call: Call,
     observations: dict[str, Observation],
+    skip: ToolError | None,
     sink: VirtualSink | None = None,
     *,
     hooked: bytes | None = None,
@@ -197,7 +200,7 @@ def _read_halves(
         result=hooked or (bytes(result.data) if result else None),
         content=bytes(receipt.data) if receipt else None,
         is_error=call.source_error,
-        skip=recorded_skip(observations.get("timing")),
+        skip=skip,
         is_further=is_further,
         sink=sink,
         is_linked=is_linked,
@@ -205,13 +208,17 @@ def _read_halves(
 
 
 def _derive_receipt(
-    call: Call, halves: Halves, observations: dict[str, Observation], hooks: Sequence[HookOutput]
+    call: Call,
+    halves: Halves,
+    observations: dict[str, Observation],
+    skip: ToolError | None,
+    hooks: Sequence[HookOutput],
 ) -> DerivedReceipt:
     """A receipt that a hook wrote has its lines and cuts of the hook's output, and is no cut of the tool's."""
     text = halves.receipt.text if halves.receipt else ""
     recorded = bytes(observations["result"].data) if hooks and "result" in observations else None
     rewrite = find_rewrite(
-        hooks, recorded, lambda output: _read_halves(call, observations, hooked=output, is_linked=True)
+        hooks, recorded, lambda output: _read_halves(call, observations, skip, hooked=output, is_linked=True)
     )
     if rewrite is not None and rewrite.author == ReceiptAuthor.HOOK and rewrite.other is not None:
         halves = rewrite.other
@@ -243,9 +250,10 @@ def _columns(
     halves: Halves,
     observations: dict[str, Observation],
     receipt: DerivedReceipt,
+    document: dict[str, bytes],
     settlement: dict[str, bytes],
 ) -> dict[str, Any]:
-    """`settlement` has the members of the rest of a recorded settlement."""
+    """The members of an executor's whole call, and of the rest of a recorded settlement."""
     canonical = halves.projection.canonical
     members = canonical.result if isinstance(canonical.result, dict) else {}
     is_answered = "result" in observations or "receipt" in observations or call.source_error is not None
@@ -256,7 +264,7 @@ def _columns(
     error_kind = column_text(error.kind, 100) if error and is_answered else ""
     return {
         "family": halves.family,
-        **_execution_columns(recorded_members(observations.get("call")), settlement, error_kind),
+        **_execution_columns(document, settlement, error_kind),
         "status": status,
         "outcome": decide_outcome(
             status=status,

@@ -13,6 +13,7 @@ unit of the definition (E-29): its output comes on top of both ceilings. What ma
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -45,9 +46,14 @@ class ProjectionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fingerprint(self) -> str:
         """16 hexadecimal digits over the sizes."""
-        sizes = msgspec.structs.asdict(self)
-        del sizes["keeps_promises"]
-        return _fingerprint(sizes)
+        return _size_fingerprint(self)
+
+
+@lru_cache(maxsize=64)  # each call that is derived states its family's
+def _size_fingerprint(policy: ProjectionPolicy) -> str:
+    sizes = msgspec.structs.asdict(policy)
+    del sizes["keeps_promises"]
+    return _fingerprint(sizes)
 
 
 UNLIMITED_CHARACTERS = 10**12
