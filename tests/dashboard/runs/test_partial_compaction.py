@@ -66,6 +66,7 @@ def test_at_each_request_the_receipts_that_are_still_there_are_those_that_the_pr
         assert {found[call] for call in found.keys() - sent} <= {"superseded"}, step
 
 
+@pytest.mark.postgresql
 def test_the_pages_say_what_stayed_and_what_did_not(project: Project, client: Client, tmp_path: Path) -> None:
     run = import_session(project, tmp_path)
     assert [event.kept for event in load_compactions(run)] == [frozenset(KEPT)]

@@ -45,6 +45,7 @@ def queue(operation: str, **fields: str) -> dict[str, Any]:
     return {"type": "queue-operation", "operation": operation, "timestamp": AT, "sessionId": SESSION, **fields}
 
 
+@pytest.mark.postgresql
 def test_what_was_typed_while_a_tool_ran_stands_where_it_was_sent(
     client: Client, project: Project, tmp_path: Path
 ) -> None:
