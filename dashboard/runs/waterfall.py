@@ -185,7 +185,7 @@ class RowSelection:
     """The calls that match `query`, `matching` in all, behind a cursor or behind `skip` rows.
 
     `tab` and `params` are of the steps that the rows link to. `first` is the line and the call behind `skip` rows of
-    all calls, where that is known.
+    all calls, where that is known. `most` rows are a page, or ROWS_PER_PAGE where these are fewer.
     """
 
     query: Query
@@ -195,6 +195,11 @@ class RowSelection:
     tab: str = "halves"
     params: Mapping[str, str] = field(default_factory=dict)
     first: tuple[int, UUID] | None = None
+    most: int | None = None
+
+    @property
+    def size(self) -> int:
+        return min(self.most or settings.ROWS_PER_PAGE, settings.ROWS_PER_PAGE)
 
 
 def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: ChildRuns | None = None) -> CallRowPage:
@@ -213,9 +218,9 @@ def load_call_rows(run: Run, selection: RowSelection, axis: Axis, children: Chil
         calls, start = _begin_at(selection.first or _find_call(run, start), calls), 0
     superseded = RecordedReceipt.objects.filter(run=run, call=OuterRef("pk"), superseded_line__isnull=False)
     is_superseded = {"is_superseded": Exists(superseded)}
-    page = list(calls.annotate(**is_superseded)[start : start + settings.ROWS_PER_PAGE + 1])
-    end = page[-1].ordinal if len(page) > settings.ROWS_PER_PAGE else None
-    page = page[: settings.ROWS_PER_PAGE]
+    page = list(calls.annotate(**is_superseded)[start : start + selection.size + 1])
+    end = page[-1].ordinal if len(page) > selection.size else None
+    page = page[: selection.size]
     if copies := [call.pk for call in page if call.inherited]:
         receipts = RecordedReceipt.objects.shown_in(run, call__in=copies)
         for call in page:

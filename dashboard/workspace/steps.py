@@ -41,6 +41,7 @@ KEPT = ("q", "left", "right", "spaces")  # parameters that stay from step to ste
 # The places that keys go to, as `?go=` names them; each is a redirect to the step.
 GOALS = ("next-failed", "previous-failed", "next-change", "previous-change")
 LEAD = 12  # rows that the list shows above the open step
+MOST_ROWS = 40  # of that list, which is two screens: each row takes a hundredth of the time of a step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,10 +278,11 @@ def load_step_list(
     rows = CallRowPage()
     if not parsed.problems:
         matching = place.matching if place else parsed.calls(run).count() if parsed else run.members.count()
-        selection = RowSelection(parsed, matching, "", skip, tab, kept, first=place.first if place else None)
+        first = place.first if place else None
+        selection = RowSelection(parsed, matching, "", skip, tab, kept, first, MOST_ROWS if place else None)
         rows = load_call_rows(run, selection, load_squeezed_axis(run), load_child_runs(run))
     filtered = {"q": kept["q"]} if "q" in kept else {}
-    later = skip + settings.ROWS_PER_PAGE
+    later = skip + len(rows.rows)
     return StepList(
         run=run,
         query=parsed,
