@@ -33,6 +33,9 @@ NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "u
 _TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
 _TAG = re.compile(r"<[\w-]+>")
 _HEADER = re.compile(r"Wall time: [\d.]+ seconds|Output:")
+_SHELL_HEAD = re.compile(
+    r"Command: [^\n]*(?:\n[^\n]*){0,20}?\nDirectory: [^\n]*\n(?:Output|Stdout): "
+)  # of the Gemini CLI and Qwen Code
 _DECODE = json.JSONDecoder(strict=False).decode
 _HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
 
@@ -105,12 +108,15 @@ def show_label(stored: str, cwd: str) -> str:
 def store_first_line(text: str) -> str:
     """The first line of a receipt with a text in it, for the column of a call; a tag on a line of its own is none.
 
-    Nor is a line of the header that Codex writes before the answer of an MCP server.
+    Nor is a line of the header that Codex writes before the answer of an MCP server, or the command that other agents
+    repeat before its output.
 
     A line without a letter or digit, such as the `{` of indented JSON, counts only where there is no other.
     """
     first = ""
-    for raw in text[:RECEIPT_CHARACTERS].splitlines():
+    head = _SHELL_HEAD.match(text)
+    start = head.end() if head else 0
+    for raw in text[start : start + RECEIPT_CHARACTERS].splitlines():
         line = " ".join(raw.split())
         if line and not _TAG.fullmatch(line) and not _HEADER.fullmatch(line):
             if any(map(str.isalnum, line)):

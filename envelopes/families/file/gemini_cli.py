@@ -38,6 +38,10 @@ TRUNCATED = re.compile(
     r"|Showing lines (?P<start>\d{1,9})-(?P<end>\d{1,9}) of (?P<lines>\d{1,9}) total lines\.\n\n---\n\n",
     re.DOTALL,
 )
+EDITED_LINES = re.compile(
+    r"The file: [^\n]+ has been updated\. Showing lines (?P<first>\d{1,9})-\d{1,9} of \d{1,9} from the edited file:"
+    r"\n\n---\n\n"
+)
 UNCHANGED = re.compile(r"\[File .+ unchanged since last read in this session ")  # in place of the content
 
 
@@ -101,18 +105,31 @@ def _read_change(evidence: Evidence) -> Reading:
 
 
 def _align_change(evidence: Evidence, text: str) -> list[Span]:
-    """Links the path: that of the result, or else the argument that the sentence repeats."""
+    """Links the path, that of the result or else the argument that the sentence repeats, and the lines of the file."""
     recorded = RecordedObject(evidence.result)
     if not WRITTEN.match(text):
         return align_failure(evidence, text)
-    if (path := recorded.text("filePath")) and (span := match_once(text, path, "/filePath")):
-        return [span]
+    shown = EDITED_LINES.match(text)
+    lines = _align_lines(recorded, text, shown) if shown else []
+    head = text[: shown.end()] if shown else text
+    if (path := recorded.text("filePath")) and (span := match_once(head, path, "/filePath")):
+        return [span, *lines]
     args = RecordedObject(evidence.args)
     for name in PATHS:
         value = args.text(name)
-        if value and (span := match_once(text, value, f"/{name}")):
-            return [Span(span.start, span.end, f"/{name}", 0, len(value), "args")]
-    return []
+        if value and (span := match_once(head, value, f"/{name}")):
+            return [Span(span.start, span.end, f"/{name}", 0, len(value), "args"), *lines]
+    return lines
+
+
+def _align_lines(recorded: RecordedObject, text: str, shown: re.Match[str]) -> list[Span]:
+    """Links the lines of the edited file to the recorded content of it, where they are the same."""
+    content, shown_text = recorded.text("newContent") or "", text[shown.end() :]
+    before = content.splitlines(keepends=True)[: int(shown["first"]) - 1]
+    start = sum(map(len, before))
+    if not shown_text or not content.startswith(shown_text, start):
+        return []
+    return [Span(shown.end(), len(text), "/newContent", start, start + len(shown_text))]
 
 
 MAPPINGS = (

@@ -69,6 +69,8 @@ def test_a_label_is_the_argument_that_a_person_would_name(arguments: bytes, labe
         ('{\n  "city": "Oslo"\n}', '"city": "Oslo"'),
         ('Wall time: 0.0035 seconds\nOutput:\n{"result":"Hello"}', '{"result":"Hello"}'),
         ("<untrusted_context>\nHello Ada\n</untrusted_context>", "Hello Ada"),
+        ("Command: cat <<E\none\nE\nDirectory: (root)\nOutput: one\nError: (none)\nExit Code: 0", "one"),
+        ("Command: the best one\nof all", "Command: the best one"),
         ("---\n***", "---"),
         ("\n \n", ""),
     ],

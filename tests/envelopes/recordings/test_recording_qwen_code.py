@@ -93,6 +93,13 @@ def test_the_one_long_output_is_cut() -> None:
     assert cut == [b'{"command":"seq 1 60000","is_background":false}']
 
 
+def test_the_lines_that_an_edit_shows_are_those_of_the_edited_file() -> None:
+    [halves] = [halves for halves in SAMPLE.halves() if halves.receipt and "has been updated" in halves.receipt.text]
+    assert halves.receipt is not None
+    linked = {part.text: part.source.pointer for part in halves.receipt.segments if part.source}
+    assert linked == {"/srv/demo/project/new.txt": "/file_path", "line one\nline 2\n": "/newContent"}
+
+
 def test_a_text_in_place_of_a_file_that_was_read_before_is_not_its_content() -> None:
     [halves] = [halves for halves in SAMPLE.halves() if halves.receipt and "unchanged since" in halves.receipt.text]
     assert "content_preview" not in json.dumps(halves.projection.canonical.result)
