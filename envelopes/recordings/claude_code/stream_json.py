@@ -53,7 +53,7 @@ from envelopes.recordings.json_lines import (
     struct_reader,
     valid_timestamp,
 )
-from envelopes.text.untrusted_json import Untrusted
+from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices
 
 Records = Iterator[Record | LineProblem]
 _BOUNDARIES = frozenset({COMPACTION, MICROCOMPACTION})
@@ -74,6 +74,7 @@ class StreamEntry(ForeignEntry, frozen=True, gc=False):
     model: str | None = None
     cwd: str | None = None
     claude_code_version: str | None = None
+    qwen_code_version: str | None = None
     is_error: bool | None = None
     is_synthetic: bool | None = msgspec.field(default=None, name="isSynthetic")
     message: msgspec.Raw = NOTHING
@@ -148,10 +149,25 @@ class StreamLine(msgspec.Struct, frozen=True):
 
 
 def sniff(head: bytes, path: SourcePath) -> bool:
-    """Some line has a `type` and a `session_id`. A stream that begins with `init` alone is the Gemini CLI's."""
+    """Some line has a `type` and a `session_id`, and none is of another agent's stream of nearly the same form.
+
+    That of the Gemini CLI begins with `init` alone. In that of Qwen Code a message has the id of its line, and the
+    answers of tools are what a person sees: the model got other texts.
+    """
     entries = list(parsed_lines(head, _read_entry)) if may_name(head, b"session_id") else []
     is_other = bool(entries) and entries[0].type == "init"
-    return not is_other and any(entry.type and entry.session_id for entry in entries)
+    if is_other or any(entry.qwen_code_version or _has_id_of_line(entry) for entry in entries):
+        return False
+    return any(entry.type and entry.session_id for entry in entries)
+
+
+def _has_id_of_line(entry: StreamEntry) -> bool:
+    if entry.type != "assistant" or not entry.uuid or first_byte(entry.message) != b"{":
+        return False
+    try:
+        return object_slices(bytes(entry.message)).get("id") == dump_json(entry.uuid)
+    except Untrusted:
+        return False
 
 
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -88,10 +89,21 @@ def test_only_a_kind_of_line_that_is_not_known_is_remarked(kind: str, remarks: i
     assert len(only(RemarkRecord, records)) == remarks
 
 
-def test_the_stream_of_the_gemini_cli_is_not_taken_for_one_of_claude_code() -> None:
-    lines = [
-        {"type": "init", "timestamp": "2026-11-27T06:10:38.627Z", "session_id": "9fc5545b", "model": "gemini-3-pro"},
-        {"type": "tool_use", "tool_name": "glob", "tool_id": "glob_1", "parameters": {"pattern": "*"}},
-    ]
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            {"type": "init", "timestamp": "2026-11-27T06:10:38Z", "session_id": "9fc5545b", "model": "gemini-3-pro"},
+            {"type": "tool_use", "tool_name": "glob", "tool_id": "glob_1", "parameters": {"pattern": "*"}},
+        ],
+        [{"type": "system", "subtype": "init", "uuid": "u", "session_id": "s", "qwen_code_version": "0.15.10"}],
+        [
+            {"type": "user", "uuid": "u1", "session_id": "s", "message": {"role": "user", "content": []}},
+            {"type": "assistant", "uuid": "u2", "session_id": "s", "message": {"id": "u2", "content": []}},
+        ],
+    ],
+    ids=["Gemini CLI", "Qwen Code", "Qwen Code without its beginning"],
+)
+def test_the_stream_of_another_agent_is_not_taken_for_one_of_claude_code(lines: list[dict[str, Any]]) -> None:
     with pytest.raises(UnknownFormat):
         detect_format(b"".join(json.dumps(line).encode() + b"\n" for line in lines), SourcePath("out.jsonl"))
