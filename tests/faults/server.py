@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import http.client
 import os
+import random
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,20 @@ session[HASH_SESSION_KEY] = user.get_session_auth_hash()
 session.create()
 print(session.session_key)
 """
+
+
+PORTS = range(20_000, 32_000)  # below those that the system gives to any client that connects
+WORKERS = 16  # at most, of one test run
+
+
+def find_port() -> int:
+    """A free port that no other worker of the test run looks at, whose server would answer in place of ours."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    for port in random.sample(PORTS[worker::WORKERS], 100):
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port")
 
 
 @dataclass(frozen=True)
@@ -104,9 +119,7 @@ def sign_in(store: Path, variables: Mapping[str, str] | None = None) -> str:
 def running_server(
     store: Path, session: str, log: Path, *arguments: str, variables: Mapping[str, str] | None = None
 ) -> Iterator[RunningServer]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+    port = find_port()
     command = [sys.executable, "manage.py", "serve", "--addrport", f"127.0.0.1:{port}", *arguments]
     with log.open("wb") as out:
         process = subprocess.Popen(
