@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -39,6 +39,11 @@ class _KeptLines(msgspec.Struct):
     """The payload of a partial compaction's event where the lines that stayed are known."""
 
     kept: frozenset[int] = frozenset()
+
+
+def is_kept(compactions: Iterable[Compaction], line: int, since: int) -> bool:
+    """True for a line that each compaction from it to the line `since` kept."""
+    return all(event.keeps(line) for event in compactions if line <= event.line <= since)
 
 
 def load_compactions(run: Run) -> list[Compaction]:

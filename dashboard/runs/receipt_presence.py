@@ -20,7 +20,7 @@ from django.db.models import Min
 from dashboard.evidence.context_changes import ContextDrop, drop_concerning
 from dashboard.evidence.fidelity import receipt_fidelity
 from dashboard.models import Message, RecordedReceipt, Run, RunCall
-from dashboard.runs.compactions import Compaction
+from dashboard.runs.compactions import Compaction, is_kept
 from dashboard.runs.context_gauge import ContextGauge, ContextWeight
 from dashboard.runs.history_sizes import AddedText
 from dashboard.runs.run_marks import Branch, EntryNote, model_url
@@ -94,15 +94,12 @@ class ContextState:
     def _usage_grade(self, line: int, superseded_line: int | None) -> Presence:
         is_over = self.last is not None and line > self.last.line  # it came in with no recorded request behind it
         return grade_presence(
-            is_superseded=superseded_line is not None or self._is_compacted(line),
+            is_superseded=superseded_line is not None or not is_kept(self.compactions, line, self.since),
             is_before_drop=drop_concerning(self.drops, line) is not None,
             has_drop=any(drop.line > self.since for drop in self.drops),
             shown=self.shown,
             recorded=self.last.tokens if self.last and not is_over else 0,
         )
-
-    def _is_compacted(self, line: int) -> bool:
-        return any(line <= event.line <= self.since and not event.keeps(line) for event in self.compactions)
 
     def usage_note(self, line: int, superseded_line: int | None, *, is_receipt: bool = True) -> EntryNote | None:
         """States what the recorded usage says against that it is still there; None where it says nothing.

@@ -28,7 +28,7 @@ from dashboard.evidence.context_changes import ContextDrop, load_drops
 from dashboard.models import Message, Observation, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.models.fields import UUIDDigits
 from dashboard.models.sources import SLICE_FIELDS, SourceSlice
-from dashboard.runs.compactions import Compaction, load_compactions
+from dashboard.runs.compactions import Compaction, is_kept, load_compactions
 from dashboard.runs.history_sizes import (
     AddedText,
     HistorySize,
@@ -277,9 +277,7 @@ class Timeline:
 
     def keeps(self, line: int, since: int) -> bool:
         """True for a line that the compaction at the line `since` kept, and each one before that it came in before."""
-        if since not in self._keeping or line > since:
-            return False
-        return all(event.keeps(line) for event in self.compactions if line <= event.line <= since)
+        return since in self._keeping and line <= since and is_kept(self.compactions, line, since)
 
     def kept_tokens(self, since: int) -> int:
         """The tokens of what the compaction at the line `since` kept, without what stands in every request."""
