@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from dashboard.models import Event, Run, load_slices
+from dashboard.models.sources import SLICE_FIELDS
 from envelopes.recordings.base import COMPACTION, NEW_CONVERSATION, PARTIAL_COMPACTION
 
 
@@ -48,18 +49,16 @@ def is_kept(compactions: Iterable[Compaction], line: int, since: int) -> bool:
 
 def load_compactions(run: Run) -> list[Compaction]:
     """In order. After each, the model no longer saw the items before it, except those on lines that it kept."""
-    events = Event.objects.filter(run=run, kind__in=(COMPACTION, PARTIAL_COMPACTION, NEW_CONVERSATION))
-    compactions = sorted(Compaction(*row) for row in events.values_list("line", "id", "at", "message", "kind"))
-    partial = [event.key for event in compactions if event.kind == PARTIAL_COMPACTION]
-    kept = _load_kept_lines(partial) if partial else {}
-    return [event._replace(kept=kept.get(event.key, event.kept)) for event in compactions]
+    found = Event.objects.filter(run=run, kind__in=(COMPACTION, PARTIAL_COMPACTION, NEW_CONVERSATION))
+    events = list(found.only("line", "at", "message", "kind", *SLICE_FIELDS))
+    load_slices([event for event in events if event.kind == PARTIAL_COMPACTION])
+    return sorted(
+        Compaction(event.line, event.pk, event.at, event.message, event.kind, _kept_lines(event)) for event in events
+    )
 
 
-def _load_kept_lines(keys: Sequence[UUID]) -> dict[UUID, frozenset[int]]:
-    events = list(Event.objects.filter(pk__in=keys))
-    load_slices(events)
-    lines: dict[UUID, frozenset[int]] = {}
-    for event in events:
+def _kept_lines(event: Event) -> frozenset[int]:
+    if event.kind == PARTIAL_COMPACTION:
         with suppress(msgspec.DecodeError):  # the payload is whatever the agent recorded
-            lines[event.pk] = msgspec.json.decode(event.data, type=_KeptLines).kept
-    return lines
+            return msgspec.json.decode(event.data, type=_KeptLines).kept
+    return frozenset()
