@@ -212,7 +212,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 DATA_UPLOAD_MAX_NUMBER_FILES = 1_000
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1_100
 ROWS_PER_PAGE = 50  # of the list of runs and of the calls of a run
-HITS_PER_PAGE = 25  # calls of a search in payloads, each of which takes two lines and is looked for in its texts
+HITS_PER_PAGE = 20  # calls of a search in payloads, each of which takes two lines and is looked for in its texts
 # Limits of what is counted, listed and read at once. They are here so that tests can make them small.
 COUNTED_CALLS = 1_000  # of a filter; the number of more is not told
 COUNTED_RUNS = 500  # of a filter, whose facets are counted

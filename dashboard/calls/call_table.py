@@ -257,15 +257,21 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
 
 
 class _Selection(NamedTuple):
-    """The matching calls, a few of them by their ids; `matching` as in CallTable.
+    """The calls that are `found` by the filter; `matching` as in CallTable.
 
     `newest` has the ids of all of them as stored, or of the newest COUNTED_CALLS + 1; none where they were not counted.
     Ids and times are converted only where they are needed: for a thousand calls that takes longer than the query.
     """
 
-    calls: CallQuerySet
+    found: CallQuerySet
     matching: int | None
     newest: Sequence[bytes | UUID] = ()
+
+    def calls(self) -> CallQuerySet:
+        """The same calls, a few of them by their ids."""
+        if self.matching is None or self.matching > settings.COUNTED_CALLS:
+            return self.found
+        return Call.objects.filter(pk__in=[read_stored_id(key) for key in self.newest])
 
     def continue_newest(self, cursor: Cursor | None, size: int) -> list[Cursor] | None:
         """The `size` newest calls behind the cursor, found by their ids; None where they have to be searched for.
@@ -291,8 +297,6 @@ def _select_calls(query: Query, project: Project, *, is_counted: bool) -> _Selec
         return _Selection(calls, None)
     keys = calls.order_by("-started_at", "-id").values_list(StoredID("pk"), flat=True)
     newest = list(keys[: settings.COUNTED_CALLS + 1])
-    if len(newest) <= settings.COUNTED_CALLS:
-        calls = Call.objects.filter(pk__in=[read_stored_id(key) for key in newest])
     return _Selection(calls, len(newest), newest)
 
 
@@ -360,7 +364,7 @@ def _load_edges(
         parts = parts[parts.index(cursor[0] is not None) :]
     edges: list[Cursor] = []
     for position, has_value in enumerate(parts):
-        part = selection.calls.filter(**{f"{column}__isnull": not has_value})
+        part = selection.calls().filter(**{f"{column}__isnull": not has_value})
         start = cursor if position == 0 else None
         edges += _load_part(part, column if has_value else "", start, size - len(edges), is_backward=is_backward)
         if len(edges) == size:

@@ -81,12 +81,14 @@ class _Gate:
         self.signs = compile_bytes("|".join(all_signs), is_utf8=is_utf8) if all_signs else None
         self._rules_by_piece = lru_cache(1_000)(self._rules_for)
 
-    def find(self, text: str, encoded: EncodedText, until: float) -> Iterator[MaskSpan]:
+    def find(self, text: str, encoded: EncodedText, until: float, stop: float) -> Iterator[MaskSpan]:
         reached = 0
         for number, place in enumerate(self._places.finditer(encoded.data) if self._places else ()):
             position = encoded.position(place.start())
             if number % PLACES == PLACES - 1 and thread_time() >= until:
                 yield MaskSpan(max(position, reached), len(text), NOT_SEARCHED)
+                return
+            if position >= stop:
                 return
             if position < reached:  # inside of what is masked already
                 continue
@@ -129,16 +131,23 @@ class RuleSet:
         data = text.encode("latin-1" if is_bytes else "utf-8", "replace")
         return any(signs.search(data) is not None for signs in self._signs)
 
-    def find(self, text: str, until: float = math.inf, *, is_bytes: bool = False) -> list[MaskSpan]:
-        """The spans in order; those that overlap are one, under the rule that begins first."""
+    def find(
+        self, text: str, until: float = math.inf, *, is_bytes: bool = False, stop: float = math.inf
+    ) -> list[MaskSpan]:
+        """The spans in order; those that overlap are one, under the rule that begins first.
+
+        Of those that begin at `stop` or behind it, some may be left out.
+        """
         spans: list[MaskSpan] = []
         for start in range(0, len(text), PIECE):
+            if start >= stop:
+                break
             if until < math.inf and thread_time() >= until:
                 spans.append(MaskSpan(start, len(text), NOT_SEARCHED))
                 break
             end, begin = start + PIECE, max(0, start - CONTEXT)
             part = text if len(text) <= PIECE else text[begin : end + CONTEXT]
-            for span in self._find(part, until, is_bytes=is_bytes):
+            for span in self._find(part, until, is_bytes=is_bytes, stop=stop - begin):
                 first = begin + span.start
                 if span.rule == NOT_SEARCHED:
                     spans.append(MaskSpan(max(first, start), begin + span.end, NOT_SEARCHED))
@@ -155,17 +164,17 @@ class RuleSet:
                         return rule.name
         return ""
 
-    def _find(self, text: str, until: float, *, is_bytes: bool) -> Iterator[MaskSpan]:
+    def _find(self, text: str, until: float, *, is_bytes: bool, stop: float) -> Iterator[MaskSpan]:
         has_letters, clean = self._has_letters, None
         if has_noise(text, has_letters=has_letters, is_bytes=is_bytes):
             clean = CleanText(text, has_letters=has_letters, is_bytes=is_bytes)
-            text = clean.text
+            text, stop = clean.text, math.inf
         encoded = EncodedText(text.encode("ascii", "replace"), is_same=True)
-        searches = [self._built_in.find(text, encoded, until)]
+        searches = [self._built_in.find(text, encoded, until, stop)]
         if self._own.keys or self._patterns:
             if not text.isascii():
                 encoded = EncodedText(text.encode("latin-1" if is_bytes else "utf-8", "replace"), is_same=is_bytes)
-            searches.append(self._own.find(text, encoded, until))
+            searches.append(self._own.find(text, encoded, until, stop))
             searches += [_find_pattern(name, pattern, encoded, until) for name, pattern in self._patterns]
         for span in chain.from_iterable(searches):
             yield clean.original(span) if clean else span

@@ -66,19 +66,19 @@ class Masks:
         """Begins a new time budget."""
         self._remaining = self._seconds
 
-    def find(self, text: str, *, is_bytes: bool = False) -> list[MaskSpan]:
-        """`is_bytes`: the text is bytes decoded as Latin-1, one character a byte."""
+    def find(self, text: str, *, is_bytes: bool = False, stop: float = math.inf) -> list[MaskSpan]:
+        """`is_bytes`: the text is bytes decoded as Latin-1, one character a byte. `stop` as in `RuleSet.find`."""
         if not self.rules.may_mask(text, is_bytes=is_bytes):
             return []
         began = thread_time()
-        spans = self.rules.find(text, began + self._remaining, is_bytes=is_bytes)
+        spans = self.rules.find(text, began + self._remaining, is_bytes=is_bytes, stop=stop)
         if len(spans) > MOST_MASKS and self._remaining < math.inf:
             spans[MOST_MASKS:] = [MaskSpan(spans[MOST_MASKS].start, len(text), NOT_SEARCHED)]
         self._remaining -= thread_time() - began
         return spans
 
-    def mask(self, text: str) -> str:
-        spans = self.find(text)
+    def mask(self, text: str, *, stop: float = math.inf) -> str:
+        spans = self.find(text, stop=stop)
         return self.apply(text, spans) if spans else text
 
     def mask_bytes(self, data: bytes) -> bytes:
@@ -208,7 +208,7 @@ def mask_text(text: str) -> str:
 
 
 def mask_around(text: str, start: int, end: int, name: str = "") -> str:
-    """The text, of which [start, end) may be shown; only that and a context on each side is searched.
+    """The text, of which [start, end) may be shown; only what begins there, or in the context before, is masked.
 
     The whole of a text is a secret where the name of its member says so.
     """
@@ -217,10 +217,10 @@ def mask_around(text: str, start: int, end: int, name: str = "") -> str:
         return text
     if name and masks.rules.secret_name(name):
         return mask_value(name, text)
-    start, end = max(0, start - CONTEXT), end + CONTEXT
-    part = text[start:end]
-    masked = masks.mask(part)
-    return text if masked is part else f"{text[:start]}{masked}{text[end:]}"
+    first, last = max(0, start - CONTEXT), end + CONTEXT
+    part = text[first:last]
+    masked = masks.mask(part, stop=end - first)
+    return text if masked is part else f"{text[:first]}{masked}{text[last:]}"
 
 
 def remember_window(markup: str) -> None:
