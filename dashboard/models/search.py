@@ -95,20 +95,26 @@ def _estimate_entries(half: str, phrase: Phrase) -> int:
 
 
 def count_calls_with(half: str, phrase: Phrase, most: int) -> int:
-    """How many calls the entries are of, up to `most`.
+    """How many calls the entries are of, up to `most`; of few entries, how many these are: some may be of messages.
 
-    On PostgreSQL how many entries, because the join takes longer there; of more than MANY_ENTRIES its estimate.
+    On PostgreSQL always how many entries, because the join takes longer there; of more than MANY_ENTRIES its estimate.
     """
     is_sqlite = connection.vendor == "sqlite"
     if not is_sqlite and (estimate := _estimate_entries(half, phrase)) > max(most, MANY_ENTRIES):
         return estimate
     words = (_sqlite_query if is_sqlite else _postgresql_query)(half, phrase)
     entries = MATCHING[connection.vendor]
+    count = _count_rows(entries, words, most)
+    if not is_sqlite or count < most:
+        return count
     # CROSS JOIN has SQLite go from entry to entry, and stop at the last one that is counted.
     join = f"SELECT 1 FROM ({entries}) AS entry CROSS JOIN dashboard_call ON search_id = entry.rowid"  # noqa: S608
-    calls = join if is_sqlite else entries
+    return _count_rows(join, words, most)
+
+
+def _count_rows(query: str, words: str, most: int) -> int:
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT count(*) FROM ({calls} LIMIT %s) AS few", [words, most])  # noqa: S608 - constants
+        cursor.execute(f"SELECT count(*) FROM ({query} LIMIT %s) AS few", [words, most])  # noqa: S608 - constants
         return int(cursor.fetchone()[0])
 
 

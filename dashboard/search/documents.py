@@ -66,10 +66,12 @@ def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> d
         sent = RecordedReceipt.objects.filter(call__in=keys).only("call_id", "run_id", "observation_id")
         for receipt in sent.order_by("seq"):
             receipts[receipt.call_id].append(receipt)
-    calls = Call.objects.filter(pk__in=keys).only("run_id", "status")
-    read = {call.pk: _read_halves(call, observations[call.pk], receipts[call.pk]) for call in calls}
+    calls = Call.objects.filter(pk__in=keys).values_list("pk", "run_id", "status")
+    read = {key: _read_halves(run, observations[key], receipts[key]) for key, run, _ in calls}
     if "canonical" in halves:
-        _add_envelopes([call for call in calls if "canonical" not in read[call.pk]], read)
+        # The envelope of an unanswered call would claim a result.
+        answered = [key for key, _, status in calls if status != Call.Status.UNKNOWN]
+        _add_envelopes([key for key in answered if "canonical" not in read[key]], read)
     return {key: {half: texts.get(half, NO_TEXT) for half in halves} for key, texts in read.items()}
 
 
@@ -88,7 +90,7 @@ def load_message_texts(messages: Sequence[Message]) -> dict[UUID, SearchText]:
 
 
 def _read_halves(
-    call: Call, observations: Sequence[Observation], receipts: Sequence[RecordedReceipt]
+    run: UUID, observations: Sequence[Observation], receipts: Sequence[RecordedReceipt]
 ) -> dict[str, SearchText]:
     by_surface = {row.surface: row for row in observations if row.selected and row.surface != "receipt"}
     texts = {}
@@ -96,16 +98,17 @@ def _read_halves(
         texts["args"] = _cut(iterate_named_strings(_parse(args.data)))
     if result := by_surface.get("result"):
         texts["canonical"] = _cut(iterate_named_strings(_parse(result.data)))
-    sent = [receipt.observation_id for receipt in receipts_in(receipts, call.run_id)]
+    sent = [receipt.observation_id for receipt in receipts_in(receipts, run)]
     by_key = {row.pk: row for row in observations}
     contents = [by_key[key].data for key in dict.fromkeys(sent) if key in by_key]
     texts["receipt"] = _cut(_without_names("".join(_read_parts(content)) for content in contents))
     return texts
 
 
-def _add_envelopes(calls: Iterable[Call], read: dict[UUID, dict[str, SearchText]]) -> None:
-    """Reads the envelopes of calls without a recorded result; that of an unanswered call would claim one."""
-    keys = [call.pk for call in calls if call.status != Call.Status.UNKNOWN]
+def _add_envelopes(keys: Collection[UUID], read: dict[UUID, dict[str, SearchText]]) -> None:
+    """Reads the envelopes of calls without a recorded result."""
+    if not keys:
+        return
     rows = Call.objects.filter(pk__in=keys, projection__isnull=False).select_related("projection__observation")
     projections = [call.projection for call in rows]
     _load_undamaged([row.observation for row in projections if row.observation])
