@@ -42,21 +42,9 @@ SORTS = {"newest": "started_at", "took": "duration_ms", "tokens": "tokens", "uns
 NULLABLE = ("started_at", "duration_ms")
 # What a row is built from; a whole call has twice as many columns.
 LISTED_FIELDS = (
-    *(
-        "run_id",
-        "tool",
-        "family",
-        "outcome",
-        "exit_status",
-        "summary",
-        "asked",
-        "first_line",
-        "error_kind",
-        "started_at",
-        "duration_ms",
-    ),
-    *("is_waiting", "tokens", "token_certainty", "output_lines", "seen_lines", "is_cut", "author", "receipt_fidelity"),
-    *("result_fidelity", "attempt", "risk", "reason", "receipt_characters", "revision"),
+    *("run_id", "tool", "family", "outcome", "exit_status", "summary", "asked", "first_line", "error_kind"),
+    *("started_at", "duration_ms", "is_waiting", "tokens", "token_certainty", "output_lines", "seen_lines", "is_cut"),
+    *("author", "receipt_fidelity", "result_fidelity", "attempt", "risk", "reason", "receipt_characters", "revision"),
 )
 LISTED_RUN_FIELDS = ("title", "external_id", "cwd", "agent", "model", "branch", "ended_at", "last_at", "lease_until")
 CursorValue: TypeAlias = datetime | int | None
@@ -267,9 +255,14 @@ class _Selection(NamedTuple):
     matching: int | None
     newest: Sequence[bytes | UUID] = ()
 
+    @property
+    def is_small(self) -> bool:
+        """True where `newest` has the ids of all."""
+        return self.matching is not None and self.matching <= settings.COUNTED_CALLS
+
     def calls(self) -> CallQuerySet:
         """The same calls, a few of them by their ids."""
-        if self.matching is None or self.matching > settings.COUNTED_CALLS:
+        if not self.is_small:
             return self.found
         return Call.objects.filter(pk__in=[read_stored_id(key) for key in self.newest])
 
@@ -283,7 +276,7 @@ class _Selection(NamedTuple):
             return None
         start = 0 if stored is None else self.newest.index(stored) + 1
         keys = [read_stored_id(key) for key in self.newest[start : start + size]]
-        if len(keys) < size and (self.matching is None or self.matching > settings.COUNTED_CALLS):
+        if len(keys) < size and not self.is_small:
             return None
         times = dict(Call.objects.filter(pk__in=keys).values_list("pk", "started_at"))
         edges: list[Cursor] = [(times.get(key), key) for key in keys]

@@ -25,6 +25,7 @@ from envelopes.pipeline.context_usage import (
     find_drops,
 )
 from envelopes.recordings.base import (
+    CLEARING,
     COMPACTION,
     MICROCOMPACTION,
     NEW_CONVERSATION,
@@ -166,7 +167,8 @@ def _load_removals(run: Run) -> Iterator[ContextRemoval]:
     for event in events:
         tokens = parse_microcompaction(event.data).tokens if event.kind == MICROCOMPACTION else None
         yield ContextRemoval(event.line, EVENT_KINDS[event.kind], tokens)
-    replaced = RecordedReceipt.objects.filter(run=run, superseded_reason=REPLACEMENT).values("superseded_line")
+    ended = RecordedReceipt.objects.filter(run=run, superseded_reason__in=(REPLACEMENT, CLEARING))
+    replaced = ended.values("superseded_line")
     for line, tokens in replaced.annotate(sum=Sum("tokens")).values_list("superseded_line", "sum"):
         yield ContextRemoval(line or 0, "clear", tokens)
 

@@ -115,6 +115,15 @@ _GEMINI_CLI = (
     _rule(r"Tool \S+ not found", "unknown_tool"),
     _rule(r"Failed to edit, ", "tool_execution_failed"),
 )
+_OPENCODE = (
+    _certain(r"The user rejected permission to use this specific tool call\b", "write_denied"),
+    _certain(r"The user has specified a rule which prevents you from using this specific tool call\b", "write_denied"),
+    _certain(r"Tool execution aborted\b", "cancelled", retryable=True),
+    _rule(r"File not found: .+?(?P<hint>Did you mean .+)?\Z", "missing_file"),
+    _rule(r"The \S+ tool was called with invalid arguments\b", "invalid_tool_input"),
+    _rule(r"The arguments provided to the tool are invalid: Model tried to call unavailable tool\b", "unknown_tool"),
+    _rule(r"The arguments provided to the tool are invalid\b", "invalid_tool_input"),
+)
 _FRAMEWORKS = (
     _rule(r"The tool call was denied|Tool call denied|User (?:rejected|denied)", "write_denied"),
     _rule(
@@ -130,6 +139,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "claude-code": _CLAUDE_CODE,
     "codex": _CODEX,
     **dict.fromkeys(("gemini-cli", "qwen-code"), _GEMINI_CLI),
+    "opencode": _OPENCODE,
     **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),
 }
 

@@ -9,6 +9,9 @@
     Qwen Code    Tool output was too large and has been truncated. …
                                                        before the beginning and the end, as in earlier releases of the
                                                        Gemini CLI
+    OpenCode     ...output truncated...                before the end of what a command printed
+                 ...1002 lines truncated... / The tool call succeeded but the output was truncated. …
+                                                       behind the beginning of what another tool returned
 
 Claude Code logs the whole output in some releases and sends the preview: a receipt that is longer than its preview can
 be is inflated.
@@ -34,6 +37,11 @@ _SHORTENED_HEAD = re.compile(
 _TRUNCATED_HEAD = re.compile(
     r"Tool output was too large and has been truncated\.\nThe full output has been saved to: (?P<path>[^\n]+)\n"
     r"(?:[^\n]+\n){1,8}\nTruncated part of the output:\n"
+)
+_END_HEAD = re.compile(r"\.\.\.output truncated\.\.\.\n\nFull output saved to: (?P<path>[^\n]+)\n\n")
+_BEGINNING_FOOT = re.compile(
+    r"\n\n\.\.\.\d+ \w+ truncated\.\.\.\n\nThe tool call succeeded but the output was truncated\. "
+    r"Full output saved to: (?P<path>[^\n]+)\n[^\n]+\Z"
 )
 _MASKED_FOOT = re.compile(
     r"\n\nOutput too large\. Full output available at: (?P<path>[^\n]+)\n</tool_output_masked>\s*\Z"
@@ -72,8 +80,10 @@ def find_output_preview(receipt: str) -> OutputPreview | None:
     if receipt.startswith(MASKED_TAG):
         foot = _MASKED_FOOT.search(receipt, max(0, len(receipt) - _LONGEST_FOOT))
         return foot and OutputPreview(foot["path"], len(MASKED_TAG) + 1, foot.start(), is_later=True)
-    if shortened := _SHORTENED_HEAD.match(receipt) or _TRUNCATED_HEAD.match(receipt):
+    if shortened := _SHORTENED_HEAD.match(receipt) or _TRUNCATED_HEAD.match(receipt) or _END_HEAD.match(receipt):
         return OutputPreview(shortened["path"], shortened.end(), len(receipt))
+    if beginning := _BEGINNING_FOOT.search(receipt, max(0, len(receipt) - _LONGEST_FOOT)):
+        return OutputPreview(beginning["path"], 0, beginning.start())
     head = _PREVIEW_HEAD.match(receipt) if PREVIEW_TAG in receipt[:200] else None
     if head is None:
         return None

@@ -9,6 +9,7 @@ What an agent or a tool leaves out of an output is in neither half. It writes on
              result (… characters) exceeds …       in place of all of it; in place of a failure as well
     notebook Outputs are too large to include. …   in place of the outputs of a cell
     file     ... [truncated]                       behind the first 2,000 characters of a line
+             ... (line truncated to 2000 chars)     the same in OpenCode
     matches  [Omitted long matching line]          in place of a line that ripgrep does not print
     stream   <START_TOOL_OUTPUT>                   before what Inspect left of an output that was too long
              <response clipped>                     behind what SWE-agent and its editor left of one
@@ -58,6 +59,7 @@ _SAVED_RESULT = re.compile(
 )
 _LARGE_OUTPUTS = re.compile(r"\AOutputs are too large to include\. Use [\s\S]*")
 _LINE_END = re.compile(r"^[^\n]{1000,2500}(?:\.\.\.|…) ?\[truncated\]$", re.MULTILINE)
+_LONG_LINE_END = re.compile(r"^[^\n]{1000,2500}\.\.\. \(line truncated to \d{4} chars\)$", re.MULTILINE)
 _LONG_LINE = re.compile(
     r"^(?:[^\n]*[:-])?\[Omitted long (?:matching line|context line|line with \d+ matches)\]$", re.MULTILINE
 )
@@ -89,7 +91,10 @@ _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] =
     "failure": ((" exceeds maximum allowed ", _SAVED_RESULT, "output"), (" truncated] ...", _TRUNCATED, "characters")),
     "server": (("[OUTPUT TRUNCATED ", _TOKEN_LIMIT, "output"), (" exceeds maximum allowed ", _SAVED_RESULT, "output")),
     "notebook": (("too large to include", _LARGE_OUTPUTS, "output"),),
-    "file": (("[truncated]", _LINE_END, "line ends"),),
+    "file": (
+        ("[truncated]", _LINE_END, "line ends"),
+        (" (line truncated to ", _LONG_LINE_END, "line ends"),
+    ),
     "matches": (("[Omitted long ", _LONG_LINE, "long lines"),),
     "middle": (
         (" chars truncated…", _MIDDLE, "characters"),

@@ -43,7 +43,8 @@ CLIENT_MESSAGES = (COMPACTION_SUMMARY, META, TASK_REPORT, "coordinator", "peer")
 COMPACTION, PARTIAL_COMPACTION = "compact_boundary", "partial_compact_boundary"
 MICROCOMPACTION = "microcompact_boundary"
 NEW_CONVERSATION, REWIND = "new_conversation", "rewind"
-REPLACEMENT = "content-replacement"  # the reason of a receipt's end where a shorter text replaced it
+# Reasons of a receipt's end that no event states: a shorter text replaced it, or the client sent a note in its place.
+REPLACEMENT, CLEARING = "content-replacement", "old outputs, by the client"
 
 
 class SourceLine(msgspec.Struct, frozen=True, gc=False):

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.command import claude_code, codex, gemini_cli, inspect_ai, mini_swe_agent, qwen_code, swe_agent
+from envelopes.families.command import (
+    claude_code,
+    codex,
+    gemini_cli,
+    inspect_ai,
+    mini_swe_agent,
+    opencode,
+    qwen_code,
+    swe_agent,
+)
 from envelopes.families.command.projection import PROJECTIONS, granted_characters
 from envelopes.families.command.receipts import RENDERERS
 from envelopes.families.command.results import BatchResult, CommandResult, batch_outcome, command_outcome
@@ -27,6 +36,7 @@ FAMILY = Family(
         *codex.MAPPINGS,
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,
+        *opencode.MAPPINGS,
         *inspect_ai.MAPPINGS,
         *mini_swe_agent.MAPPINGS,
         *swe_agent.MAPPINGS,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.work_item import claude_code, codex, gemini_cli, qwen_code
+from envelopes.families.work_item import claude_code, codex, gemini_cli, opencode, qwen_code
 from envelopes.families.work_item.receipts import receipt
 from envelopes.families.work_item.results import (
     PROJECTIONS,
@@ -34,7 +34,13 @@ FAMILY = Family(
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
     versions={"receipt": 3},
-    mappings=(*claude_code.MAPPINGS, *codex.MAPPINGS, *gemini_cli.MAPPINGS, *qwen_code.MAPPINGS),
+    mappings=(
+        *claude_code.MAPPINGS,
+        *codex.MAPPINGS,
+        *gemini_cli.MAPPINGS,
+        *qwen_code.MAPPINGS,
+        *opencode.MAPPINGS,
+    ),
     tools=TOOLS,
     outcomes={
         WorkItemChange: change_outcome,

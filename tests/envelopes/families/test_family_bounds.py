@@ -96,7 +96,7 @@ JSON = st.recursive(SCALAR, lambda child: st.lists(child, max_size=4) | st.dicti
 @pytest.mark.parametrize(
     ("family", "row", "tool"),
     [row if row[2] in BRIEF else pytest.param(*row, marks=pytest.mark.extended) for row in TOOLS],
-    ids=[tool for _, _, tool in TOOLS],
+    ids=[f"{row.agent} {tool}" for _, row, tool in TOOLS],
 )
 @given(data=st.data())
 def test_any_recorded_json_reads_renders_and_aligns(

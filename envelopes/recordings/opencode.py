@@ -1,0 +1,355 @@
+"""Sessions of OpenCode as `opencode export` prints them, in the form of release 1.18.
+
+    {info: {id, parentID?, directory, title, version, time}, messages: [{info: {id, role, time, …}, parts: […]}]}
+
+1. A message of the model is an answer, and its parts are in their order: `step-start`, `text`, `reasoning`, `tool`,
+   `patch`, and `step-finish` with the tokens of the request.
+2. A `tool` is `{callID, tool, state: {status, input, output | error, metadata, title, time, attachments?}}`. `output`,
+   or `error`, is the text that the client sends. `metadata` is what the tool kept for the client, and the result,
+   unless it has only whether the output was cut (`truncated`, `outputPath`). The tool `invalid` stands for a call that
+   names no tool. Whether the model got an attachment depends on the model, and is not recorded.
+3. `time.compacted` of a tool is when the client cleared its output: later requests have a short note in its place.
+4. A message of the user with a part `compaction` asks for a summary, which the message of the model with `summary` is.
+   With it, what was before has left the context, but for the messages from `tail_start_id` on.
+5. Ids of calls are those of the provider, which need not be unique beyond their session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from envelopes.recordings.base import (
+    CLEARING,
+    COMPACTION,
+    COMPACTION_SUMMARY,
+    META,
+    PARTIAL_COMPACTION,
+    ArtifactRecord,
+    CallRecord,
+    Delivery,
+    EventRecord,
+    Format,
+    LineProblem,
+    LineRecord,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+    SupersedeRecord,
+    UsageRecord,
+)
+from envelopes.recordings.document_fields import (
+    flag_member,
+    integer_member,
+    list_member,
+    object_member,
+    text_member,
+    time_member,
+)
+from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
+from envelopes.recordings.json_lines import storable
+from envelopes.schema.result import summarize
+from envelopes.text.untrusted_json import Untrusted, join_array, join_object
+
+Records = Iterator[Record | LineProblem]
+Members = dict[str, DocumentValue]
+AGENT = "opencode"
+INVALID = "invalid"
+_FAILED = {"completed": False, "error": True}  # by the status; a call that runs, or waits, has no end
+_CUT = ("truncated", "outputPath")  # of every tool's metadata
+_UNSPOKEN = ("step-start", "step-finish", "snapshot")  # parts that only mark a place
+
+
+class _Message(msgspec.Struct, frozen=True):
+    node: DocumentValue
+    info: Members
+    key: str
+    role: str
+    at: str | None
+
+    @property
+    def parts(self) -> list[DocumentValue]:
+        return list_member(self.node.members(), "parts")
+
+
+class _Reader:
+    """Collects the records of a session. `first` is the place of the first record of each message.
+
+    `cleared` are outputs that the client cleared later, and when; `tail` is where what the next summary keeps begins.
+    """
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.records: list[Record | LineProblem] = []
+        self.first: dict[str, int] = {}
+        self.cleared: list[tuple[str, SupersedeRecord]] = []
+        self.tail: str | None = None
+        self.has_model = False
+
+    def add_message(self, message: _Message) -> None:
+        """Adds the records of a message; a problem for one that cannot be read."""
+        self.clear_outputs(message.at)
+        self.first[message.key] = len(self.records)
+        try:
+            self.records += list(self._read(message))
+        except Untrusted as refusal:
+            self.records.append(message.node.problem(refusal.path, refusal.reason))
+
+    def clear_outputs(self, until: str | None) -> None:
+        """Adds the ends of the receipts that the client cleared until then; of all without a time."""
+        due = [(at, end) for at, end in self.cleared if until is None or at <= until]
+        self.records += [end for _, end in sorted(due, key=lambda entry: entry[0])]
+        self.cleared = [entry for entry in self.cleared if entry not in due]
+
+    def _read(self, message: _Message) -> Records:
+        model = text_member(message.info, "modelID")
+        if model and not self.has_model:
+            self.has_model = True
+            yield RunRecord(line=message.node.line, run=self.run, model=model)
+        is_summary = bool(flag_member(message.info, "summary")) if message.role == "assistant" else False
+        if error := message.info.get("error"):
+            yield self._error(error, message)
+        elif is_summary:
+            yield self._compaction(message)
+        parts = message.parts
+        for number, part in enumerate(parts):
+            yield from self._part(part, message, is_summary=is_summary)
+            if text_member(part.members(), "type") == "step-start" and not is_summary:
+                yield from self._usage(parts[number + 1 :], message)
+
+    def _part(self, part: DocumentValue, message: _Message, *, is_summary: bool) -> Records:
+        members = part.members()
+        kind = text_member(members, "type")
+        if kind is None:
+            raise Untrusted("no part of a message: it has no type", f"{part.path}.type")
+        if kind == "text":
+            yield from self._text(part, members, message, is_summary=is_summary)
+        elif kind == "file":
+            yield self._sent(part, join_array([part.raw]), members, message, None)
+        elif kind == "tool":
+            yield from self._call(part, members, message)
+        elif kind == "compaction":
+            self.tail = text_member(members, "tail_start_id")
+        elif kind not in _UNSPOKEN:
+            text = text_member(members, "text") if kind == "reasoning" else None
+            yield self._event(part, kind, text or kind, message.at)
+
+    def _text(self, part: DocumentValue, members: Members, message: _Message, *, is_summary: bool) -> Records:
+        kind = COMPACTION_SUMMARY if is_summary else META if flag_member(members, "synthetic") else None
+        if (text := members.get("text")) and text.is_text and text.raw != b'""':
+            yield self._sent(part, text.raw, members, message, kind)
+
+    def _sent(
+        self, part: DocumentValue, content: bytes, members: Members, message: _Message, kind: str | None
+    ) -> MessageRecord:
+        delivery: Delivery = "withheld" if flag_member(members, "ignored") else "sent"
+        return MessageRecord(
+            line=part.line,
+            run=self.run,
+            key=text_member(members, "id") or f"{message.key}-{part.path}",
+            role=message.role,
+            content=content,
+            step=message.key,
+            at=message.at,
+            kind=kind,
+            delivery=delivery,
+        )
+
+    def _event(self, node: DocumentValue, kind: str, text: str, at: str | None, call: str | None = None) -> EventRecord:
+        message = storable(summarize(text)) or kind
+        return EventRecord(line=node.line, run=self.run, kind=kind, message=message, payload=node.raw, at=at, call=call)
+
+    def _error(self, error: DocumentValue, message: _Message) -> EventRecord:
+        members = error.members()
+        name, data = text_member(members, "name") or "error", object_member(members, "data")
+        text = text_member(data, "message") or name
+        return msgspec.structs.replace(self._event(error, name, text, message.at), level="error")
+
+    def _compaction(self, message: _Message) -> EventRecord:
+        """The event of a summary, with the places of what it kept."""
+        start = self.first.get(self.tail or "")
+        self.tail = None
+        text = "the conversation was compacted" + (", but for its last messages" if start is not None else "")
+        event = self._event(message.node, COMPACTION, text, message.at)
+        if start is None:
+            return event
+        stayed = enumerate(self.records[start:], start=start + 1)
+        kept = [place for place, record in stayed if isinstance(record, LineRecord)]
+        payload = msgspec.json.encode({"kept": kept})
+        return msgspec.structs.replace(event, kind=PARTIAL_COMPACTION, payload=payload)
+
+    def _usage(self, parts: Iterable[DocumentValue], message: _Message) -> Records:
+        """The usage of the step that these parts follow, which stands before them: it is that of the request.
+
+        That of a summary is left out: it had the conversation as a text of its own.
+        """
+        for part in parts:
+            members = part.members()
+            kind = text_member(members, "type")
+            if kind == "step-start":
+                return
+            tokens = members.get("tokens")
+            if kind == "step-finish" and tokens and tokens.is_object:
+                counts = tokens.members()
+                cache = object_member(counts, "cache")
+                yield UsageRecord(
+                    line=part.line,
+                    run=self.run,
+                    request=text_member(members, "id") or message.key,
+                    input_tokens=integer_member(counts, "input"),
+                    cache_read_tokens=integer_member(cache, "read"),
+                    cache_creation_tokens=integer_member(cache, "write"),
+                    output_tokens=integer_member(counts, "output"),
+                    usage=tokens.raw,
+                    at=message.at,
+                )
+                return
+
+    def _call(self, part: DocumentValue, members: Members, message: _Message) -> Records:
+        call, tool = text_member(members, "callID"), text_member(members, "tool")
+        state = object_member(members, "state")
+        if not call or not tool:
+            yield part.problem(part.path, "a call without an id or a tool")
+            return
+        times = object_member(state, "time")
+        started, ended = (time_member(times, name, may_count=True) for name in ("start", "end"))
+        args = state.get("input")
+        yield CallRecord(
+            line=part.line,
+            run=self.run,
+            call=call,
+            tool=tool,
+            args=args.raw if args else b"{}",
+            step=message.key,
+            at=started or message.at,
+        )
+        failed = _FAILED.get(text_member(state, "status") or "")
+        if failed is None:
+            return
+        metadata = object_member(state, "metadata")
+        yield self._result(part, state, metadata, call, started, ended, is_error=failed or tool == INVALID)
+        receipt = state.get("error" if failed else "output")
+        if receipt is not None and receipt.is_text:
+            yield ReceiptRecord(line=receipt.line, run=self.run, call=call, content=receipt.raw, at=ended)
+        if path := text_member(metadata, "outputPath"):
+            yield ArtifactRecord(line=part.line, run=self.run, call=call, role="output", path=path)
+        for attachment in list_member(state, "attachments"):
+            name = text_member(attachment.members(), "mime") or "a file"
+            yield self._event(attachment, "attachment", f"{name} was read for the model", ended, call)
+        if cleared := time_member(times, "compacted", may_count=True):
+            end = SupersedeRecord(line=part.line, run=self.run, call=call, reason=CLEARING, at=cleared)
+            self.cleared.append((cleared, end))
+
+    def _result(
+        self,
+        part: DocumentValue,
+        state: Members,
+        metadata: Members,
+        call: str,
+        started: str | None,
+        ended: str | None,
+        *,
+        is_error: bool,
+    ) -> ResultRecord:
+        is_recorded = any(name not in _CUT for name in metadata)
+        title = state.get("title")
+        return ResultRecord(
+            line=part.line,
+            run=self.run,
+            call=call,
+            result=state["metadata"].raw if is_recorded else None,
+            is_error=is_error,
+            at=ended,
+            started_at=started,
+            ended_at=ended,
+            child_run=text_member(metadata, "sessionId"),
+            extra=join_object({"title": title.raw}) if title and title.raw != b'""' else None,
+        )
+
+
+def sniff(head: bytes, path: SourcePath) -> bool:
+    """An object of a session and its messages, whose session has an id of OpenCode's form."""
+    start = head.lstrip()[:400]
+    return outline(head).keys <= {"info", "messages"} and b'"info"' in start and b'"ses_' in start
+
+
+def is_global_call_id(call: str) -> bool:
+    return False
+
+
+def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    document = JsonDocument(lines)
+    root = document.parse()
+    if root is None:
+        return
+    if isinstance(root, LineProblem):
+        yield root
+        return
+    try:
+        records = _read_session(root, path)
+    except Untrusted as refusal:
+        yield document.refuse(refusal)
+        return
+    yield from _join_ends(place_records(records, by_lines=False))
+    run = next((record.run for record in records if isinstance(record, RunRecord)), path.stem)
+    yield from document.take_remarks(run)
+
+
+def _join_ends(records: Iterable[Record | LineProblem]) -> Records:
+    """Gives outputs that were cleared together one place."""
+    before: Record | LineProblem | None = None
+    for record in records:
+        if isinstance(record, SupersedeRecord) and isinstance(before, SupersedeRecord):
+            record = msgspec.structs.replace(record, position=before.position)
+        yield record
+        before = record
+
+
+def _read_session(root: DocumentValue, path: SourcePath) -> list[Record | LineProblem]:
+    members = root.members()
+    info = object_member(members, "info")
+    reader = _Reader(text_member(info, "id") or path.stem)
+    times = object_member(info, "time")
+    reader.records.append(
+        RunRecord(
+            line=root.line,
+            run=reader.run,
+            parent_run=text_member(info, "parentID"),
+            title=summarize(text_member(info, "title") or "") or None,
+            agent=AGENT,
+            version=text_member(info, "version"),
+            cwd=text_member(info, "directory"),
+            started_at=time_member(times, "created", may_count=True),
+        )
+    )
+    for number, node in enumerate(list_member(members, "messages")):
+        described = object_member(node.members(), "info")
+        role = text_member(described, "role")
+        if role is None:
+            reader.records.append(node.problem(f"$.messages[{number}].info.role", "no message: it has no role"))
+            continue
+        key = text_member(described, "id") or f"message-{number}"
+        at = time_member(object_member(described, "time"), "created", may_count=True)
+        reader.add_message(_Message(node, described, key, role, at))
+    reader.clear_outputs(None)
+    return reader.records
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name=AGENT,
+        title="OpenCode session",
+        agent=AGENT,
+        namespace=AGENT,
+        mark="a document with info of a session and its messages",
+        is_document=True,
+        sniff=sniff,
+        read=read,
+        is_global_call_id=is_global_call_id,
+    ),
+)
