@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from envelopes.alignment.gemini_receipts import match_output
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.recordings.base import (
     COMPACTION,
@@ -46,16 +45,16 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
 from envelopes.recordings.documents import DocumentValue, JsonDocument
+from envelopes.recordings.gemini_answers import find_response_text, read_answer
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, storable, struct_reader
 from envelopes.schema.result import summarize
-from envelopes.text.untrusted_json import Untrusted, join_array, join_object
+from envelopes.text.untrusted_json import Untrusted, join_array
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
 AGENT = "qwen-code"
 _TYPES = ("user", "assistant", "tool_result", "system")
 _CLIENT_KINDS = {"notification": TASK_REPORT, "cron": META}  # of messages in the role of the user, by subtype
-_FAILED = {"success": False, "error": True, "cancelled": True}  # by the status; others are shown as recorded
 _KNOWN = 4_096  # lines, and calls
 
 
@@ -257,7 +256,7 @@ def _answers(node: DocumentValue, members: Members, parts: Sequence[DocumentValu
         call, tool = text_member(response, "id") or "", text_member(response, "name") or ""
         if not response:  # an image or a file behind the one response
             continue
-        receipt = _response_text(response) if len(parts) == 1 else None
+        receipt = find_response_text(response) if len(parts) == 1 else None
         content = receipt.raw if receipt else join_array([other.raw for other in parts])
         state.calls[call] = [*state.calls.get(call, ())[:1], node.line]
         yield ReceiptRecord(line=part.line, run=state.run, call=call, content=content, at=at)
@@ -266,34 +265,9 @@ def _answers(node: DocumentValue, members: Members, parts: Sequence[DocumentValu
             yield ArtifactRecord(line=part.line, run=state.run, call=call, role="output", path=path)
         if (text_member(recorded, "callId") or call) == call:
             shown = (receipt.text() or "") if receipt else ""
-            yield _result(node, recorded, state, call, tool, shown, at)
-
-
-def _response_text(response: Members) -> DocumentValue | None:
-    """The text of a response that has nothing else."""
-    answer = object_member(response, "response")
-    texts = [answer[name] for name in ("output", "error") if name in answer and answer[name].is_text]
-    return texts[0] if len(texts) == len(answer) == 1 and "parts" not in response else None
-
-
-def _result(
-    node: DocumentValue, recorded: Members, state: QwenState, call: str, tool: str, receipt: str, at: str | None
-) -> ResultRecord:
-    status, display = text_member(recorded, "status"), recorded.get("resultDisplay")
-    text = display.text() if display else None
-    is_output = bool(status == "success" and text and match_output(receipt, text, tool))
-    is_record = display is not None and (display.is_object or is_output)
-    return ResultRecord(
-        line=node.line,
-        run=state.run,
-        call=call,
-        result=display.raw if display and is_record else None,
-        fidelity="stringified" if is_output else "structured",
-        is_error=_FAILED.get(status or ""),
-        status=None if status in ("success", "error") else status,
-        at=at,
-        extra=join_object({"resultDisplay": display.raw}) if display and not is_record else None,
-    )
+            record = ResultRecord(line=node.line, run=state.run, call=call, result=None, at=at)
+            status = text_member(recorded, "status")
+            yield read_answer(recorded.get("resultDisplay"), status, shown, tool, record)
 
 
 def _system(node: DocumentValue, members: Members, state: QwenState) -> Records:

@@ -25,7 +25,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.alignment.gemini_receipts import match_output
 from envelopes.alignment.saved_outputs import MASKED_TAG, find_output_preview
 from envelopes.recordings.base import (
     COMPACTION_SUMMARY,
@@ -45,15 +44,15 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
 from envelopes.recordings.documents import DocumentValue
+from envelopes.recordings.gemini_answers import find_response_text, read_answer
 from envelopes.recordings.json_lines import epoch_time, storable
 from envelopes.schema.result import summarize
-from envelopes.text.untrusted_json import Untrusted, join_array, join_object
+from envelopes.text.untrusted_json import Untrusted, join_array
 
 Records = Iterator[Record | LineProblem]
 LEVELS = ("info", "warning", "error")
 TOOL_PARTS = ("functionCall", "functionResponse")
 _KNOWN = 4_096  # messages, and calls
-_FAILED = {"success": False, "error": True, "cancelled": True}  # by the status; others are shown as recorded
 _STAMPED_ID = re.compile(r"(?:(?P<prefix>.+)__)?(?P<tool>.+)[-_](?P<milliseconds>\d{13})[-_][0-9a-f]{1,16}")
 _SESSION_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
 _FOLDER = re.compile(r"(?:Workspace Directories:\**\n\s*- |working in the directory: )(?P<path>[^\n]+)")
@@ -227,31 +226,13 @@ def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -
     )
     status, display = text_member(members, "status"), members.get("resultDisplay")
     if status is not None or display is not None:
-        is_output = display is not None and _is_output(display, members)
-        is_record = display is not None and (display.is_object or is_output)
-        yield ResultRecord(
-            line=display.line if display else node.line,
-            run=run,
-            call=call,
-            result=display.raw if display and is_record else None,
-            fidelity="stringified" if is_output else "structured",
-            is_error=_FAILED.get(status or ""),
-            status=None if status in ("success", "error") else status,
-            at=ended,
-            child_run=f"{run}/{agent}" if (agent := text_member(members, "agentId")) else None,
-            extra=join_object({"resultDisplay": display.raw}) if display and not is_record else None,
-        )
+        receipt = _receipt(members["result"]).text() if "result" in members else None
+        child = f"{run}/{agent}" if (agent := text_member(members, "agentId")) else None
+        line = display.line if display else node.line
+        record = ResultRecord(line=line, run=run, call=call, result=None, at=ended, child_run=child)
+        yield read_answer(display, status, receipt or "", tool, record)
     if "result" in members and members["result"].raw != b"null":
         yield from _receipt_records(members["result"], state, call, step)
-
-
-def _is_output(display: DocumentValue, call: dict[str, DocumentValue]) -> bool:
-    """Checks that a text for a person is what a successful tool returned, by the receipt."""
-    shown = display.text()
-    if not shown or text_member(call, "status") != "success" or "result" not in call:
-        return False
-    receipt = _response_text(call["result"]).text() or ""
-    return bool(match_output(receipt, shown, text_member(call, "name") or ""))
 
 
 def _began(call: str, tool: str) -> str | None:
@@ -262,7 +243,7 @@ def _began(call: str, tool: str) -> str | None:
 
 def _receipt_records(result: DocumentValue, state: ChatState, call: str, message: str) -> Records:
     """The receipt of a call; what replaces it where the call comes again with another one, or is masked."""
-    receipt = _response_text(result)
+    receipt = _receipt(result)
     sent, known, text = digest(receipt.raw), state.calls.get(call), receipt.text() or ""
     state.calls[call] = KnownCall(sent, message)
     if known is not None and known.sent == sent:
@@ -276,11 +257,8 @@ def _receipt_records(result: DocumentValue, state: ChatState, call: str, message
         yield ArtifactRecord(line=receipt.line, run=state.run, call=call, role="output", path=path)
 
 
-def _response_text(result: DocumentValue) -> DocumentValue:
+def _receipt(result: DocumentValue) -> DocumentValue:
     """The text of the one response in the list, or the whole list."""
     parts = result.elements()
-    response = parts[0].members().get("functionResponse") if len(parts) == 1 else None
-    members = response.members() if response else {}
-    answer = object_member(members, "response")
-    texts = [answer[name] for name in ("output", "error") if name in answer and answer[name].is_text]
-    return texts[0] if len(texts) == len(answer) == 1 and "parts" not in members else result
+    response = object_member(parts[0].members(), "functionResponse") if len(parts) == 1 else {}
+    return find_response_text(response) or result

@@ -1,0 +1,42 @@
+"""The answer of a tool as the Gemini CLI records it, and Qwen Code, which came from it.
+
+`functionResponse.response` is `{output}` or `{error}`, which went to the model. `resultDisplay` is what a person saw:
+an object is the runtime's own record, and a text is the output where the receipt has it too, or its beginning and its
+end. Another text, or the lines of a terminal, is a view for a person.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from envelopes.alignment.gemini_receipts import match_output
+from envelopes.recordings.base import ResultRecord
+from envelopes.recordings.document_fields import object_member
+from envelopes.recordings.documents import DocumentValue
+from envelopes.text.untrusted_json import join_object
+
+_FAILED = {"success": False, "error": True, "cancelled": True}  # by the status; others are shown as recorded
+
+
+def find_response_text(response: dict[str, DocumentValue]) -> DocumentValue | None:
+    """The text of a `functionResponse` that has nothing else."""
+    answer = object_member(response, "response")
+    texts = [answer[name] for name in ("output", "error") if name in answer and answer[name].is_text]
+    return texts[0] if len(texts) == len(answer) == 1 and "parts" not in response else None
+
+
+def read_answer(
+    display: DocumentValue | None, status: str | None, receipt: str, tool: str, record: ResultRecord
+) -> ResultRecord:
+    """The record of an answer with the fields that follow from its display and its status."""
+    text = display.text() if display else None
+    is_output = bool(status == "success" and text and match_output(receipt, text, tool))
+    is_record = display is not None and (display.is_object or is_output)
+    return msgspec.structs.replace(
+        record,
+        result=display.raw if display and is_record else None,
+        fidelity="stringified" if is_output else "structured",
+        is_error=_FAILED.get(status or ""),
+        status=None if status in ("success", "error") else status,
+        extra=join_object({"resultDisplay": display.raw}) if display and not is_record else None,
+    )
