@@ -115,12 +115,14 @@ _GEMINI_CLI = (
     _rule(r"Tool \S+ not found", "unknown_tool"),
     _rule(r"Failed to edit, ", "tool_execution_failed"),
 )
-_OPENCODE = (
-    _certain(r"The user rejected permission to use this specific tool call\b", "write_denied"),
-    _certain(r"The user has specified a rule which prevents you from using this specific tool call\b", "write_denied"),
-    _certain(r"Tool execution aborted\b", "cancelled", retryable=True),
-    _rule(r"File not found: .+?(?P<hint>Did you mean .+)?\Z", "missing_file"),
-    _rule(r"The \S+ tool was called with invalid arguments\b", "invalid_tool_input"),
+_OPENCODE = (  # behind `Error: ` in releases before 1.2
+    _certain(
+        r"(?:Error: )?The user (?:rejected permission|has specified a rule|has specifically restricted)\b",
+        "write_denied",
+    ),
+    _certain(r"(?:Error: )?Tool execution aborted\b", "cancelled", retryable=True),
+    _rule(r"(?:Error: )?File not found: [^\n]+(?:\s+(?P<hint>Did you mean .+))?\Z", "missing_file"),
+    _rule(r"(?:Error: )?The \S+ tool was called with invalid arguments\b", "invalid_tool_input"),
     _rule(r"The arguments provided to the tool are invalid: Model tried to call unavailable tool\b", "unknown_tool"),
     _rule(r"The arguments provided to the tool are invalid\b", "invalid_tool_input"),
 )

@@ -1,4 +1,4 @@
-"""Sessions of OpenCode as `opencode export` prints them, in the form of release 1.18.
+"""Sessions of OpenCode as `opencode export` prints them, of releases 1.0 to 1.18.
 
     {info: {id, parentID?, directory, title, version, time}, messages: [{info: {id, role, time, …}, parts: […]}]}
 

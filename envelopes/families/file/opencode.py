@@ -1,13 +1,14 @@
-"""OpenCode's read, write and edit, as release 1.18 records them.
+"""OpenCode's read, write and edit, as releases 1.0 to 1.18 record them.
 
     read   {preview, truncated, loaded, display: {type: file, path, text, lineStart, lineEnd, totalLines}}
                                         display: {type: directory, path, entries, offset, totalEntries}
+           {preview}, the first lines, before 1.18: the rest is read from the receipt
     write  {filepath, exists, diagnostics}
     edit   {diff, filediff: {file, patch, additions, deletions}, diagnostics}
 
-The receipt of a read has `<path>`, `<type>`, and the numbered lines or the names between tags; those of a write and an
-edit are a sentence. Where the lines were capped at 50 KB, the rest of the file was not counted: `totalLines` is then
-one more than the last line.
+The receipt of a read has the numbered lines or the names between tags, behind a `<path>` and a `<type>`; in 1.0 the
+lines alone (`00001| a line`). Those of a write and an edit are a sentence. Where the lines were capped at 50 KB, the
+rest of the file was not counted: `totalLines` is then one more than the last line.
 """
 
 from __future__ import annotations
@@ -25,6 +26,14 @@ from envelopes.families.file.results import ChangeAction, FileChange, FileConten
 AGENT = "opencode"
 PATH = "<path>"
 OPENING = re.compile(r"<(?:content|entries)>\n")
+SHOWN = re.compile(
+    r"(?:<path>[^\n]+</path>\n<type>\w+</type>\n)?<(?P<tag>file|content|entries)>\n?(?P<lines>.*?)\n\n"
+    r"\((?:End of file - total (?P<total>\d{1,9}) lines|(?P<all>\d{1,9} entries)|(?P<capped>Output )?[^\n]*?"
+    r"(?: of (?P<of>\d{1,9})(?: entries)?\.| at |more lines)[^\n]*)\)\n</(?P=tag)>(?:\n.*)?",
+    re.DOTALL,
+)
+NUMBERED = re.compile(r"(?P<number>\d{1,9})(?:: |\| )(?P<text>.*)")
+LINE_END = re.compile(r".{2000}\.\.\.")  # of a line that was cut, in releases that do not say so
 CAPPED = re.compile(r"\n\n\(Output capped at [^\n]+\)\n</content>\Z")
 MEDIA: dict[str, ReadKind] = {"Image read successfully": "image", "PDF read successfully": "pdf"}
 
@@ -37,11 +46,47 @@ def _read_file(evidence: Evidence) -> Reading:
         return _read_lines(evidence, shown)
     if shown.text("type") == "directory":
         return _read_entries(evidence, shown)
-    kind = MEDIA.get(evidence.receipt_text or "")
-    path = RecordedObject(evidence.args).text("filePath")
-    if kind is None or path is None:
-        return read_untyped(evidence)
-    return reading(evidence, FileContent(path=path, kind=kind), f"read {path} ({kind})", links={})
+    receipt, path = evidence.receipt_text or "", RecordedObject(evidence.args).text("filePath")
+    kind, shown_lines = MEDIA.get(receipt), SHOWN.fullmatch(receipt)
+    if path and kind:
+        return reading(evidence, FileContent(path=path, kind=kind), f"read {path} ({kind})", links={})
+    return _read_receipt(evidence, path, shown_lines) if path and shown_lines else read_untyped(evidence)
+
+
+def _read_receipt(evidence: Evidence, path: str, shown: re.Match[str]) -> Reading:
+    """Reads the lines of a file, or the names in a folder, where the client kept the first of them alone."""
+    if shown["tag"] == "entries":
+        names, limit = shown["lines"].splitlines(), SourceCut(pointer="", unit="files", is_limit=True)
+        result = FileContent(path=path, content="\n".join(names), line_count=len(names))
+        return reading(
+            evidence,
+            result,
+            f"listed {len(names)} of {path}",
+            links={},
+            fidelity="parsed_from_receipt",
+            source_cuts=() if shown["all"] else (limit,),
+        )
+    numbered = [NUMBERED.fullmatch(line) for line in shown["lines"].split("\n")]
+    lines = [line for line in numbered if line]
+    content = "\n".join(line["text"] for line in lines)
+    first = int(lines[0]["number"]) if lines else None
+    total = shown["total"] or shown["of"]
+    result = FileContent(
+        path=path,
+        content=content,
+        start_line=first,
+        line_count=len(lines),
+        total_lines=int(total) if total else None,
+    )
+    ends = sum(LINE_END.fullmatch(line["text"]) is not None for line in lines)
+    cuts = find_source_cuts(content, "", "file")
+    if ends:
+        cuts = (*cuts, SourceCut(pointer="", unit="line ends", count=ends))
+    if shown["capped"] or not (shown["total"] or RecordedObject(evidence.args).integer("limit")):
+        missing = int(total) - (first or 1) + 1 - len(lines) if total else None
+        cuts = (*cuts, SourceCut(pointer="", unit="lines", count=missing, lines=missing or 1, is_limit=True))
+    summary = f"read {len(lines)} lines of {path}"
+    return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
 def _read_lines(evidence: Evidence, shown: RecordedObject) -> Reading:

@@ -22,6 +22,7 @@ AGENT = "opencode"
 NOTHING = "No files found"
 FOUND = re.compile(r"Found (?P<matches>\d{1,9}) matches[^\n]*\n")
 LIMIT = "\n\n(Results "  # are truncated, with advice
+HIDDEN = re.compile(r"\((?P<count>\d{1,9}) hidden\)")
 LINE_END = re.compile(r"^  Line \d{1,9}: [^\n]{1990,2010}\.\.\.$", re.MULTILINE)
 
 
@@ -36,7 +37,7 @@ def _read_files(evidence: Evidence) -> Reading:
     result = FileMatches(filenames=names, file_count=count, truncated=recorded.flag("truncated"))
     links = {"/count": "/result/file_count", "/truncated": "/result/truncated"}
     summary = f"{count or 'No'} file{'' if count == 1 else 's'} found"
-    cuts = _limit(recorded, "files")
+    cuts = _limit(recorded, "files", receipt)
     return reading(evidence, result, summary, links=links, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
@@ -54,12 +55,15 @@ def _read_matches(evidence: Evidence) -> Reading:
     links = {"/matches": "/result/match_count"}
     shortened = len(LINE_END.findall(content))
     ends = (SourceCut(pointer="", unit="line ends", count=shortened),) if shortened else ()
-    cuts = ends + _limit(recorded, "matches")
+    cuts = ends + _limit(recorded, "matches", receipt)
     return reading(evidence, result, summary, links=links, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
-def _limit(recorded: RecordedObject, unit: SourceCutUnit) -> tuple[SourceCut, ...]:
-    return (SourceCut(pointer="", unit=unit, is_limit=True),) if recorded.flag("truncated") else ()
+def _limit(recorded: RecordedObject, unit: SourceCutUnit, receipt: str) -> tuple[SourceCut, ...]:
+    if not recorded.flag("truncated"):
+        return ()
+    hidden = HIDDEN.search(receipt.rpartition(LIMIT)[2])
+    return (SourceCut(pointer="", unit=unit, count=int(hidden["count"]) if hidden else None, is_limit=True),)
 
 
 def _align_search(evidence: Evidence, text: str) -> list[Span]:

@@ -25,9 +25,17 @@ from tests.envelopes.session_lines import only
 
 PATH, COMPACTED = "releases/opencode_1.18.33.json", "releases/opencode_1.18.33_compacted.json"
 SENT: dict[str, str] = json.loads((FOLDER / PATH).with_suffix(".sent.json").read_bytes())
+OLDER = "releases/opencode_1.1.65.json"
 SAMPLE = read_sample(PATH)
 CALLS = dict(zip(SAMPLE.calls, SAMPLE.halves(), strict=True))
 START = 1_795_788_000_000
+TRUNCATED = (
+    "\n\n...7 bytes truncated...\n\nThe tool call succeeded but the output was truncated. "
+    "Full output saved to: /t\nUse Grep."
+)
+LIMITED = "\n\n<bash_metadata>\nbash tool truncated output as it exceeded 30000 char limit\n</bash_metadata>"
+HEAD = "<path>/f</path>\n<type>file</type>\n"
+MORE = "File has more lines. Use 'offset' parameter to read beyond line 2000"
 
 
 def call(key: str, at: int, *, tool: str = "bash", **state: Any) -> dict[str, Any]:
@@ -141,6 +149,81 @@ def test_a_record_may_have_less_of_an_output_than_the_receipt(
     assert halves.receipt is not None
     assert halves.is_cut == is_cut
     assert sum(len(part.text) for part in halves.receipt.segments if part.source) == linked
+
+
+def test_an_older_release_has_the_same_halves() -> None:
+    sample = read_sample(OLDER)
+    sent = json.loads((FOLDER / OLDER).with_suffix(".sent.json").read_bytes())
+    receipts = {record.call: json.loads(record.content) for record in only(ReceiptRecord, sample.records)}
+    assert {key: hashlib.sha256(text.encode()).hexdigest() for key, text in receipts.items()} == sent
+    calls = [json.loads(one.args or b"") for one in sample.calls]
+    ends = {}
+    for given, halves in zip(calls, sample.halves(), strict=True):
+        asked = next(
+            str(given[name]) for name in ("command", "oldString", "filePath", "pattern", "prompt") if name in given
+        )
+        canonical, result = halves.projection.canonical, halves.projection.canonical.result
+        status = result.get("exit_status") if isinstance(result, dict) else None
+        ends[asked.removeprefix("/srv/demo/project")] = (
+            canonical.error.kind if canonical.error else status,
+            halves.is_cut,
+        )
+    assert ends == {
+        "seq 1 9000": (0, True),
+        "exit 3": (3, False),
+        "echo begun; sleep 20": ("command_timed_out", False),
+        "/a.txt": (None, False),
+        "/many.txt": (None, False),  # a part, as it was asked for
+        "/long.txt": (None, True),
+        "": (None, False),
+        "/missing.txt": ("missing_file", False),
+        "return 1": (None, True),
+        "not there": ("tool_execution_failed", False),
+        "Say hello": (None, False),
+        "rm -rf new.txt": ("write_denied", False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("recorded", "receipt", "is_cut", "linked"),
+    [
+        ("x" * 30_000 + "\n\n...", "x" * 30_000 + "\nlast", False, 30_000),
+        ("x" * 30_000 + "\n\n...", f"xx{TRUNCATED}", True, 4),
+        ("1\n\n...", "1\n\n...", False, 6),
+        (f"1\n2{LIMITED}", f"1\n2{LIMITED}", True, 3 + len(LIMITED)),
+    ],
+)
+def test_older_releases_recorded_the_beginning_of_an_output(
+    *, recorded: str, receipt: str, is_cut: bool, linked: int
+) -> None:
+    metadata = {"output": recorded, "exit": 0, "outputPath": "/t"}
+    [halves] = read_messages(message("m", 1, call("c", 1, output=receipt, metadata=metadata))).halves()
+    assert halves.receipt is not None
+    assert halves.is_cut == is_cut
+    assert sum(len(part.text) for part in halves.receipt.segments if part.source) == linked
+
+
+@pytest.mark.parametrize(
+    ("receipt", "cut", "content"),
+    [
+        ("<file>\n00001| a\n00002| b\n\n(End of file - total 2 lines)\n</file>", [], "a\nb"),
+        (f"<file>\n00001| a\n\n({MORE})\n</file>", [("lines", None)], "a"),
+        (f"{HEAD}<content>2: b\n\n(Showing lines 2-2 of 9. Use offset=3.)\n</content>", [("lines", 7)], "b"),
+        (f"{HEAD}<content>1: {'x' * 2_000}...\n\n({MORE})\n</content>", [("line ends", 1), ("lines", None)], None),
+        ("<path>/f</path>\n<type>directory</type>\n<entries>\na\nb\n\n(2 entries)\n</entries>", [], "a\nb"),
+        (f"{HEAD}<entries>\na\n\n(Showing 1 of 7 entries. Use offset.)\n</entries>", [("files", None)], "a"),
+        (f"{HEAD}<content>\nno number\n</content>", [], None),
+    ],
+)
+def test_the_lines_of_a_read_are_read_from_the_receipt_where_they_are_not_recorded(
+    receipt: str, cut: list[tuple[str, int | None]], content: str | None
+) -> None:
+    part = call("c", 1, tool="read", input={"filePath": "/f"}, output=receipt, metadata={"preview": "a"})
+    [halves] = read_messages(message("m", 1, part)).halves()
+    result = halves.projection.canonical.result
+    assert isinstance(result, dict)
+    assert [(one.unit, one.count) for one in halves.reading.source_cuts] == cut
+    assert content is None or result["content_preview"] == content
 
 
 @pytest.mark.parametrize(
