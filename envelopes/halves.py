@@ -274,7 +274,7 @@ def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
         reading=reading,
         projection=projection,
         receipt=_receipt(call, spans if call.is_linked else []),
-        outputs=_output_cuts(call, reading, seen, spans, is_whole=until is not None),
+        outputs=_output_cuts(call, reading, seen, spans, is_whole=until is not None, has_preview=preview is not None),
         preview=preview,
         aligned=until,
         has_more_links=has_more_links,
@@ -332,9 +332,18 @@ def _receipt(call: _Recorded, spans: list[list[Span]]) -> Receipt | None:
 
 
 def _output_cuts(
-    call: _Recorded, reading: Reading, seen: list[Span], spans: list[list[Span]], *, is_whole: bool
+    call: _Recorded,
+    reading: Reading,
+    seen: list[Span],
+    spans: list[list[Span]],
+    *,
+    is_whole: bool,
+    has_preview: bool,
 ) -> tuple[OutputCut, ...]:
     """`seen` are the spans that the model got, `spans` all of each part.
+
+    Outputs of which nothing is linked may stand in the receipt in a form that their family does not know: that they
+    are missing has to be proven then, whatever the family claims, unless the receipt is a preview (`has_preview`).
 
     `is_whole`: the import found no cut, and only the beginning of the receipt was aligned.
     """
@@ -342,7 +351,8 @@ def _output_cuts(
     for span in seen if reading.outputs else ():
         if span.document == "complete":
             own_by_pointer[span.pointer].append(span)
-    can_prove = not is_whole and any(field.claim != "certain" for field in reading.outputs)
+    is_linked = is_whole or has_preview or any(field.pointer in own_by_pointer for field in reading.outputs)
+    can_prove = not is_whole and (not is_linked or any(field.claim != "certain" for field in reading.outputs))
     note = _find_note(call.parts or (), spans) if can_prove else None
     cuts: list[OutputCut] = []
     for field in reading.outputs:
@@ -352,7 +362,7 @@ def _output_cuts(
             continue
         cut = whole_cut(text) if is_whole and field.claim == "certain" else find_cut(text, own, start=field.start)
         source_cuts = tuple(gap for gap in reading.source_cuts if gap.pointer == field.pointer)
-        is_known = field.claim == "certain" or cut.is_whole or call.parts is None
+        is_known = (is_linked and field.claim == "certain") or cut.is_whole or call.parts is None
         if not is_known and note is not None:
             is_known = is_cut_proven(text, cut, note, is_linked=bool(own))
         if field.claim != "shortened" or (is_known and not cut.is_whole):

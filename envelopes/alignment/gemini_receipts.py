@@ -18,9 +18,10 @@ from envelopes.alignment.saved_outputs import find_output_preview
 SHELL_TOOL = "run_shell_command"
 SHELL_HEAD = re.compile(r"(?:Command: )?(?:.*?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL)
 SHELL_TAIL = re.compile(
-    r"(?:\nError: (?P<error>[^\n]*))?(?:\nExit Code: (?P<exit>\(none\)|-?\d{1,10}))?(?:\nSignal: [^\n]*)?"
+    r"(?:\nError: (?P<error>[^\n]*))?(?:\nExit Code: (?P<exit>\(none\)|-?\d{1,10}))?(?:\nSignal: (?P<signal>[^\n]*))?"
     r"(?:\nBackground PIDs: [^\n]*)?(?:\nProcess Group PGID: [^\n]*)?\s*\Z"
 )
+_SECTION = re.compile(r"\n(?=(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): )")
 _OPENING, _CLOSING = "<untrusted_context>\n", "\n</untrusted_context>"
 _OMITTED = re.compile(
     r"\n\n\.\.\. \[[\d.,’ \xa0\u202f]+ characters omitted\] \.\.\.\n\n"
@@ -52,10 +53,16 @@ def untrusted_text(receipt: str) -> str:
     return receipt[slice(*untrusted_region(receipt))] if receipt.startswith(_OPENING) else receipt
 
 
-def match_shell_tail(shown: str, start: int) -> re.Match[str] | None:
-    """The sections behind the output in the text of a shell command, whose output begins at `start`."""
+def match_shell_tail(shown: str, start: int, output: str | None = None) -> re.Match[str] | None:
+    """The sections behind the output in the text of a shell command, whose output begins at `start`.
+
+    An output may end in such lines itself: the recorded `output` decides, and without one they are all sections.
+    """
     begin = max(start, len(shown) - _TAIL_CHARACTERS)
-    return next((match for match in SHELL_TAIL.finditer(shown, begin) if match.end() == len(shown)), None)
+    ends = [*(mark.start() for mark in _SECTION.finditer(shown, begin)), len(shown)]
+    tails = [tail for end in ends if (tail := SHELL_TAIL.match(shown, end))]
+    recorded = (tail for tail in tails if shown[start : tail.start()] == output)
+    return next(recorded, tails[0] if tails else None)
 
 
 def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
@@ -69,7 +76,7 @@ def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
     if tool == SHELL_TOOL and head is None:
         return []
     begin = head.end() if head else 0
-    tail = match_shell_tail(shown, begin) if head else None
+    tail = match_shell_tail(shown, begin, output) if head else None
     stop = tail.start() if tail else len(shown)
     omitted = _OMITTED.search(shown, begin, stop) if find_output_preview(receipt) else None
     if omitted is None:

@@ -34,7 +34,7 @@ from envelopes.families.command.results import (
     explain_exit,
     recorded_outcome,
 )
-from envelopes.schema.result import TaskHandle
+from envelopes.schema.result import CompleteOutput, TaskHandle, ToolError
 
 STDERR = re.compile(r"\nStderr: (?P<stderr>.*)\Z", re.DOTALL)
 BACKGROUND = re.compile(
@@ -43,6 +43,7 @@ BACKGROUND = re.compile(
 )
 CANCELLED = re.compile(r"Command was (?:automatically cancelled|cancelled by user) ")
 NOTHING = ("(empty)", "(none)")
+NO_SIGNAL = (*NOTHING, "0", "null", "undefined")
 COMMAND = "Command: "
 
 
@@ -70,9 +71,9 @@ def _is_output(evidence: Evidence) -> bool:
 def _read_sections(evidence: Evidence, shown: str, start: int) -> Reading:
     """Reads the output from the recorded result, else from the receipt, and how the command ended from the latter."""
     preview = find_output_preview(evidence.receipt_text or "")
-    tail = match_shell_tail(shown, start)
-    output = shown[start : tail.start() if tail else len(shown)]
     recorded = evidence.result if isinstance(evidence.result, str) else None
+    tail = match_shell_tail(shown, start, recorded)
+    output = shown[start : tail.start() if tail else len(shown)]
     stderr = STDERR.search(output) if recorded is None else None
     stdout = recorded if recorded is not None else output[: stderr.start()] if stderr else output
     status = tail["exit"] if tail else None
@@ -86,11 +87,26 @@ def _read_sections(evidence: Evidence, shown: str, start: int) -> Reading:
         saved_output=SavedOutput(path=preview.path) if preview else None,
         cut_by_source=preview is not None and recorded is None,
     )
+    if tail and (tail["signal"] or NOTHING[0]) not in NO_SIGNAL:
+        return _read_signal(evidence, result, tail["signal"])
     summary = recorded_outcome(result)
     if recorded is None:
         return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt")
     links = {"": "/result/combined_output_preview"}
     return reading(evidence, result, summary, links=links, outputs=(OutputField(""),), fidelity="stringified")
+
+
+def _read_signal(evidence: Evidence, result: CommandResult, signal: str) -> Reading:
+    """A command that was ended by a signal has no verdict; its output is in `details`."""
+    message, output = f"the command was ended by signal {signal}", str(result.combined)
+    error = ToolError(
+        kind="tool_execution_failed", message=message, details={"output": output} if output else None, retryable=False
+    )
+    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=message, error=error)
+    if not isinstance(evidence.result, str):
+        return Reading(build=lambda: complete, fidelity="parsed_from_receipt")
+    links, outputs = {"": "/error/details/output"}, (OutputField(""),)
+    return Reading(build=lambda: complete, fidelity="stringified", links=links, outputs=outputs)
 
 
 def _align_command(evidence: Evidence, text: str) -> list[Span]:
@@ -110,4 +126,4 @@ def _align_arguments(evidence: Evidence, text: str) -> list[Span]:
     return [Span(span.start, span.end, "/command", 0, len(command), "args")]
 
 
-MAPPINGS = (ToolMapping(agent="gemini-cli", tools=(SHELL_TOOL,), version=6, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="gemini-cli", tools=(SHELL_TOOL,), version=7, read=_read_command, align=_align_command),)

@@ -18,7 +18,7 @@ from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.lenient_structs import RecordedObject, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.saved_outputs import find_output_preview
-from envelopes.alignment.source_cuts import SourceCut
+from envelopes.alignment.source_cuts import SourceCut, find_source_cuts
 from envelopes.alignment.spans import Span, match_once
 from envelopes.families.file.codex import read_hunks
 from envelopes.families.file.results import ChangeAction, FileChange, FileContent
@@ -67,9 +67,10 @@ def _read_file(evidence: Evidence) -> Reading:
         line_count=None if first is None or last is None else last - first + 1,
         total_lines=total,
     )
-    cuts: tuple[SourceCut, ...] = ()
+    cuts = find_source_cuts(content, "", "file")
     if total is not None and last is not None and last < total and RecordedObject(evidence.args).get("limit") is None:
-        cuts = (SourceCut(pointer="", unit="lines", count=total - last, lines=total - last, is_limit=True),)
+        rest = SourceCut(pointer="", unit="lines", count=total - last, lines=total - last, is_limit=True)
+        cuts = (*cuts, rest)
     summary = f"read {result.path}"
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
@@ -133,6 +134,6 @@ def _align_lines(recorded: RecordedObject, text: str, shown: re.Match[str]) -> l
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("read_file",), version=2, read=_read_file, align=align_failure),
+    ToolMapping(agent=AGENT, tools=("read_file",), version=3, read=_read_file, align=align_failure),
     ToolMapping(agent=AGENT, tools=("write_file", "replace"), version=1, read=_read_change, align=_align_change),
 )

@@ -44,7 +44,7 @@ def stored_calls(kept_project: Project, tmp_path_factory: pytest.TempPathFactory
         asks("toolu_01", args={"command": f"curl -H {TOKEN}"}),
         answers("toolu_01", OUTPUT, result),
         asks("toolu_02", args={"command": "-half \ud83d"}),
-        answers("toolu_02", "+half \ud83d of it", {"stdout": "half \ud83d of it", "stderr": ""}),
+        answers("toolu_02", "+half \ud83d of it", {"stdout": "+half \ud83d of it", "stderr": "not shown"}),
         asks("toolu_03"),
     ]
     escaped: list[dict[str, Any] | bytes] = [json.dumps(line).encode() for line in lines]  # with half a surrogate pair
@@ -264,7 +264,9 @@ def test_the_documented_queries_run_over_the_parquet_file(tmp_path: Path, monkey
     run_command("--parquet", "calls.parquet")
     rows = read("parquet", Path("calls.parquet").read_bytes())
     tokens, characters = sum(row["tokens"] for row in rows), sum(len(row["receipt"] or "") for row in rows)
-    assert ask_duckdb(by_tool) == [["Bash", len(rows), sum(row["is_cut"] for row in rows), tokens, 1]]
+    cut, unseen = (sum(row[name] or 0 for row in rows) for name in ("is_cut", "unseen_lines"))
+    assert ask_duckdb(by_tool) == [["Bash", len(rows), cut, tokens, unseen]]
+    assert unseen == 1
     sources = {source: number for _, source, number in ask_duckdb(by_source)}
     assert set(sources) == {"complete", "no source"}
     assert sum(sources.values()) == characters

@@ -37,6 +37,26 @@ def test_a_part_that_is_no_text_may_hold_the_rest() -> None:
     assert not halves_of(LOG, parts).is_cut
 
 
+@pytest.mark.parametrize(
+    ("output", "receipt", "expected"),
+    [
+        pytest.param("two\nlines", "<r>two\n\nlines</r>", (False, False), id="in a form that nobody knows"),
+        pytest.param(LOG, "\n".join(line.upper() for line in LINES), (False, False), id="as long as the output"),
+        pytest.param(LOG, "The output was left out.", (True, True), id="too short to have it"),
+        pytest.param(LOG, "", (True, True), id="nothing"),
+        pytest.param(LOG, LOG[:2_000] + "\n\n... [323 lines truncated] ...", (True, True), id="linked in part"),
+    ],
+)
+def test_a_family_that_knows_its_agent_claims_no_cut_of_an_output_that_it_did_not_find(
+    output: str, receipt: str, expected: tuple[bool, bool]
+) -> None:
+    recorded = json.dumps({"stdout": output, "stderr": ""}).encode()
+    content = json.dumps(receipt).encode()
+    halves = read_halves(agent="claude-code", tool="Bash", args=b"{}", result=recorded, content=content, is_error=False)
+    [field] = halves.outputs
+    assert (halves.is_cut, field.is_known) == expected
+
+
 def linked_share(halves: Halves) -> float:
     assert halves.receipt is not None
     linked = sum(len(segment.text) for segment in halves.receipt.segments if segment.source)

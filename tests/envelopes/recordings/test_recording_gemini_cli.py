@@ -185,6 +185,33 @@ def test_a_command_is_read_from_its_receipt() -> None:
     assert [segment.text for segment in halves.receipt.segments if segment.source] == ["make test"]
 
 
+def test_an_output_may_end_like_the_sections_behind_it() -> None:
+    display = "building\nExit Code: 2"
+    result = [{"functionResponse": {"response": {"output": f"Output: {display}\nProcess Group PGID: 7"}}}]
+    for shown, end in ((display, None), ("building", 2)):
+        sample = chat(tool_call("c", name="run_shell_command", result=result, resultDisplay=shown))
+        [halves] = sample.halves()
+        assert result_of(halves)["exit_status"] == end
+        assert not halves.is_cut
+
+
+@pytest.mark.parametrize("display", [{"resultDisplay": "partial"}, {}])
+@pytest.mark.parametrize(("signal", "kind"), [("9", "tool_execution_failed"), ("SIGTERM", "tool_execution_failed")])
+def test_a_command_that_was_ended_by_a_signal_failed(signal: str, kind: str, display: dict[str, str]) -> None:
+    result = [{"functionResponse": {"response": {"output": f"Output: partial\nSignal: {signal}"}}}]
+    [halves] = chat(tool_call("c", name="run_shell_command", result=result, **display)).halves()
+    error = halves.projection.canonical.error
+    assert error is not None
+    assert (error.kind, error.details) == (kind, {"output": "partial"})
+    assert signal in error.message
+
+
+def test_a_long_line_of_a_file_that_was_broken_off_is_cut() -> None:
+    receipt = f"Showing lines 1-2 of 2 total lines.\n\n---\n\none\n{'x' * 2_000}... [truncated]"
+    [cut] = halves_of("read_file", {"file_path": "a.py"}, receipt).reading.source_cuts
+    assert (cut.unit, cut.count) == ("line ends", 1)
+
+
 def test_a_read_that_stopped_at_the_limit_of_the_tool_is_cut() -> None:
     receipt = "[File content truncated: showing lines 1-2 of 9 total lines. Use offset and limit.]\none\ntwo"
     halves = halves_of("read_file", {"file_path": "a.py"}, receipt)
