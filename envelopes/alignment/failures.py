@@ -89,7 +89,8 @@ _certain = partial(_rule, certain=True)
 _CODEX = (
     _certain(r"(?:exec command |patch |tool call )?(?:rejected|denied|declined) by (?:the )?user\b", "write_denied"),
     _certain(r"(?:exec_command|shell|apply_patch) failed for [^\n]*?[Rr]ejected", "write_denied"),
-    _certain(r"aborted by user\b", "cancelled", retryable=True),
+    _certain(r"(?:Wall time: [\d.]+ seconds\n)?aborted by user\b", "cancelled", retryable=True),
+    _rule(r"Script terminated\n", "cancelled", retryable=True),
     _certain(r"failed to parse function arguments\b", "invalid_tool_input"),
     _certain(r"unsupported (?:call|custom tool call)\b", "unknown_tool"),
     _certain(r"apply_patch verification failed\b|invalid patch\b", "invalid_tool_input"),
@@ -136,12 +137,20 @@ _FRAMEWORKS = (
     _rule(r"Error invoking tool\b|Invalid (?:arguments|params|request parameters)\b", "invalid_tool_input"),
     _rule(r"(?:Request |Tool )?timed out\b", "timeout", retryable=True),
 )
+_MINI_SWE_AGENT = (
+    _certain(r"Commands? not executed\.", "write_denied"),
+    _certain(r"Interrupted by user: ", "cancelled", retryable=True),
+    _certain(
+        r"The last command <command>.*?</command> timed out and has been killed\.", "command_timed_out", retryable=True
+    ),
+)
 _OTHER = _rule("", "tool_execution_failed")
 _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "claude-code": _CLAUDE_CODE,
     "codex": _CODEX,
     **dict.fromkeys(("gemini-cli", "qwen-code"), _GEMINI_CLI),
     "opencode": _OPENCODE,
+    "mini-swe-agent": _MINI_SWE_AGENT,
     **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),
 }
 

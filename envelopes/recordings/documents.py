@@ -370,11 +370,13 @@ class Conversation:
         *,
         fidelity: ResultFidelity = "structured",
         is_error: bool | None = None,
+        status: str | None = None,
         at: str | None = None,
         duration_ms: int | None = None,
         line: int = 0,
+        extra: bytes | None = None,
     ) -> None:
-        """`node` None: only the flag was recorded, on this `line`."""
+        """`node` None: only the flag was recorded, on this `line`. `extra` has what states the `status`."""
         self.records.append(
             ResultRecord(
                 line=node.line if node else line,
@@ -383,8 +385,10 @@ class Conversation:
                 result=node.raw if node else None,
                 fidelity=fidelity,
                 is_error=is_error,
+                status=status,
                 at=at,
                 duration_ms=duration_ms,
+                extra=extra,
             )
         )
 

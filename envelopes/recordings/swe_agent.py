@@ -14,6 +14,8 @@ mini-swe-agent: `{info, messages[], trajectory_format}`, before release 2 a bare
 5. `extra.actions` of a model's message are its calls; a message without them has the one command in a fenced block.
 6. `extra` of the message that follows (`raw_output`, `returncode`, `exception_info`) is the result, its content the
    receipt. A bare list has receipts alone.
+7. A message of the user with an `interrupt_type` tells the model that a person refused or stopped the commands. Behind
+   tool calls each command has an answer before it, that it was not executed; else this message is the answer.
 
 There are no times and few ids: a call without one has the number of its message, a repeated id gets the number too.
 """
@@ -50,13 +52,16 @@ from envelopes.recordings.documents import (
     read_arguments,
 )
 from envelopes.recordings.json_lines import storable
-from envelopes.text.untrusted_json import Untrusted, parse_json
+from envelopes.text.untrusted_json import Untrusted, join_object, parse_json
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
 _BLOCK = re.compile(r"```(?:mswea_bash_command|bash|sh)\s*\n(.*?)\n?```", re.DOTALL)
 _ISSUE = re.compile(r"(?:ISSUE:|Please solve this issue:)\s*(?P<title>[^\n]+)")
 _ANSWERS = frozenset({"user", "tool"})
+_RESULT = frozenset({"raw_output", "returncode"})
+_NOT_EXECUTED = "action was not executed"
+_ENDS = {"UserRejection": "refused", "UserInterruption": "interrupted", "TimeoutExpired": "timeout"}
 _MINI_MARKS = (b"mswea_bash_command", b"<returncode>")
 
 
@@ -193,12 +198,11 @@ def read_mini(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, ob
     for number, node in enumerate(messages):
         try:
             message = node.members()
-            role, content, extra = text_member(message, "role") or "", message.get("content"), message.get("extra")
+            role, content = text_member(message, "role") or "", message.get("content")
             if not node.is_object or not role:
                 raise Untrusted("no message: it has no role")
             if waiting and role in _ANSWERS:
-                call = _take_answered(waiting, text_member(message, "tool_call_id"))
-                _add_answer(trajectory, call, content, extra)
+                _add_answers(trajectory, waiting, message, _find_stop(messages[number:]))
                 continue
             if content is not None:
                 trajectory.message(number, content, role)
@@ -240,13 +244,35 @@ def _take_answered(waiting: list[tuple[str, str]], own: str | None) -> str:
     return answered[1]
 
 
-def _add_answer(trajectory: _Trajectory, call: str, content: DocumentValue | None, extra: DocumentValue | None) -> None:
+def _find_stop(messages: Iterable[DocumentValue]) -> DocumentValue | None:
+    """How a person stopped the commands that the first message answers, which a message behind all answers states."""
+    for node in messages:
+        extra = object_member(node.members(), "extra")
+        if "interrupt_type" in extra:
+            return extra["interrupt_type"]
+        if not extra.keys() & _RESULT:
+            break
+    return None
+
+
+def _add_answers(
+    trajectory: _Trajectory, waiting: list[tuple[str, str]], message: Members, stop: DocumentValue | None
+) -> None:
+    """A message answers the call that it names or the first; that of a person who stopped them answers all."""
+    own, extra = text_member(message, "tool_call_id"), message.get("extra")
     members = extra.members() if extra else {}
     at = time_member(members, "timestamp", may_count=True)
-    if extra and ("raw_output" in members or "returncode" in members):
-        trajectory.add_result(call, extra, at=at)
-    if content is not None:
-        trajectory.add_receipt(call, content, at=at)
+    for _ in range(len(waiting) if "interrupt_type" in members else 1):
+        call = _take_answered(waiting, own)
+        if extra and members.keys() & _RESULT:
+            name, reason = "exception_type", members.get("exception_type")
+            if stop is not None and text_member(members, "exception_info") == _NOT_EXECUTED:
+                name, reason = "interrupt_type", stop
+            status = _ENDS.get(reason.text() or "") if reason else None
+            stated = join_object({name: reason.raw}) if reason and status else None
+            trajectory.add_result(call, extra, status=status, at=at, extra=stated)
+        if "content" in message:
+            trajectory.add_receipt(call, message["content"], at=at)
 
 
 FORMATS: tuple[Format, ...] = (
@@ -267,6 +293,7 @@ FORMATS: tuple[Format, ...] = (
         agent="mini-swe-agent",
         namespace="mini-swe-agent",
         mark="messages with commands in the agent's own form, or its name and version",
+        version=2,
         is_document=True,
         sniff=sniff_mini,
         read=read_mini,

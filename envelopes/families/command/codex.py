@@ -13,28 +13,31 @@ streams are then empty. Since 0.171 it has no more than 64 KiB, around `... comm
     Exit code: 0 / Wall time: 0.1 seconds / Total output lines: 900 / Output: / the output
     {"output": "…", "metadata": {"exit_code": 0, "duration_seconds": 0.1}}
 
-A cut output begins with `Total output lines: N`, since 0.171 behind `Warning: truncated output (original token count:
-N)`, and has `…N tokens truncated…` in its middle. A command that outlives its window runs on as a session: the outputs
-of the polls behind it are further receipts of the command, each with a header of its own. All of them together are
-compared with the record of the whole where they are equal to it.
+A cut output has `…N tokens truncated…` in its middle. `Total output lines: N` is in its header or begins the output,
+since 0.171 behind `Warning: truncated output (original token count: N)`; a single line that was cut has no such count.
+The output of a command that was stopped at its time limit begins with `command timed out after N milliseconds`.
+
+A command that outlives its window runs on as a session: the outputs of the polls behind it are further receipts of the
+command, each with a header of its own. All of them together are compared with the record of the whole where they are
+equal to it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 import msgspec
 
 from envelopes.alignment.failures import align_failure, read_failure
-from envelopes.alignment.json_spans import match_json_at
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
 from envelopes.alignment.source_cuts import TOKENS_HEAD, SourceCut, find_marks, find_source_cuts, find_token_cuts
 from envelopes.alignment.spans import ComposedPiece, ComposedText, Span
 from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, Disposition, explain_exit, recorded_outcome
-from envelopes.schema.result import TaskHandle
+from envelopes.schema.result import CompleteOutput, JsonValue, TaskHandle, ToolError
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
 AGENT = "codex"
@@ -47,25 +50,55 @@ OUTPUTS = ("aggregated_output", "stdout", "stderr")
 HEADER = re.compile(
     r"(?:(?:Command: [^\n]*|Chunk ID: [^\n]*|Wall time: [\d.]+ seconds|Exit code: (?P<exit>-?\d{1,10})"
     r"|Process exited with code (?P<exit_code>-?\d{1,10})|Process running with session ID (?P<process_id>\d{1,12})"
-    r"|Original token count: \d+|Total output lines: \d+)\n)+Output:\n"
+    r"|Original token count: \d+|Total output lines: (?P<total>\d{1,12}))\n)+Output:\n"
 )
-LEGACY = re.compile(r'\{"output":')
+LEGACY = re.compile(r'\{"output":(?:\s*")?')
 LEGACY_EXIT = re.compile(r'"exit_code":(?P<exit_code>-?\d{1,10})[,}]')
-TIMED_OUT = re.compile(r"command timed out after \d")
+JSON_CHARACTERS = re.compile(
+    r"[^\\]+|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL
+)
+TIMED_OUT = re.compile(r"command timed out after \d{1,12} milliseconds(?:\n|\Z)")
+TIMEOUT_STATUS = 124  # which Codex gives a command that it stopped
 RECEIPT_CUT = re.compile(
-    r"…\d{1,12} (?:tokens|chars|characters|lines) truncated…|\n\[\.\.\. omitted \d+ of \d+ lines \.\.\.\]\n"
+    r"…(?P<count>\d{1,12}) (?P<unit>tokens|chars|characters|lines) truncated…"
+    r"|\n\[\.\.\. (?:omitted (?P<lines>\d{1,12}) of \d{1,12} lines|output truncated to fit \d{1,12} bytes) \.\.\.\]\n\n"
 )
 LEAST_PART = 24  # characters: a shorter part of an output may be another one with the same words
 
 
 class _ShownOutput(msgspec.Struct, frozen=True):
-    """The header of a receipt, as far as it has one, and the output behind it, from character `start`."""
+    """The header of a receipt, as far as it has one, and the output behind it, from character `start`.
+
+    `is_json`: the output is a string of the JSON that the receipt is, so its places are those in the decoded string.
+    """
 
     header: re.Match[str] | None
     output: str
     start: int
     exit_status: int | None
     session: str | None
+    is_json: bool = False
+
+    @property
+    def total(self) -> int | None:
+        """The lines of the complete output, which a receipt states that lacks some of it."""
+        stated = TOKENS_HEAD.match(self.output) or (None if self.session else self.header)
+        return int(stated["total"]) if stated and stated["total"] else None
+
+    @property
+    def beginnings(self) -> list[int]:
+        """The places at which the command's own output may begin: behind the count of its lines, and behind a timeout.
+
+        A command may print the sentence about the timeout itself.
+        """
+        head = TOKENS_HEAD.match(self.output)
+        start = head.end() if head else 0
+        sentence = TIMED_OUT.match(self.output, start)
+        return [start, sentence.end()] if sentence else [start]
+
+    @property
+    def has_timed_out(self) -> bool:
+        return self.exit_status in (None, TIMEOUT_STATUS) and len(self.beginnings) > 1
 
 
 def _read_command(evidence: Evidence) -> Reading:
@@ -87,7 +120,7 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
     receipt = evidence.receipt_text or ""
     shown = _shown_output(receipt)
     if len(cuts) == 1 and len(pointers) == 1:
-        cuts = (_with_total(cuts[0], combined, shown.output),)
+        cuts = (_with_total(cuts[0], combined, shown),)
     result = CommandResult(
         exit_status=status,
         combined=combined,
@@ -109,18 +142,35 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
         return msgspec.structs.replace(read, source_cuts=sent, is_cut_unknown=not sent)
     # What is before the output of a poll was in the receipts before it.
     outputs = tuple(
-        OutputField(pointer, start=_find_output(text, shown, is_poll=True) or 0 if _is_poll(evidence) else 0)
+        OutputField(pointer, start=_find_output(text, shown, 0, is_poll=True) or 0 if _is_poll(evidence) else 0)
         for pointer, text in pointers.items()
         if text.strip()
     )
-    return reading(evidence, result, recorded_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
+    read = reading(evidence, result, recorded_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
+    has_timed_out = shown.has_timed_out and status in (None, TIMEOUT_STATUS) and not TIMED_OUT.match(combined)
+    return _as_timeout(evidence, read, shown) if has_timed_out else read
 
 
-def _with_total(cut: SourceCut, recorded: str, shown: str) -> SourceCut:
+def _as_timeout(evidence: Evidence, read: Reading, shown: _ShownOutput) -> Reading:
+    """The reading of a command that Codex stopped at its time limit: an error, whose details have the output."""
+    start = shown.beginnings[-1]
+    message = shown.output[shown.beginnings[0] : start].strip()
+    output = shown.output[start:]
+    result = read.complete.result
+    if read.links and isinstance(result, CommandResult):  # all of it was recorded
+        output = f"{result.stdout}{result.stderr}{result.combined}"
+    status = {} if shown.exit_status is None else {"exit_status": shown.exit_status}
+    details: dict[str, JsonValue] = {**status, "output": output}
+    error = ToolError(kind="command_timed_out", message=message, details=details, retryable=True)
+    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=message, error=error)
+    links = dict.fromkeys(read.links, "/error/details")
+    return msgspec.structs.replace(read, build=lambda: complete, links=links)
+
+
+def _with_total(cut: SourceCut, recorded: str, shown: _ShownOutput) -> SourceCut:
     """The same cut with its number of lines, where the receipt states that of the complete output."""
-    stated = TOKENS_HEAD.match(shown)
     left = recorded.count("\n") + (not recorded.endswith("\n")) - (cut.end - cut.start)
-    missing = int(stated["total"]) - left if stated else 0
+    missing = 0 if shown.total is None else shown.total - shown.has_timed_out - left
     return msgspec.structs.replace(cut, unit="lines", count=missing, lines=missing) if missing > 0 else cut
 
 
@@ -134,8 +184,9 @@ def _has_whole_output(recorded: RecordedObject, shown: _ShownOutput) -> bool:
     if len(parts) == 1:
         return False
     head, tail = parts[0].text, parts[-1].text
-    is_long = len(shown.output) >= len(head) + len(tail) and TOKENS_HEAD.match(shown.output) is None
-    return is_long and shown.output.startswith(head) and shown.output.endswith(tail)
+    is_long = len(shown.output) >= len(head) + len(tail) and shown.total is None
+    has_head = any(shown.output.startswith(head, start) for start in shown.beginnings)
+    return is_long and has_head and shown.output.endswith(tail)
 
 
 def _canonical(pointer: str) -> str:
@@ -165,13 +216,13 @@ def _read_receipt(evidence: Evidence) -> Reading:
             exit_status=shown.exit_status,
             combined=shown.output,
             interpretation=explained,
-            interrupted=TIMED_OUT.match(shown.output) is not None,
             cut_by_source=RECEIPT_CUT.search(shown.output) is not None,
         )
     cuts = find_source_cuts(evidence.receipt_text, "", "middle") + _receipt_cuts(evidence.receipt_text)
-    return reading(
+    read = reading(
         evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt", source_cuts=cuts
     )
+    return _as_timeout(evidence, read, shown) if shown.has_timed_out and not shown.session else read
 
 
 def _shown_output(receipt: str) -> _ShownOutput:
@@ -188,19 +239,37 @@ def _shown_output(receipt: str) -> _ShownOutput:
         except Untrusted:
             return _ShownOutput(None, receipt, 0, None, None)
         status = document.member("metadata").integer("exit_code")
-        return _ShownOutput(None, document.text("output") or "", 0, status, None)
+        return _ShownOutput(None, document.text("output") or "", 0, status, None, is_json=True)
     return _ShownOutput(None, receipt, 0, None, None)
 
 
 def _receipt_cuts(receipt: str) -> tuple[SourceCut, ...]:
     """The cuts that the outputs in a receipt, or in several one behind the other, state themselves."""
     first = HEADER.match(receipt)
-    if first is None:
-        return find_token_cuts(_shown_output(receipt).output)
+    if first is None or (first["total"] and not first["process_id"]):
+        return _stated_cuts(_shown_output(receipt))
     headers = _headers(receipt, first)
     ends = [*(following.start() for following in headers[1:]), len(receipt)]
     outputs = [receipt[header.end() : end] for header, end in zip(headers, ends, strict=True)]
     return tuple(cut for output in outputs for cut in find_token_cuts(output))
+
+
+def _stated_cuts(shown: _ShownOutput) -> tuple[SourceCut, ...]:
+    """A mark needs no long texts on both sides if the receipt has the number of lines."""
+    mark = None if shown.total is None else _find_mark(shown.output)
+    if mark and mark["lines"]:
+        return (SourceCut(pointer="", unit="lines", count=int(mark["lines"])),)
+    if mark and mark["unit"] == "tokens":
+        return (SourceCut(pointer="", unit="tokens", count=int(mark["count"])),)
+    if mark and not mark["unit"]:
+        return (SourceCut(pointer="", unit="output"),)
+    return find_token_cuts(shown.output)
+
+
+def _find_mark(output: str) -> re.Match[str] | None:
+    """The mark of Codex, which is between halves of about the same size. The output may print such marks itself."""
+    marks = RECEIPT_CUT.finditer(output)
+    return min(marks, key=lambda mark: abs(mark.start() + mark.end() - len(output)), default=None)
 
 
 def _headers(receipt: str, first: re.Match[str]) -> list[re.Match[str]]:
@@ -231,16 +300,14 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     if not recorded.has_any(OUTPUTS):
         return align_failure(evidence, text)
     shown = _shown_output(text)
-    if LEGACY.match(text):
-        return _align_legacy(text, recorded)
-    spans = _align_header(shown.header, recorded)
+    spans = _align_status(text, recorded) if shown.is_json else _align_header(shown.header, recorded)
     for composed in _composed_outputs(recorded):
         place = _place_in_whole(evidence, text, composed[0].text) if len(composed) == 1 else None
         if place is not None and shown.output:
             return [*spans, *composed[0].spans(shown.start, place, place + len(shown.output))]
         is_behind = not (evidence.receipt_text or "").startswith(text)
         if matched := _align_output(composed, shown, is_poll=_is_poll(evidence) or is_behind):
-            return [*spans, *matched]
+            return [*spans, *(_place_in_json(text, matched) if shown.is_json else matched)]
     return spans or align_failure(evidence, text)
 
 
@@ -257,19 +324,29 @@ def _align_header(header: re.Match[str] | None, recorded: RecordedObject) -> lis
     return spans
 
 
-def _align_legacy(text: str, recorded: RecordedObject) -> list[Span]:
-    """Links the string in `{"output":"…"}` to the output that it is JSON of."""
-    start = len('{"output":')
-    spans: list[Span] = []
-    for name in OUTPUTS:
-        if value := recorded.text(name):
-            spans, _ = match_json_at(text, start, value, f"/{name}")
-        if spans:
-            break
+def _align_status(text: str, recorded: RecordedObject) -> list[Span]:
+    """Links the exit code in the `metadata` of a receipt that is JSON."""
     code = LEGACY_EXIT.search(text, text.rfind('"metadata"'))
-    if code and recorded.integer("exit_code") == int(code["exit_code"]):
-        spans = [*spans, Span(*code.span("exit_code"), "/exit_code")]
-    return spans
+    is_recorded = code is not None and recorded.integer("exit_code") == int(code["exit_code"])
+    return [Span(*code.span("exit_code"), "/exit_code")] if code and is_recorded else []
+
+
+def _place_in_json(text: str, spans: list[Span]) -> Iterator[Span]:
+    """Moves spans of the decoded output to the string that is JSON of it.
+
+    An escape is a span of its own: without it the line that it is in would count as not shown.
+    """
+    opening = LEGACY.match(text)
+    at, offset = opening.end() if opening else 0, 0
+    for span in sorted(spans):
+        while offset < span.end and (run := JSON_CHARACTERS.match(text, at)):
+            is_escape = run[0].startswith("\\")
+            length = 1 if is_escape else min(len(run[0]), (span.start if offset < span.start else span.end) - offset)
+            end = run.end() if is_escape else at + length
+            if offset >= span.start:
+                value = span.value_start + offset - span.start
+                yield Span(at, end, span.pointer, value, value + length)
+            at, offset = end, offset + length
 
 
 def _composed_outputs(recorded: RecordedObject) -> list[list[ComposedText]]:
@@ -287,29 +364,40 @@ def _composed_outputs(recorded: RecordedObject) -> list[list[ComposedText]]:
 
 def _align_output(parts: list[ComposedText], shown: _ShownOutput, *, is_poll: bool) -> list[Span]:
     """Links the output of a receipt, each side of which may lack its middle, by its beginning and its end."""
-    head, tail, output, start = parts[0], parts[-1], shown.output, shown.start
-    cut_head = TOKENS_HEAD.match(output)
-    # The output may print such a mark itself; that of Codex is between halves of about the same size.
-    marks = RECEIPT_CUT.finditer(output) if cut_head else ()
-    cut = min(marks, key=lambda mark: abs(mark.start() + mark.end() - len(output)), default=None)
-    if cut and cut_head:
-        first = _common_head(output[cut_head.end() : cut.start()], head, start + cut_head.end())
-        return [*first, *_common_tail(output, cut.end(), tail, start)] if first else []
+    candidates = (_align_from(parts, shown, start, is_poll=is_poll) for start in shown.beginnings)
+    return next(filter(None, candidates), [])
+
+
+def _align_from(parts: list[ComposedText], shown: _ShownOutput, start: int, *, is_poll: bool) -> list[Span]:
+    """Links the output of a receipt that begins at character `start` of what is shown."""
+    head, tail, output, at = parts[0], parts[-1], shown.output, shown.start + start
+    cut = _find_mark(output)
+    if cut and shown.total is not None:
+        first = _common_head(output[start : cut.start()], head, at)
+        return [*first, *_common_tail(output, cut.end(), tail, shown.start)] if first else []
     if len(parts) == 1:
-        at = _find_output(head.text, shown, is_poll=is_poll)
-        return [] if at is None else head.spans(start, at, at + len(output))
-    if output.startswith(head.text) and output.endswith(tail.text) and len(output) >= len(head.text) + len(tail.text):
-        behind = start + len(output) - len(tail.text)
-        return [*head.spans(start, 0, len(head.text)), *tail.spans(behind, 0, len(tail.text))]
-    return _common_tail(output, 0, tail, start) if is_poll and shown.exit_status is not None else []
+        place = _find_output(head.text, shown, start, is_poll=is_poll)
+        if place is not None:
+            return head.spans(at, place, place + len(output) - start)
+    is_long = len(output) - start >= len(head.text) + len(tail.text)
+    if len(parts) > 1 and is_long and output.startswith(head.text, start) and output.endswith(tail.text):
+        behind = shown.start + len(output) - len(tail.text)
+        return [*head.spans(at, 0, len(head.text)), *tail.spans(behind, 0, len(tail.text))]
+    # The lines are not counted where a single one was cut: both sides of the mark have to be there.
+    first = _common_head(output[start : cut.start()], head, at) if cut else []
+    last = _common_tail(output, cut.end(), tail, shown.start) if cut else []
+    if cut and first and last and (len(parts) > 1 or len(output) - start - len(cut[0]) < len(head.text)):
+        return [*first, *last]
+    is_end = len(parts) > 1 and is_poll and shown.exit_status is not None
+    return _common_tail(output, start, tail, shown.start) if is_end else []
 
 
-def _find_output(text: str, shown: _ShownOutput, *, is_poll: bool) -> int | None:
-    """The position of the shown output in the whole of it.
+def _find_output(text: str, shown: _ShownOutput, start: int, *, is_poll: bool) -> int | None:
+    """The position of the shown output, from its character `start`, in the whole of it.
 
     A poll shows what came since the one before: the last one the end, any other a part that must occur once.
     """
-    output = shown.output
+    output = shown.output[start:]
     if not output:
         return None
     if is_poll and shown.exit_status is not None and text.endswith(output):
@@ -331,4 +419,4 @@ def _common_tail(output: str, start: int, part: ComposedText, offset: int) -> li
     return part.spans(offset + len(output) - length, len(part.text) - length, len(part.text))
 
 
-MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=5, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=6, read=_read_command, align=_align_command),)

@@ -4,13 +4,17 @@ Release 2 records `{raw_output, returncode, exception_info?}`, release 1 the rec
 
     <returncode>0</returncode> / <output> / the output / </output>
     the same with <output_head>, <elided_chars> and <output_tail>, where the output is long
+    {"returncode": 0, "output": "…"}, with `output_head`, `output_tail` and `elided_chars` where it is long: `mini.yaml`
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
+from json import JSONDecodeError, JSONDecoder
 
 from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.json_spans import match_json_at
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.source_cuts import SourceCut
@@ -23,6 +27,14 @@ OUTPUT = re.compile(r"<output>\n?(?P<output>.*?)\n?</output>\s*\Z", re.DOTALL)
 HEAD = re.compile(r"<output_head>\n?(?P<part>.*?)\n?</output_head>", re.DOTALL)
 ELIDED = re.compile(r"<elided_chars>\s*(?P<count>\d{1,12}) characters elided")
 TAIL = re.compile(r"<output_tail>\n?(?P<part>.*?)\n?</output_tail>", re.DOTALL)
+HEAD_OPENING, HEAD_CLOSING = re.compile(r"<output_head>\n?"), re.compile(r"\n?</output_head>")
+LAST_PART = re.compile(r"<output_tail>\n?(?P<part>.*?)\n?</output_tail>\s*\Z", re.DOTALL)
+JSON_CODE = re.compile(r'\s*\{\s*"returncode":\s*(?P<code>-?\d{1,10}|null),\s*(?="output)')
+JSON_MEMBERS = {  # in their order
+    name: re.compile(rf'[\s,]*"{name}":\s*(?=")') for name in ("output", "output_head", "output_tail")
+}
+NOT_EXECUTED = "action was not executed"  # recorded and sent for each command behind one that was stopped
+_DECODER = JSONDecoder()
 
 
 def _read_command(evidence: Evidence) -> Reading:
@@ -31,6 +43,8 @@ def _read_command(evidence: Evidence) -> Reading:
     code = recorded.integer("returncode")
     if recorded.has_any(("raw_output", "returncode")):
         output = recorded.text("raw_output") or ""
+        if not output and recorded.text("exception_info") == NOT_EXECUTED:
+            return reading(evidence, CommandResult(), NOT_EXECUTED, links={})
         result = CommandResult(
             exit_status=code,
             combined=output,
@@ -65,6 +79,9 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     output, code = recorded.text("raw_output") or "", recorded.integer("returncode")
     if not recorded.has_any(("raw_output", "returncode")):
         return align_failure(evidence, text)
+    if head := JSON_CODE.match(text):
+        spans = [Span(*head.span("code"), "/returncode")] if head["code"] == str(code) else []
+        return [*spans, *_align_json(text, head.end(), output)]
     spans = []
     head = RETURNCODE.match(text)
     if head and code == int(head["code"]):
@@ -78,12 +95,60 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
             return [*spans, Span(at, at + len(core), "/raw_output", offset, offset + len(core))]
         if match := match_once(text, core, "/raw_output", start=start):
             return [*spans, Span(match.start, match.end, "/raw_output", offset, offset + len(core))]
-    first, last = HEAD.search(text, start), TAIL.search(text, start)
-    if first and last and output.startswith(first["part"]) and output.rstrip("\n").endswith(last["part"]):
-        end = len(output.rstrip("\n"))
-        spans.append(Span(*first.span("part"), "/raw_output", 0, len(first["part"])))
-        spans.append(Span(*last.span("part"), "/raw_output", end - len(last["part"]), end))
+    return [*spans, *_align_ends(text, start, output)]
+
+
+def _align_ends(text: str, start: int, output: str) -> list[Span]:
+    """Links the beginning and the end of a long output, which may have such tags itself."""
+    opening = HEAD_OPENING.search(text, start)
+    if opening is None:
+        return []
+    for end, behind in reversed([mark.span() for mark in HEAD_CLOSING.finditer(text, opening.end())]):
+        head = text[opening.end() : end]
+        last = LAST_PART.search(text, behind) if output.startswith(head) else None
+        for whole in (output, output.rstrip("\n")) if last else ():
+            if last and whole.endswith(last["part"]):
+                tail = Span(*last.span("part"), "/raw_output", len(whole) - len(last["part"]), len(whole))
+                return [Span(opening.end(), end, "/raw_output", 0, len(head)), tail]
+    return []
+
+
+def _align_json(text: str, at: int, output: str) -> list[Span]:
+    """Links the strings in the JSON that `mini.yaml` writes: the output, or its beginning and its end."""
+    spans: list[Span] = []
+    for name, pattern in JSON_MEMBERS.items():
+        member = pattern.match(text, at)
+        if member is None:
+            continue
+        try:
+            shown, at = _DECODER.raw_decode(text, member.end())
+        except JSONDecodeError:
+            return []
+        offset = len(output) - len(shown) if name == "output_tail" else 0
+        if offset < 0 or shown != (output if name == "output" else output[offset : offset + len(shown)]):
+            return []
+        spans += _link_string(text, member.end(), at, shown, offset)
     return spans
 
 
-MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=4, read=_read_command, align=_align_command),)
+def _link_string(text: str, start: int, end: int, value: str, offset: int) -> list[Span]:
+    """Links all characters of a JSON string, the escaped ones too: without them a line would count as not shown.
+
+    `offset` is the place of the value in the output.
+    """
+    plain, stop = match_json_at(text, start, value, "/raw_output")
+    if stop != end:
+        return []
+    edges = [Span(start, start + 1, ""), *plain, Span(end - 1, end, "", len(value), len(value))]
+    escapes = [
+        Span(before.end, after.start, "/raw_output", before.value_end, after.value_start)
+        for before, after in pairwise(edges)
+        if before.value_end < after.value_start
+    ]
+    return [
+        Span(span.start, span.end, span.pointer, span.value_start + offset, span.value_end + offset)
+        for span in sorted([*plain, *escapes])
+    ]
+
+
+MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=5, read=_read_command, align=_align_command),)

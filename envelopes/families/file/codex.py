@@ -16,6 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.json_spans import match_json_at
 from envelopes.alignment.lenient_structs import RecordedObject, read_untyped, reading
@@ -41,6 +43,9 @@ HUNK = re.compile(r"^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@[
 SUCCESS = "Success. Updated the following files:\n"
 CHANGED_FILE = re.compile(r"([AMD]) ([^\n]+)\n?")
 OUTPUT = '{"output":'
+HEADER = re.compile(
+    r"Exit code: (?P<exit>-?\d{1,10})\n(?:Wall time: [\d.]+ seconds\n|Total output lines: \d+\n)*Output:\n"
+)
 
 
 def _read_patch(evidence: Evidence) -> Reading:
@@ -94,24 +99,34 @@ def read_hunks(diff: str) -> Iterator[Hunk]:
 
 
 def _read_receipt(evidence: Evidence) -> Reading:
-    """The files that the receipt lists, where nothing else was recorded."""
-    text = _output_of(evidence.receipt_text or "")
+    """The files that the receipt lists, or the failure that its exit code means, where nothing else was recorded."""
+    receipt = evidence.receipt_text or ""
+    if evidence.result is not None:
+        return read_untyped(evidence)
+    text, status = _output_of(receipt)
+    if status:
+        failed = msgspec.structs.replace(evidence, is_error=True, receipt_text=text if text.strip() else receipt)
+        return read_failure(failed) or read_untyped(evidence)
     start = text.find(SUCCESS)
-    if evidence.result is not None or start < 0:
+    if start < 0:
         return read_untyped(evidence)
     rows = CHANGED_FILE.findall(text, start + len(SUCCESS))
     result = PatchResult(changed_files=tuple(PatchedFile(action=LETTERS[letter], path=path) for letter, path in rows))
     return reading(evidence, result, patch_outcome(result), links={}, fidelity="parsed_from_receipt")
 
 
-def _output_of(receipt: str) -> str:
+def _output_of(receipt: str) -> tuple[str, int | None]:
+    """The output in a receipt and its exit code, as far as it has one."""
+    if header := HEADER.match(receipt):
+        return receipt[header.end() :], int(header["exit"])
     if not receipt.startswith(OUTPUT):
-        return receipt
+        return receipt, None
     try:
         document = parse_json(receipt.encode("utf-8", "surrogatepass"))
     except Untrusted:
-        return receipt
-    return RecordedObject(document).text("output") or outline_text(document)
+        return receipt, None
+    recorded = RecordedObject(document)
+    return recorded.text("output") or outline_text(document), recorded.member("metadata").integer("exit_code")
 
 
 def _align_patch(evidence: Evidence, text: str) -> list[Span]:
@@ -124,6 +139,6 @@ def _align_patch(evidence: Evidence, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent="codex", tools=("apply_patch",), version=1, read=_read_patch, align=_align_patch),
+    ToolMapping(agent="codex", tools=("apply_patch",), version=2, read=_read_patch, align=_align_patch),
     ToolMapping(agent="codex", tools=("file_change",), version=1, read=_read_changes, align=align_failure),
 )

@@ -13,7 +13,7 @@
    so is a poll of a session that the file does not name. The one record of a command also answers the input that
    reports its end.
 5. Code mode has one call, `exec`, whose program calls tools by itself. Their items have ids of their own: each is an
-   event of that call where only one was open, of the run otherwise.
+   event of that call where only one was open, of the run otherwise. So is the end of a command that the person ran.
 6. `token_count` repeats the usage of the last request; the sum over all requests distinguishes them.
 7. A file that was not used for long is rewritten as `.jsonl.zst`, which is one document here: its records have the
    positions of its lines.
@@ -74,7 +74,7 @@ ROLLOUT = Format(
     agent="codex",
     namespace="codex",
     mark="lines of session_meta, response_item or event_msg with a payload",
-    version=4,
+    version=5,
     sniff=rollout.sniff,
     read=rollout.read,
     is_global_call_id=rollout.is_global_call_id,

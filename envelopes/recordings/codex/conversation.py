@@ -4,11 +4,13 @@
    kept what people wrote, or the newest of it, and added the summary in `message`. The compaction stands before its
    messages, at the line before its own. A summary that the provider encrypted is no message.
 2. `thread_rolled_back` takes the last turns out of the conversation, as many as it names. A turn begins with what a
-   person wrote; the context that the client adds in the role of the user is none.
+   person wrote. The context that the client adds in the role of the user is none: a block of it is a text between
+   two known tags, and Codex counts no message that has such a block.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -28,6 +30,7 @@ from envelopes.recordings.codex.lines import (
     digest,
     member,
     part_remark,
+    read_blocks,
     read_item,
     session_remarks,
     text_of_blocks,
@@ -38,7 +41,15 @@ from envelopes.text.untrusted_json import array_slices, parse_json
 
 Records = Iterator[Record | LineProblem]
 _REQUEST_HEADING = "## My request for Codex:"
-_NO_PROMPT = ("<", "# AGENTS.md")
+_CONTEXT_TAGS = (
+    *("environment_context", "user_instructions", "turn_aborted", "user_shell_command", "subagent_notification"),
+    *("skill", "hook_prompt", "goal_context", "codex_internal_context", "additional_context", "extension_context"),
+    *("recommended_plugins", "agent_message_board_notification", r"external_[^\s<>]+"),
+)
+_CONTEXT = re.compile(
+    rf"<(?P<tag>{'|'.join(_CONTEXT_TAGS)})(?:\s[^<>]*)?>.*</(?P=tag)>|# AGENTS\.md instructions\b.*</INSTRUCTIONS>",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
 def build_message(line: RolloutRead, role: str, content: bytes, **fields: object) -> MessageRecord:
@@ -92,7 +103,7 @@ def message_records(line: RolloutRead) -> Records:
     item, content = line.item, bytes(line.item.content)
     if item.role == "user" and (text := text_of_blocks(content)):
         line.state.prompts.append(digest(text))
-        if not text.startswith(_NO_PROMPT):
+        if not any(_CONTEXT.fullmatch(block.strip()) for block in read_blocks(content)):
             line.state.turns.append(line.number)
             yield from _title(line, text)
     yield build_message(line, item.role or "unknown", content or b'""')

@@ -143,6 +143,14 @@ class RolloutState(msgspec.Struct):
         self.unnamed[search] = self.unnamed.get(search, 0) + 1
         return f"web_search-{search}-{self.unnamed[search]}"
 
+    def open_session(self, session: str, call: str) -> CommandSession:
+        """The session of a call's command. Ids are used again: that of an earlier command has ended."""
+        known = self.sessions.get(session)
+        if known is None or known.call != call:
+            self.sessions.pop(session, None)
+            known = self.sessions[session] = CommandSession(call=call)
+        return known
+
     def trim(self) -> None:
         for table, size in (
             (self.calls, _TABLE_SIZE),
@@ -241,10 +249,15 @@ def session_remarks(line: RolloutRead) -> Iterator[RemarkRecord]:
 
 def text_of_blocks(content: bytes) -> str:
     """The text of a message: a string, or the texts of its blocks."""
+    return "\n".join(read_blocks(content))
+
+
+def read_blocks(content: bytes) -> list[str]:
+    """The texts of the blocks of a message, or the string that it is."""
     value = parse_json(content) if content else None
     blocks = value if isinstance(value, list) else [value]
     texts = [block.get("text") if isinstance(block, dict) else block for block in blocks]
-    return "\n".join(text for text in texts if isinstance(text, str))
+    return [text for text in texts if isinstance(text, str)]
 
 
 def digest(text: str) -> str:

@@ -238,7 +238,7 @@ def _output(line: RolloutRead) -> Records:
     if (session_id := state.inputs.pop(call, None)) in state.sessions:
         yield from _input(line, state.sessions[str(session_id)], call, has_ended=_ENDED.search(head) is not None)
     elif runs_on:
-        state.sessions.setdefault(runs_on[1].decode(), CommandSession()).call = call
+        state.open_session(runs_on[1].decode(), call)
 
 
 def _input(line: RolloutRead, session: CommandSession, call: str, *, has_ended: bool) -> Records:
@@ -257,9 +257,24 @@ def _session_result(line: RolloutRead, session: CommandSession) -> Records:
         yield line.result(session.poll, recorded, line=session.line, is_error=session.is_error)
 
 
+def _names_call(line: RolloutRead, call: str | None) -> bool:
+    """Checks that a record is that of a call, which may be too far above to be remembered, and of no poll."""
+    return call in line.state.calls or (is_global_call_id(call or "") and call not in line.state.polls)
+
+
+def _unnamed_end(line: RolloutRead, item: RolloutItem, kind: str, *, failed: bool) -> Records:
+    """The end of what no call started: a program of code mode, or the person by a command of their own."""
+    open_calls = line.state.unanswered
+    is_nested = len(open_calls) == 1 and bytes(item.source) != b'"user_shell"'
+    yield line.event(kind, call=open_calls[0] if is_nested else None, failed=failed)
+
+
 def _command_end(line: RolloutRead) -> Records:
     item = line.item
     failed = item.status in _FAILED
+    if not _names_call(line, item.call_id):
+        yield from _unnamed_end(line, item, "exec_command_end", failed=failed)
+        return
     yield line.result(item.call_id or "", line.payload, is_error=failed, duration_ms=_milliseconds(item))
     yield from _note_session(line, item, line.payload, failed=failed)
 
@@ -267,7 +282,7 @@ def _command_end(line: RolloutRead) -> Records:
 def _note_session(line: RolloutRead, item: RolloutItem, recorded: bytes, *, failed: bool) -> Records:
     if not item.process_id or len(recorded) > _RECORD_BYTES:
         return
-    session = line.state.sessions.setdefault(item.process_id, CommandSession(call=item.call_id or item.id or ""))
+    session = line.state.open_session(item.process_id, item.call_id or item.id or "")
     session.record, session.line, session.is_error = recorded.decode("utf-8", "surrogatepass"), line.number, failed
     yield from _session_result(line, session)
 
@@ -289,6 +304,9 @@ def _tool_end(line: RolloutRead) -> Records:
         members = object_slices(bytes(item.result)) if first_byte(item.result) == b"{" else {}
         recorded = members.get("Ok") or members.get("Err") or bytes(item.result) or line.payload
         failed = "Err" in members or member(recorded, "isError") == b"true"
+    if not _names_call(line, item.call_id):
+        yield from _unnamed_end(line, item, item.type or "", failed=failed)
+        return
     child = item.new_thread_id
     yield line.result(item.call_id or "", recorded, is_error=failed, duration_ms=_milliseconds(item), child_run=child)
 
@@ -300,14 +318,12 @@ def _item_completed(line: RolloutRead) -> Records:
     if item.type == "McpToolCall":
         answers = (member(recorded, "result"), member(recorded, "error"))
         recorded = next((answer for answer in answers if answer.startswith(b"{")), recorded)
-    if item.id in line.state.calls:
+    if _names_call(line, item.id):
         duration, child = _milliseconds(outer), item.agent_thread_id
         yield line.result(item.id or "", recorded, is_error=failed, duration_ms=duration, child_run=child)
         yield from _note_session(line, item, recorded, failed=failed)
         return
-    open_calls = line.state.unanswered
-    call = open_calls[0] if len(open_calls) == 1 else None
-    yield line.event(item.type or "item_completed", call=call, failed=failed)
+    yield from _unnamed_end(line, item, item.type or "item_completed", failed=failed)
 
 
 def _token_count(line: RolloutRead) -> Records:

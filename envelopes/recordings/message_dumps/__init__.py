@@ -2,7 +2,7 @@
 
 A document is a list of messages, or an object with them; a file of lines has one such object a line, for example each
 request of a conversation with all of its history. Lines with the same beginning are one run, so what they repeat is
-stored once.
+stored once, and a later line may prove that a receipt was replaced or left out (`histories.py`).
 
     chat.py, blocks.py   OpenAI Chat: `messages[]` with `tool_calls` and the role `tool`, and of a response `choices[]`;
                          Anthropic: blocks `tool_use` and `tool_result`
@@ -80,7 +80,7 @@ def _format(
         agent=agent,
         namespace=agent,
         mark=mark,
-        version=3,
+        version=4,
         is_document=True,
         sniff=sniff,
         read=partial(read_document, agent, read_messages),

@@ -37,7 +37,7 @@ def read_blocks(
             if not call or not tool:
                 dump.problem(node, "a call without an id or a name")
             elif call not in listed:
-                dump.add_call(call, node, tool, block["input"].raw if "input" in block else b"null", step=step)
+                dump.call(call, node, tool, block["input"].raw if "input" in block else b"null", step=step)
         elif kind.endswith(ANSWER):
             _answer(dump, node, block)
         elif kind == SUMMARY:
@@ -49,10 +49,11 @@ def read_blocks(
 
 
 def _answer(dump: Dump, node: DocumentValue, block: Members) -> None:
-    call, content = text_member(block, "tool_use_id"), block.get("content")
-    if not call:
+    own, content = text_member(block, "tool_use_id"), block.get("content")
+    if not own:
         dump.problem(node, "an answer without the id of its call")
         return
+    call = dump.answer(own)
     error = text_member(content.members(), "type") if content and content.is_object else None
     if error and error.endswith("_error"):
         dump.add_result(call, None, is_error=True, line=node.line)
@@ -60,6 +61,8 @@ def _answer(dump: Dump, node: DocumentValue, block: Members) -> None:
         dump.add_result(call, None, is_error=flag_member(block, "is_error"), line=node.line)
     if content:
         dump.add_receipt(call, content)
+    else:  # an empty result
+        dump.add_text_receipt(call, "", node.line, None)
 
 
 def _compaction(dump: Dump, node: DocumentValue, block: Members, key: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -11,7 +12,6 @@ from envelopes.recordings.base import (
     COMPACTION,
     EventRecord,
     LineProblem,
-    LineRecord,
     Record,
     SourceLine,
     SourcePath,
@@ -27,22 +27,82 @@ from envelopes.recordings.documents import (
     place_records,
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines
+from envelopes.recordings.message_dumps.histories import DumpedLine, Histories, PlacedCall, asked_digest
 from envelopes.text.untrusted_json import Untrusted
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
 _LISTS = ("messages", "input", "output", "choices")
+_CONTINUES = frozenset({"previous_response_id", "conversation"})  # of requests whose history is on the server
 FAILED = frozenset({"failed", "denied", "interrupted", "retried", "error"})
 _PROMPTS = (b'"user"', b'"human"')  # the run is named by what stands before and in the first prompt
 _DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
 
 
+class _NamedCall(msgspec.Struct):
+    """A call under the id that it has here. `part` is the list of the body that it is in."""
+
+    call: str
+    asked: str
+    number: int
+    part: int
+    is_open: bool = True
+
+
 class Dump(Conversation):
-    """One conversation; `number` counts its messages over all lists of a body."""
+    """One conversation; `number` counts its messages over all lists of a body.
+
+    A server may count the calls of each turn, so that ids come again: the later calls get the number of their message.
+    """
 
     def __init__(self, root: DocumentValue, run: str, agent: str, model: str | None) -> None:
         super().__init__(root, run, agent, model=model)
         self.number = 0
+        self.is_history = True  # all that was sent before is in it
+        self.calls: list[PlacedCall] = []
+        self._part = 0
+        self._named: dict[str, list[_NamedCall]] = defaultdict(list)  # by the recorded id
+        self._uses: Counter[str] = Counter()  # of recorded ids
+
+    def begin_list(self, *, is_other_form: bool) -> None:
+        """`is_other_form`: the messages of this list may be those of an earlier one, in another form."""
+        self._part += 1
+        if is_other_form:
+            self._uses.clear()
+
+    def call(
+        self, own: str, node: DocumentValue, tool: str, args: bytes, *, step: str | None = None, at: str | None = None
+    ) -> str:
+        """Adds a call and returns its id. Without a `step` it is one of its own."""
+        named, asked = self._named[own], asked_digest(tool, args)
+        same = named[self._uses[own]] if self._uses[own] < len(named) else named[-1] if named else None
+        # A response may be the end of the messages, too, which a program keeps after it has added it.
+        is_same = same is not None and same.asked == asked and same.part < self._part
+        is_repeated = is_same and same is not None and (same.is_open or self._uses[own] < len(named))
+        self._uses[own] += 1
+        if same is None or not is_repeated:
+            same = _NamedCall(self._new_id(own), asked, self.number, self._part)
+            named.append(same)
+            self.calls.append(PlacedCall(own, same.call, self.number, asked))
+        same.is_open = True
+        self.add_call(same.call, node, tool, args, step=step or same.call, at=at)
+        return same.call
+
+    def _new_id(self, own: str) -> str:
+        numbered = f"{own}-{self.number}"
+        further = (f"{numbered}-{count}" for count in range(2, len(self.ids) + 3))
+        return next(name for name in (own, numbered, *further) if name not in self.ids)
+
+    def answer(self, own: str) -> str:
+        """The id of the call that is answered: of those with the recorded id the latest open one."""
+        named = self._named.get(own, [])
+        open_calls = [call for call in named if call.is_open]
+        # Calls of one message are answered in their order.
+        answered = next((call for call in open_calls if call.number == open_calls[-1].number), None)
+        if answered is None:
+            return named[-1].call if named else own
+        answered.is_open = False
+        return answered.call
 
     def message(self, members: Members, role: str, content: DocumentValue | None) -> str:
         """Adds a message and returns the name of its step."""
@@ -101,10 +161,8 @@ def read_usage(
     )
 
 
-def read_body(
-    root: DocumentValue, path: SourcePath, agent: str, read_messages: ReadMessages
-) -> list[Record | LineProblem]:
-    """The records of a list of messages, or of an object that has them."""
+def read_body(root: DocumentValue, path: SourcePath, agent: str, read_messages: ReadMessages) -> Dump:
+    """Reads a list of messages, or an object that has them."""
     bodies = [root]
     members = root.members()
     if "request" in members and "response" in members:
@@ -117,17 +175,21 @@ def read_body(
     named = text_member(first[0].members(), "conversation_id", "run_id") if first else None
     prompt = next((index for index, node in enumerate(first) if any(role in node.raw for role in _PROMPTS)), 0)
     dump = Dump(root, named or name_run(path, first[: prompt + 1]), agent, model)
+    dump.is_history = named is None and not bodies[0].members().keys() & _CONTINUES
     for body in bodies:
         facts = body.members()
         dump.add_standing(facts)
         for nodes in _lists_in(body):
+            dump.begin_list(is_other_form=not body.is_list and not facts.keys() & {*_LISTS})
             read_messages(dump, nodes)
         if text_member(facts, "type") == "message" and "content" in facts:  # the response of Anthropic
+            dump.begin_list(is_other_form=False)
             read_messages(dump, [body])
         if object_member(facts, "usage"):
             request, edits = text_member(facts, "id") or f"message-{dump.number}", facts.get("context_management")
             dump.records.append(read_usage(dump, facts["usage"], request, edits=edits))
-    return [*dump.records, *root.document.take_remarks(dump.run)]
+    dump.records += root.document.take_remarks(dump.run)
+    return dump
 
 
 def _lists_in(body: DocumentValue) -> list[list[DocumentValue]]:
@@ -157,30 +219,40 @@ def read_document(
     if not isinstance(root, DocumentValue):
         yield from () if root is None else (root,)
         return
+    histories = Histories(saved)
     try:
-        yield from place_records(read_body(root, path, agent, read_messages))
+        dump = read_body(root, path, agent, read_messages)
     except Untrusted as refusal:
         yield document.refuse(refusal)
+        return
+    yield from place_records(dump.records)
+    if len(filled) == 1 and _is_object(filled[0]):
+        deque(histories.place(_to_line(dump)), maxlen=0)
+        deque(histories.end(), maxlen=0)
 
 
 def _is_object(line: SourceLine) -> bool:
     return line.raw.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b'{"')
 
 
+def _to_line(dump: Dump) -> DumpedLine:
+    return DumpedLine(dump.run, dump.calls, dump.records, dump.number, dump.is_history)
+
+
 def _read_lines(
     agent: str, read_messages: ReadMessages, lines: list[SourceLine], path: SourcePath, saved: dict[str, object]
 ) -> Records:
     """Each line by itself: its records have the place that they have in the conversation, which lines repeat."""
+    histories = Histories(saved)
     for line in read_json_lines(lines, dict(saved)):
         if isinstance(line, LineProblem):
             yield line
             continue
         root = DocumentValue(JsonDocument([line]), line.raw.strip(), 0)
         try:
-            records = read_body(root, path, agent, read_messages)
+            dump = read_body(root, path, agent, read_messages)
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
             continue
-        for number, record in enumerate(records, start=1):
-            is_placed = isinstance(record, LineRecord)
-            yield msgspec.structs.replace(record, position=number) if is_placed else record
+        yield from histories.place(_to_line(dump))
+    yield from histories.end()

@@ -24,7 +24,7 @@ def read_chat(dump: Dump, messages: list[DocumentValue]) -> None:
             if not call or content is None:
                 dump.problem(node, "an answer without a content or the id of its call")
             else:
-                dump.add_receipt(call, content)
+                dump.add_receipt(dump.answer(call), content)
             continue
         blocks = content.elements() if content else []
         if has_tools(blocks):
@@ -44,4 +44,4 @@ def _chat_call(dump: Dump, node: DocumentValue, step: str) -> None:
         dump.problem(node, "a call without an id or a name")
         return
     args = function.get("arguments") or function.get("input")
-    dump.add_call(call, node, tool, read_arguments(args), step=step)
+    dump.call(call, node, tool, read_arguments(args), step=step)

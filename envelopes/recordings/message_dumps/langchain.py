@@ -39,7 +39,7 @@ def _read_message(dump: Dump, node: DocumentValue, data: Members, role: str) -> 
         call = entry.members()
         name, tool = text_member(call, "id"), text_member(call, "name")
         if name and tool:
-            dump.add_call(name, entry, tool, call["args"].raw if "args" in call else b"null", step=step)
+            dump.call(name, entry, tool, call["args"].raw if "args" in call else b"null", step=step)
         else:
             dump.problem(entry, "a call without an id or a name")
     facts = object_member(data, "response_metadata")
@@ -53,6 +53,7 @@ def _read_answer(dump: Dump, node: DocumentValue, data: Members) -> None:
     if not call:
         dump.problem(node, "an answer without the id of its call")
         return
+    call = dump.answer(call)
     artifact, failed = data.get("artifact"), failed_member(data, "status", FAILED)
     if artifact or failed is not None:
         dump.add_result(call, artifact, is_error=failed, line=node.line)

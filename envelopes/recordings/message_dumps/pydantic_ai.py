@@ -15,11 +15,13 @@ from envelopes.recordings.base import COMPACTION_SUMMARY, META, SYSTEM_PROMPT, E
 from envelopes.recordings.document_fields import failed_member, list_member, note_unknown, text_member, time_member
 from envelopes.recordings.documents import DocumentValue, read_arguments
 from envelopes.recordings.message_dumps.bodies import FAILED, Dump, Members, read_usage
+from envelopes.text.untrusted_json import join_object, object_slices
 
 _ROLES = {"user-prompt": "user", "system-prompt": "system"} | dict.fromkeys(("text", "thinking", "file"), "assistant")
 _CALLS, _RETURNS = ("tool-call", "builtin-tool-call"), ("tool-return", "builtin-tool-return")
 _UNSENT = frozenset({"instruction-baseline", "capability-load-delta", "tool-availability-delta"})
 _REWORDED = ("failed", "retried")  # outcomes of which the provider decides how they are sent
+_STOPPED = ("denied", "interrupted")  # outcomes of calls that did not end by themselves
 _RETRY = "\n\nFix the errors and try again."
 
 
@@ -58,10 +60,11 @@ def _read_tool_part(dump: Dump, node: DocumentValue, part: Members, at: str | No
     elif kind in _CALLS:
         args = part.get("args")
         raw = read_arguments(args)
-        dump.add_call(call, node, tool or "", raw, step=f"message-{dump.number}", at=at)
+        dump.call(call, node, tool or "", raw, step=f"message-{dump.number}", at=at)
     elif kind in _RETURNS:
-        _read_return(dump, node, part, call, at)
+        _read_return(dump, node, part, dump.answer(call), at)
     elif content is not None:
+        call = dump.answer(call)
         dump.add_result(call, None, is_error=True, at=at, line=node.line)
         if text := content.text():
             dump.add_text_receipt(call, text + _RETRY, content.line, at)
@@ -70,15 +73,32 @@ def _read_tool_part(dump: Dump, node: DocumentValue, part: Members, at: str | No
 
 
 def _read_return(dump: Dump, node: DocumentValue, part: Members, call: str, at: str | None) -> None:
-    content, failed, metadata = part.get("content"), failed_member(part, "outcome", FAILED), part.get("metadata")
+    failed, metadata = failed_member(part, "outcome", FAILED), part.get("metadata")
+    content = part.get("content") or _null_content(node)
     recorded = metadata or (content if content and not content.is_text else None)
+    ended = part["outcome"] if text_member(part, "outcome") in _STOPPED else None
     if recorded or failed is not None:
-        dump.add_result(call, recorded, is_error=failed, at=at, line=node.line)
+        dump.add_result(
+            call,
+            recorded,
+            is_error=failed,
+            status=ended.text() if ended else None,
+            at=at,
+            line=node.line,
+            extra=join_object({"outcome": ended.raw}) if ended else None,
+        )
     if content and not content.is_text and not _has_files(content):
         dump.add_json_receipt(call, content, at)
     elif content:
         is_recorded = content.is_text and text_member(part, "outcome") not in _REWORDED
         dump.add_receipt(call, content, fidelity="recorded" if is_recorded else "reconstructed", at=at)
+
+
+def _null_content(node: DocumentValue) -> DocumentValue | None:
+    """The content of a part that is null: the tool returned nothing, and the model gets this word."""
+    if object_slices(node.raw).get("content") != b"null":
+        return None
+    return DocumentValue(node.document, b"null", node.start, f"{node.path}.content")
 
 
 def _read_part(

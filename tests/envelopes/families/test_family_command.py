@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from envelopes.alignment.spans import find_cut, to_segments
 from envelopes.families.command import FAMILY
 from envelopes.families.command.projection import split_budget
 from envelopes.families.command.results import CommandResult, SavedOutput
+from envelopes.halves import read_halves
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue
 from envelopes.storage.sinks import MemorySink
+from tests.envelopes.recordings.samples import check_links
 
 BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}
 
@@ -355,3 +358,53 @@ def test_the_summary_of_a_command_has_what_it_printed(agent: str, tool: str, rec
         agent=agent, tool=tool, args={"command": "make"}, result=None, has_result=False, receipt_text=receipt
     )
     assert mapping.read(evidence).complete.summary_text == summary
+
+
+NUMBERED = "".join(f'line "{number:02}" of \x1b[1mthe\x1b[0m output\n' for number in range(90))
+TEN = len(NUMBERED) // 9
+LONG_LINE = "".join(str(number) for number in range(9_000))
+STOPPED = "command timed out after 10000 milliseconds\n"
+CUT_TO_20 = f"{NUMBERED[:TEN]}…2000 tokens truncated…{NUMBERED[-TEN:]}"
+OMITTED = f"{NUMBERED[:TEN]}\n[... omitted 70 of 90 lines ...]\n\n{NUMBERED[-TEN:]}"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("output", "total", "shown", "ranges"),
+    [
+        (NUMBERED, None, NUMBERED, [(0, 90)]),
+        (NUMBERED, 90, CUT_TO_20, [(0, 10), (80, 90)]),
+        (NUMBERED, 90, OMITTED, [(0, 10), (80, 90)]),
+        (NUMBERED, 91, STOPPED + CUT_TO_20, [(0, 10), (80, 90)]),
+        (NUMBERED, None, STOPPED + NUMBERED, [(0, 90)]),
+        (STOPPED + NUMBERED, None, STOPPED + NUMBERED, [(0, 91)]),
+        (
+            f"a\n{LONG_LINE}\nz\n",
+            None,
+            f"a\n{LONG_LINE[:99]}…700 tokens truncated…{LONG_LINE[-99:]}\nz\n",
+            [(0, 1), (2, 3)],
+        ),
+        (NUMBERED, 90, f"another{CUT_TO_20}", []),
+        (NUMBERED, None, f"another\n{NUMBERED}", []),
+    ],
+)
+def test_codex_shows_the_ends_of_an_output_that_it_cut(
+    output: str, total: int | None, shown: str, ranges: list[tuple[int, int]], form: str
+) -> None:
+    """The number of lines is in the header, or before the output in the JSON of early releases."""
+    if form == "json":
+        counted = shown if total is None else f"Total output lines: {total}\n\n{shown}"
+        receipt = json.dumps({"output": counted, "metadata": {"exit_code": 124}}, ensure_ascii=False)
+    else:
+        counted = "" if total is None else f"Total output lines: {total}\n"
+        receipt = f"Exit code: 124\nWall time: 0.1 seconds\n{counted}Output:\n{shown}"
+    result = {"exit_code": 124, "aggregated_output": output, "stdout": "", "stderr": ""}
+    content = json.dumps(receipt).encode()
+    halves = read_halves(
+        agent="codex", tool="shell", args=b"{}", result=json.dumps(result).encode(), content=content, is_error=None
+    )
+    check_links(halves)
+    assert [range_ for cut in halves.outputs for range_ in cut.cut.shown] == ranges
+    error = halves.projection.canonical.error
+    is_stopped = shown.startswith(STOPPED) and not output.startswith(STOPPED)
+    assert (error and error.kind) == ("command_timed_out" if is_stopped else None)

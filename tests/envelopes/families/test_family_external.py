@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from envelopes.alignment.mapping import Evidence
 from envelopes.families.external import FAMILY
 from envelopes.families.external.any_agent import FALLBACK_MAPPING, is_mcp_tool
+from envelopes.halves import read_halves
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.result import JsonValue
@@ -221,3 +222,27 @@ def test_structured_content_beside_no_block_is_linked() -> None:
         ("/structuredContent/issues/0/id", "7"),
         ("/structuredContent/issues/0/title", "Broken login"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "end", "kind"),
+    [
+        ("exec", "text(1)", "completed", None),
+        ("exec", "text(1)", "running with cell ID 3", None),
+        ("exec", "text(1)", "failed", "tool_execution_failed"),
+        ("exec", "text(1)", "terminated", "cancelled"),
+        ("wait", {"cell_id": "3"}, "failed", "tool_execution_failed"),
+        ("wait", {"cell_id": "3"}, "terminated", "cancelled"),
+        ("wait", {"cell_id": "3", "terminate": True}, "terminated", None),
+    ],
+)
+def test_a_program_of_code_mode_ended_as_its_receipt_states(
+    tool: str, args: JsonValue, end: str, kind: str | None
+) -> None:
+    """A `wait` that was to terminate the program did so."""
+    content = json.dumps(f"Script {end}\nWall time 0.1 seconds\nOutput:\nhello").encode()
+    halves = read_halves(
+        agent="codex", tool=tool, args=json.dumps(args).encode(), result=None, content=content, is_error=None
+    )
+    error = halves.projection.canonical.error
+    assert (halves.family, error and error.kind, halves.reading.fidelity) == ("external", kind, "parsed_from_receipt")

@@ -23,6 +23,32 @@ CUT = {
         json.dumps({"output": SHORTENED, "metadata": {"exit_code": 0}}, ensure_ascii=False),
         768,
     ),
+    "codex, in the header": (
+        "codex",
+        "shell_command",
+        "Exit code: 0\nWall time: 0.1 seconds\nTotal output lines: 90\nOutput:\na\n…4 tokens truncated…b\n",
+        4,
+    ),
+    "codex, lines": (
+        "codex",
+        "shell",
+        json.dumps(
+            {"output": "Total output lines: 90\n\na\n\n[... omitted 88 of 90 lines ...]\n\nb\n", "metadata": {}}
+        ),
+        88,
+    ),
+    "codex, bytes": (
+        "codex",
+        "shell",
+        json.dumps({"output": "Total output lines: 2\n\na\n[... output truncated to fit 10240 bytes ...]\n\nb"}),
+        None,
+    ),
+    "codex, a script that failed": (
+        "codex",
+        "exec",
+        f"Script failed\nWall time 0.1 seconds\nOutput:\n{LINES}…768 tokens truncated…{LINES}",
+        768,
+    ),
     "codex, a server": ("codex", "mcp__docs__read", f"{LINES}…768 tokens truncated…{LINES}", 768),
     "codex, code mode": ("codex", "exec", f"Warning: truncated output (original token count: 9000)\n{LINES}", None),
     "codex, items": ("codex", "exec", f"{LINES}\n[omitted 3 text items ...]", None),
@@ -44,6 +70,7 @@ CUT = {
 }
 WHOLE = {
     "codex": ("codex", "exec_command", RAN + LINES),
+    "codex, a count": ("codex", "shell", "Exit code: 0\nOutput:\na\n…4 tokens truncated…b\n"),
     "codex, quoted": ("codex", "exec_command", f"{RAN}it wrote …768 tokens truncated… there\n{LINES}"),
     "gemini": (
         "gemini-cli",

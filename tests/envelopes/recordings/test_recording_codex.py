@@ -322,6 +322,10 @@ def test_a_subagent_knows_its_parent_and_which_lines_it_copied() -> None:
     assert [(call.run, call.inherited) for call in sample.calls] == [("child", True), ("child", False)]
 
 
+LATE = "command timed out after 10000 milliseconds\na\n"
+SCRIPT = "Wall time 0.1 seconds\nOutput:\n"
+
+
 def test_ids_are_global_only_where_the_provider_drew_them() -> None:
     assert is_global_call_id("call_Y2p6KmqwoTtpi6atpDPuxC5M")
     assert not any(is_global_call_id(call) for call in ("call_0", "1", "exec-call_Y2p6KmqwoTtpi6atpDPuxC5M"))
@@ -336,6 +340,13 @@ def test_ids_are_global_only_where_the_provider_drew_them() -> None:
         ("shell", "failed to parse function arguments: missing field `command`", "invalid_tool_input"),
         ("shell", "aborted by user after 12.1s", "cancelled"),
         ("write_stdin", "write_stdin failed: stdin is closed for this session", "tool_execution_failed"),
+        ("shell_command", "Wall time: 8.9 seconds\naborted by user", "cancelled"),
+        ("shell", f"Exit code: 124\nWall time: 10 seconds\nOutput:\n{LATE}", "command_timed_out"),
+        ("shell", json.dumps({"output": LATE, "metadata": {"exit_code": 124}}), "command_timed_out"),
+        ("apply_patch", json.dumps({"output": "no\n", "metadata": {"exit_code": 1}}), "tool_execution_failed"),
+        ("apply_patch", "Exit code: 1\nWall time: 0.2 seconds\nOutput:\nno\n", "tool_execution_failed"),
+        ("exec", f"Script failed\n{SCRIPT}Script error:\nError: no", "tool_execution_failed"),
+        ("exec", f"Script terminated\n{SCRIPT}", "cancelled"),
     ],
 )
 def test_refusals_and_failures_are_errors_of_their_kind(tool: str, receipt: str, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""Compactions and rollbacks of Codex: what they left of the conversation."""
+"""Compactions and rollbacks of Codex: what they left of the conversation; and records of what no call started."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.recordings.base import EventRecord, MessageRecord, RunRecord
+from envelopes.recordings.base import EventRecord, MessageRecord, ResultRecord, RunRecord
 from tests.envelopes.recordings.test_recording_codex import item, rollout
 from tests.envelopes.session_lines import only
 
@@ -74,6 +74,84 @@ def test_turns_that_were_rolled_back_left_the_conversation() -> None:
         ("thread_rolled_back", 10),
     ]
     assert [json.loads(event.payload)["left"] for event in events if event.kind == "rewind"] == [[6, 7], [2, 9]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "start"),
+    [
+        (["<div> is rendered twice, fix it"], 2),
+        (["<environment_context> is too long, why?"], 2),
+        (["# AGENTS.md is out of date"], 2),
+        (["<image name=[Image #1]>", "</image>", "what is this?"], 2),
+        (["<environment_context>\n  <cwd>/srv</cwd>\n</environment_context>\n"], 1),
+        (["<user_instructions>be brief</user_instructions>"], 1),
+        (["# AGENTS.md instructions for /srv\n\n<INSTRUCTIONS>\nbe brief\n</INSTRUCTIONS>"], 1),
+        (["<turn_aborted>\nthe person stopped it\n</turn_aborted>"], 1),
+        (["<user_shell_command>\n<command>ls</command>\n</user_shell_command>"], 1),
+        (['<skill source="compact_backfill">\n<name>x</name>\n</skill>'], 1),
+        (["<subagent_notification>{}</subagent_notification>"], 1),
+        (['<codex_internal_context source="goal">\ngo on\n</codex_internal_context>'], 1),
+        (["<external_editor>a.py</external_editor>"], 1),
+        (["look", "<environment_context>x</environment_context>"], 1),
+    ],
+)
+def test_what_a_person_wrote_begins_a_turn_and_what_the_client_adds_begins_none(texts: list[str], start: int) -> None:
+    """A rollback of one turn removes the lines from `start`: the first line is a prompt, the second that message."""
+    message = item("message", role="user", content=[{"type": "input_text", "text": text} for text in texts])
+    rollback = ("event_msg", {"type": "thread_rolled_back", "num_turns": 1})
+    events = only(EventRecord, rollout(("response_item", said("user", "go")), message, rollback).records)
+    assert [json.loads(event.payload)["left"] for event in events] == [[start, 3]]
+
+
+def command_end(call: str, session: str, output: str, **fields: Any) -> tuple[str, dict[str, Any]]:
+    record = {"call_id": call, "process_id": session, "exit_code": 0, "aggregated_output": output}
+    return "event_msg", {"type": "exec_command_end", **record, **fields}
+
+
+@pytest.mark.parametrize(
+    ("record", "nested"),
+    [
+        (command_end("u1", "7", "hello\n"), "outer"),
+        (command_end("u1", "7", "hello\n", source="user_shell"), None),
+        (
+            ("event_msg", {"type": "mcp_tool_call_end", "call_id": "exec-77", "result": {"Ok": {"content": []}}}),
+            "outer",
+        ),
+        (("event_msg", {"type": "patch_apply_end", "call_id": "exec-78", "success": False}), "outer"),
+    ],
+)
+def test_a_record_of_what_no_call_started_is_an_event(record: tuple[str, dict[str, Any]], nested: str | None) -> None:
+    """It is one of the open call of code mode, unless the person ran a command."""
+    program = item("custom_tool_call", name="exec", input="1", call_id="outer")
+    for lines, call in (([record], None), ([program, record], nested)):
+        sample = rollout(*lines)
+        assert not sample.results
+        assert [(event.kind, event.call) for event in only(EventRecord, sample.records)] == [(record[1]["type"], call)]
+
+
+def test_a_record_of_a_call_that_the_provider_named_is_its_result_wherever_the_call_is() -> None:
+    assert list(rollout(command_end("call_Y2p6KmqwoTtpi6atpDPuxC5M", "7", "a\n")).results)
+
+
+def test_a_session_id_that_is_used_again_has_the_record_of_the_new_command() -> None:
+    """An input that reports its end is answered by that record, and by none of the command before."""
+    lines: list[tuple[str, dict[str, Any]]] = []
+    for name in ("one", "two"):
+        sent = json.dumps({"session_id": 7, "chars": "y\n"})
+        lines += [
+            item("function_call", name="exec_command", arguments="{}", call_id=name),
+            item("function_call_output", call_id=name, output="Process running with session ID 7\nOutput:\n"),
+            item("function_call", name="write_stdin", arguments=sent, call_id=f"into {name}"),
+            item("function_call_output", call_id=f"into {name}", output="Process exited with code 0\nOutput:\n"),
+            command_end(name, "7", f"{name}\n"),
+        ]
+    results = only(ResultRecord, rollout(*lines).records)
+    assert [(result.call, json.loads(result.result or b"")["aggregated_output"]) for result in results] == [
+        ("one", "one\n"),
+        ("into one", "one\n"),
+        ("two", "two\n"),
+        ("into two", "two\n"),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["world_state", "token_usage_record"])

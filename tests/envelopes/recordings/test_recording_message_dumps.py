@@ -12,9 +12,9 @@ import pytest
 
 from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.recordings import UnknownFormat, detect_format
-from envelopes.recordings.base import MessageRecord, RunRecord, SourcePath, UsageRecord
+from envelopes.recordings.base import MessageRecord, RunRecord, SourcePath, SupersedeRecord, UsageRecord
 from envelopes.schema.receipt import ImagePart
-from tests.envelopes.recordings.samples import Sample, read_bytes, read_sample
+from tests.envelopes.recordings.samples import Sample, read_bytes, read_in_parts, read_sample
 from tests.envelopes.session_lines import only
 
 ARGS = {"city": "Oslo"}
@@ -88,6 +88,115 @@ def test_requests_with_their_history_are_one_run_whose_calls_come_once() -> None
     assert {record.place for record in only(MessageRecord, sample.records)} == {3}
     assert facts(sample)[0] == [("call_1", "weather", ARGS)]
     assert not sample.problems
+
+
+BEGINNING = [{"role": "system", "content": "s"}, {"role": "user", "content": "Begin"}]
+CLEARED = "[Old tool result content cleared]"
+
+
+def turn(call: str, answer: Any, tool: str = "run", args: str = "{}") -> list[dict[str, Any]]:
+    """A call and its answer."""
+    function = {"name": tool, "arguments": args}
+    asked = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": call, "type": "function", "function": function}],
+    }
+    return [asked] if answer is None else [asked, {"role": "tool", "tool_call_id": call, "content": answer}]
+
+
+def requests(*turns: list[list[dict[str, Any]]], **fields: Any) -> bytes:
+    """A file of requests, each of which has these turns behind the same beginning."""
+    bodies = [{**fields, "messages": sum(line, BEGINNING)} for line in turns]
+    return b"".join(json.dumps(body).encode() + b"\n" for body in bodies)
+
+
+def answered(sample: Sample) -> dict[str, str | None]:
+    """The text of each call's receipt."""
+    texts = {call: json.loads(receipt.content) for call, receipt in sample.receipts.items()}
+    return {call.call: texts.get(call.call) for call in sample.calls}
+
+
+def test_calls_with_the_same_id_are_calls_of_their_own() -> None:
+    messages = [*BEGINNING, *turn("call_0", "one"), *turn("call_0", None), *turn("call_0", "three")]
+    expected = {"call_0": "one", "call_0-5": None, "call_0-6": "three"}
+    assert answered(read(messages)) == expected
+    assert answered(read({"request": {"messages": messages[:-1]}, "response": {"choices": [messages[-2]]}})) == {
+        **expected,
+        "call_0-6": None,
+    }
+    both = messages[-2] | {"tool_calls": messages[-2]["tool_calls"] * 2}
+    assert answered(read([*BEGINNING, both, *[messages[-1], messages[-1] | {"content": "four"}]])) == {
+        "call_0": "three",
+        "call_0-3": "four",
+    }
+
+
+FIRST, SECOND, THIRD = turn("call_0", "1"), turn("call_0", "2"), turn("call_0", "3")
+A, B, C, D = (turn(f"call_{name}", f"{name}!") for name in "abcd")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([[FIRST], [FIRST, SECOND], [FIRST, SECOND, THIRD]], {"call_0": "1", "call_0-5": "2", "call_0-7": "3"}),
+        ([[FIRST, SECOND], [SECOND, THIRD]], {"call_0": "1", "call_0-5": "2", "call_0-5-2": "3"}),
+        ([[FIRST], [turn("call_0", "2", "read")]], {"call_0": "1", "call_0-3": "2"}),
+        ([[FIRST, turn("call_0", None)], [FIRST, SECOND]], {"call_0": "1", "call_0-5": "2"}),
+        (
+            [[FIRST, SECOND], [turn("call_0", CLEARED), SECOND, THIRD]],
+            {"call_0": "1", "call_0-5": "2", "call_0-7": "3"},
+        ),
+        ([[A], [A, B], [B, C]], {"call_a": "a!", "call_b": "b!", "call_c": "c!"}),
+    ],
+)
+def test_requests_of_one_run_have_each_call_once(lines: Any, expected: dict[str, str]) -> None:
+    raw = requests(*lines)
+    assert answered(read_bytes(raw, "requests.jsonl")) == expected
+    parts = Sample("", raw, read_bytes(raw, "requests.jsonl").format, tuple(read_in_parts(raw, "requests.jsonl", 1)))
+    assert answered(parts) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "fields", "ends"),
+    [
+        ([[A], [A, B]], {}, []),
+        ([[A, B], [A, B]], {}, []),
+        ([[A], [turn("call_a", CLEARED), B], [turn("call_a", CLEARED), B, C]], {}, [("call_a", CLEARED)]),
+        ([[A, B], [B, C]], {}, [("call_a", None)]),
+        ([[FIRST, A], [[FIRST[1]], A, B]], {}, []),  # the answer without its call
+        ([[FIRST, A], [[SECOND[1]], A, B]], {}, [("call_0", None)]),  # the answer to another call with this id
+        ([[A, B], [[A[0]], B, C]], {}, [("call_a", None)]),  # the call without its answer
+        ([[A, B, C], [A], [A, B, C, D]], {}, []),  # a part of the history
+        ([[A, B], [A, C], [A, B, D]], {}, [("call_c", None)]),  # two branches, of which one goes on
+        ([[A, B], [C, D]], {}, []),  # nothing in common: another conversation with the same beginning
+        ([[A, B], [B, C]], {"previous_response_id": "resp_1"}, []),
+        ([[FIRST, SECOND], [SECOND, THIRD]], {}, [("call_0", None)]),
+        ([[turn("call_a", [{"type": "text", "text": "a!"}])], [A, B]], {}, []),
+    ],
+)
+def test_a_later_request_ends_a_receipt_that_it_lacks_or_has_another_text_of(
+    lines: Any, fields: dict[str, Any], ends: list[tuple[str, str | None]]
+) -> None:
+    sample = read_bytes(requests(*lines, **fields), "requests.jsonl")
+    found = only(SupersedeRecord, sample.records)
+    assert [(end.call, json.loads(end.content) if end.content else None) for end in found] == ends
+    for end in found:
+        assert end.place > sample.receipts[end.call].place
+
+
+def test_a_request_without_its_beginning_stands_behind_the_calls_that_are_known_of_it() -> None:
+    sample = read_bytes(requests([A, B], [B, C]), "requests.jsonl")
+    places = [(record.call, record.place) for record in sample.receipts.values()]
+    assert sorted(places, key=lambda place: place[1]) == [("call_a", 6), ("call_b", 8), ("call_c", 10)]
+    (end,) = only(SupersedeRecord, sample.records)
+    assert end.place == 10
+
+
+def test_a_file_that_grows_from_one_request_compares_it_with_the_next() -> None:
+    raw = requests([A, B], [B, C])
+    ends = [record for record in read_in_parts(raw, "requests.jsonl", 1) if isinstance(record, SupersedeRecord)]
+    assert [end.call for end in ends] == ["call_a"]
 
 
 def test_a_request_and_its_response_are_read_together() -> None:

@@ -84,6 +84,12 @@ def test_calls_of_mcp_servers_that_anthropic_ran_have_the_flag_of_a_failure() ->
     assert (calls(sample), failed(sample)) == ([("mcptoolu_1", "list", {})], ["mcptoolu_1"])
 
 
+def test_a_result_of_anthropic_without_a_content_is_empty() -> None:
+    use = {"type": "tool_use", "id": "toolu_1", "name": "run", "input": {}}
+    answer = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1"}]}
+    assert receipts(read([USER, anthropic_response(use), answer])) == {"toolu_1": ""}
+
+
 def test_a_compaction_of_anthropic_takes_out_what_stands_before_it() -> None:
     compaction = {"type": "compaction", "content": "We looked at zstd."}
     sample = read([USER, anthropic_response(SEARCH), anthropic_response(compaction, TEXT)])
@@ -177,17 +183,18 @@ def test_calls_that_openai_ran_have_their_output_in_the_item(
 
 LIST = {"commands": ["ls"], "max_output_length": None, "timeout_ms": None}
 LISTED = {"stdout": "a.py\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+MISSING = {"stdout": "", "stderr": "no such folder", "outcome": {"type": "exit", "exit_code": 2}}
+LATE = {"stdout": "", "stderr": "", "outcome": {"type": "timeout"}}
+SHELL = {"type": "shell_call", "status": "completed", "action": LIST, "environment": None}
+RAN = {"type": "shell_call_output", "status": "completed", "max_output_length": None}
 
 
 @pytest.mark.parametrize(
     ("call", "output", "receipt", "fails"),
     [
-        (
-            {"type": "shell_call", "status": "completed", "action": LIST, "environment": None},
-            {"type": "shell_call_output", "status": "completed", "max_output_length": None, "output": [LISTED]},
-            [LISTED],
-            False,
-        ),
+        (SHELL, RAN | {"output": [LISTED]}, [LISTED], False),
+        (SHELL, RAN | {"output": [LISTED, MISSING]}, [LISTED, MISSING], True),
+        (SHELL, RAN | {"output": [LATE]}, [LATE], True),
         (
             {"type": "apply_patch_call", "status": "completed", "operation": {"type": "delete_file", "path": "a.py"}},
             {"type": "apply_patch_call_output", "status": "failed", "output": "no such file"},
@@ -216,6 +223,8 @@ def test_outputs_of_each_kind_of_call_are_its_receipt(
     assert [name for name, _, _ in calls(sample)] == ["c_1"]
     assert receipts(sample) == {"c_1": receipt}
     assert failed(sample) == (["c_1"] if fails else [])
+    statuses = {record.status for record in only(ResultRecord, sample.records)}
+    assert ("timeout" in statuses) == (receipt == [LATE])
 
 
 def test_other_items_of_openai_are_events() -> None:
@@ -295,6 +304,27 @@ def test_parts_of_pydantic_ai_are_read_by_their_kind() -> None:
         ("user", "meta", "Answer in one sentence."),
     ]
     assert only(MessageRecord, sample.records)[-1].delivery == "reworded"
+
+
+@pytest.mark.parametrize(
+    ("content", "outcome", "receipt", "result", "status"),
+    [
+        (None, "success", "null", b"null", None),
+        ("no", "denied", "no", None, "denied"),
+        ("stopped", "interrupted", "stopped", None, "interrupted"),
+        ("no wind", "failed", "no wind", None, None),
+    ],
+)
+def test_a_return_of_pydantic_ai_has_the_end_that_it_states(
+    content: str | None, outcome: str, receipt: str, result: bytes | None, status: str | None
+) -> None:
+    messages = pydantic_messages()
+    messages[4]["parts"][0] |= {"content": content, "outcome": outcome}
+    sample = read(messages)
+    assert receipts(sample)["c_2"] == receipt
+    (record,) = (record for record in only(ResultRecord, sample.records) if record.call == "c_2")
+    assert (record.result, record.status) == (result, status)
+    assert sample.receipts["c_2"].fidelity == ("reconstructed" if outcome in ("success", "failed") else "recorded")
 
 
 def test_the_sentence_behind_a_retry_is_that_of_the_library() -> None:

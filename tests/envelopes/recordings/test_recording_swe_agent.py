@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envelopes.halves import Halves, read_halves
-from envelopes.recordings.base import MessageRecord, RunRecord
+from envelopes.recordings.base import MessageRecord, ResultRecord, RunRecord
 from tests.envelopes.recordings.samples import FOLDER, Sample, read_bytes, read_sample
 from tests.envelopes.session_lines import only
 
@@ -125,9 +125,31 @@ def test_demonstrations_are_messages_and_no_calls() -> None:
     assert [json.loads(result.result or b"") for result in sample.results.values()] == ["/w"]
 
 
-def test_a_clipped_observation_is_linked_as_far_as_it_was_shown() -> None:
-    observation = "".join(f"{number}\n" for number in range(1_000))
-    receipt = f"{observation[:500]}<response clipped><NOTE>Observations should not exceed 500 characters.</NOTE>"
+LONG = "".join(f"{number}\n" for number in range(1_000))
+CLIP = "<response clipped><NOTE>Observations should not exceed 500 characters.</NOTE>"
+FOLDERS = "(Open file: n/a)\n(Current directory: /testbed)\nbash-$"
+
+
+@pytest.mark.parametrize(
+    ("observation", "receipt", "shown", "is_cut"),
+    [
+        (LONG, LONG[:500] + CLIP, [LONG[:500]], True),
+        (LONG, f"Observation: {LONG[:500]}{CLIP}", [LONG[:500]], True),
+        (f"\n{LONG}", f"OBSERVATION:\n\n{LONG[:500]}…{CLIP}", [LONG[:500]], True),
+        (f"a {CLIP}\n{LONG}", f"Observation: a {CLIP}\n{LONG[:500]}{CLIP}", [f"a {CLIP}\n{LONG[:500]}"], True),
+        ("42", "OBSERVATION:\n42", ["42"], False),
+        ("4\n", "Observation: 4\n", ["4"], False),
+        ("1", f"OBSERVATION:\n1\n{FOLDERS}", ["1"], False),
+        ("/testbed\n", f"OBSERVATION:\n/testbed\n\n{FOLDERS}", ["/testbed"], False),
+        ("Observation: x", "Observation: x", ["Observation: x"], False),
+        ("4", "Observation: 42", [], False),  # another number
+        ("twice", "first twice, then twice", [], False),
+        (LONG, f"Other lines than these{CLIP}", [], False),
+    ],
+)
+def test_an_observation_is_linked_at_its_place_as_far_as_it_was_shown(
+    observation: str, receipt: str, shown: list[str], *, is_cut: bool
+) -> None:
     halves = read_halves(
         agent="swe-agent",
         tool="bash",
@@ -136,8 +158,9 @@ def test_a_clipped_observation_is_linked_as_far_as_it_was_shown() -> None:
         content=json.dumps(receipt).encode(),
         is_error=None,
     )
-    assert linked(halves) == [observation[:500]]
-    assert halves.is_cut
+    assert linked(halves) == shown
+    assert halves.is_cut == is_cut
+    assert [output.is_known for output in halves.outputs] == [bool(shown)]
 
 
 @pytest.mark.parametrize("stamp", ["2026-01-01T10:00:00+00:00", 1767261600.0])
@@ -184,20 +207,105 @@ def test_answers_go_to_the_calls_that_they_name() -> None:
     }
 
 
-def test_head_and_tail_of_a_long_output_are_linked() -> None:
-    output = "".join(f"line {number}\n" for number in range(500))
+LINES = "".join(f"line {number}\n" for number in range(500))
+TAGS = "</output_head>\n<elided_chars>\n<output_tail>\n</output_tail>\n" * 20
+
+
+@pytest.mark.parametrize(
+    ("output", "tail"), [(LINES, LINES[-201:-1]), (LINES, LINES[-200:]), (TAGS, TAGS[-200:]), (LINES + "z", "499\nz")]
+)
+def test_head_and_tail_of_a_long_output_are_linked(output: str, tail: str) -> None:
     receipt = (
         f"<returncode>0</returncode>\n<output_head>\n{output[:200]}\n</output_head>\n"
         f"<elided_chars>\n{len(output) - 400} characters elided\n</elided_chars>\n"
-        f"<output_tail>\n{output[-201:-1]}\n</output_tail>"
+        f"<output_tail>\n{tail}\n</output_tail>"
     )
     halves = mini_halves(output, receipt)
-    assert linked(halves) == ["0", output[:200], output[-201:-1]]
+    assert linked(halves) == ["0", output[:200], tail]
     assert halves.is_cut
+
+
+def to_json(value: object) -> str:
+    """The filter `tojson` of Jinja, with which `mini.yaml` writes its receipts."""
+    text = json.dumps(value)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("'", "\\u0027")
+
+
+@pytest.mark.parametrize(
+    "output", ["first\nsecond\n", "x", "\n", "caf\u00e9 <a> & 'b' \"c\" \\ \x1b[1m \U0001f600\nend"]
+)
+def test_an_output_that_was_sent_as_json_is_whole(output: str) -> None:
+    receipt = f'{{\n  "returncode": 0,\n  "output": {to_json(output)}, "exception_info": "x"\n}}'
+    halves = mini_halves(output, receipt)
+    assert not halves.is_cut
+    assert [(part.is_known, part.cut.is_whole) for part in halves.outputs] == [(True, True)] * bool(output.strip())
+    assert "".join(linked(halves)) == f"0{to_json(output)[1:-1]}"
+
+
+def test_the_beginning_and_the_end_of_an_output_that_were_sent_as_json_are_shown() -> None:
+    output = "".join(f'"{number}"\n' for number in range(500))
+    receipt = (
+        f'{{\n  "returncode": 1,\n  "output_head": {to_json(output[:200])},\n  '
+        f'"output_tail": {to_json(output[-204:])},\n  "elided_chars": {len(output) - 404}\n}}'
+    )
+    halves = mini_halves(output, receipt, 1)
+    assert [part.cut.shown for part in halves.outputs] == [((0, output[:200].count("\n")), (500 - 34, 500))]
+    other = mini_halves(output, receipt.replace("499", "498"), 1)
+    assert (linked(other), other.is_cut) == (["1"], False)
 
 
 def test_an_output_that_occurs_twice_is_not_linked() -> None:
     assert linked(mini_halves("twice", "twice and twice")) == []
+
+
+REJECTED = "not executed. The user rejected your command with the following message: no"
+STOPPED = {"raw_output": "", "returncode": -1, "exception_info": "action was not executed"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (f"Command {REJECTED}", "write_denied"),
+        (f"Commands {REJECTED}", "write_denied"),
+        ("Interrupted by user: wait", "cancelled"),
+        ("The last command <command>a\nb</command> timed out and has been killed.\nThe output", "command_timed_out"),
+        ("The last command of the file", None),
+    ],
+)
+def test_a_command_that_a_person_or_the_clock_stopped_is_no_success(text: str, kind: str | None) -> None:
+    extra = {"interrupt_type": "UserRejection"}
+    actions = [{"command": "a"}, {"command": "b"}]
+    sample = mini(
+        {"role": "assistant", "content": "", "extra": {"actions": actions}},
+        {"role": "user", "content": text, "extra": extra},
+    )
+    ends = [halves.projection.canonical.error for halves in sample.halves()]
+    assert [end.kind if end else None for end in ends] == [kind, kind]
+    assert {json.loads(receipt.content) for receipt in sample.receipts.values()} == {text}
+
+
+@pytest.mark.parametrize(
+    ("answer", "stop", "status"),
+    [
+        (STOPPED, "UserRejection", "refused"),
+        (STOPPED, "UserInterruption", "interrupted"),
+        (STOPPED, "UserNewTask", None),
+        (STOPPED | {"exception_info": "", "returncode": 0}, "UserRejection", None),
+        (STOPPED | {"exception_info": "late", "exception_type": "TimeoutExpired"}, "UserRejection", "timeout"),
+    ],
+)
+def test_the_message_behind_the_answers_states_why_no_command_was_executed(
+    answer: dict[str, Any], stop: str, status: str | None
+) -> None:
+    actions = [{"command": name, "tool_call_id": f"call_{name}"} for name in "ab"]
+    sample = mini(
+        {"role": "assistant", "content": "", "extra": {"actions": actions}},
+        *({"role": "tool", "tool_call_id": f"call_{name}", "content": "c", "extra": answer} for name in "ab"),
+        {"role": "user", "content": f"Commands {REJECTED}", "extra": {"interrupt_type": stop}},
+    )
+    assert [result.status for result in only(ResultRecord, sample.records)] == [status, status]
+    (summary,) = {halves.projection.canonical.summary_text for halves in sample.halves()}
+    assert (summary == "action was not executed") == (answer is STOPPED)
 
 
 @pytest.mark.parametrize(
