@@ -256,7 +256,11 @@ def _columns(
     """The members of an executor's whole call, and of the rest of a recorded settlement."""
     canonical = halves.projection.canonical
     members = canonical.result if isinstance(canonical.result, dict) else {}
-    is_answered = "result" in observations or "receipt" in observations or call.source_error is not None
+    has_value = "result" in observations and not call.source_error  # an error is stored in place of a result
+    is_denied = bool(recorded_word(settlement, "deniedReason")) and not has_value
+    end = recorded_word(settlement, "status") or ("refused" if is_denied else "")
+    has_half = "result" in observations or "receipt" in observations
+    is_answered = has_half or call.source_error is not None or is_denied
     error = canonical.error
     own = receipt.columns
     exit_status = column_int(members.get("exit_status"))
@@ -271,7 +275,7 @@ def _columns(
             error_kind=error_kind,
             exit_status=exit_status,
             source_error=call.source_error,
-            recorded_end=recorded_word(settlement, "status"),
+            recorded_end=end,
             is_exit_an_answer=bool(exit_status and members.get("interpretation")),
             is_interrupted=members.get("interrupted") is True,
         ),

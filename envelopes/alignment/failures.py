@@ -16,8 +16,10 @@ from functools import partial
 
 import msgspec
 
+from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.gemini_receipts import untrusted_text
-from envelopes.alignment.mapping import NATIVE, Evidence, Reading, ResultFidelity, bounded_fidelity
+from envelopes.alignment.json_spans import match_json
+from envelopes.alignment.mapping import NATIVE, Evidence, OutputField, Reading, ResultFidelity, bounded_fidelity
 from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span, match_once
 from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summarize
@@ -28,6 +30,8 @@ RECORDED_PREFIX = "Error: "
 NAMED_ARGUMENTS = ("file_path", "notebook_path", "path", "url", "query", "pattern")
 LEAST_ARGUMENT = 8  # characters: a shorter text occurs in a sentence by chance
 OPENING, CLOSING = "<tool_use_error>", "</tool_use_error>"
+_MESSAGES = ("error", "detail", "reason", "stderr")  # members in which results of any form state what failed
+_BLOCK_MEMBERS = frozenset({"content", "isError", "is_error", "_meta"})
 
 
 class FailureText(msgspec.Struct, frozen=True):
@@ -190,16 +194,31 @@ def read_failure(evidence: Evidence) -> Reading | None:
     failure = find_failure_text(evidence)
     if failure is None:
         return None
+    error = tool_error(evidence.agent, failure.text)
+    links = {} if failure.offset is None else {"": "/error/message"}
+    outputs: tuple[OutputField, ...] = ()
+    if (result := evidence.result) and failure.fidelity == "structured" and _has_more(result):
+        details = result if isinstance(result, dict) else {"result": result}
+        error = msgspec.structs.replace(error, details=details)
+        links = {"": "/error/details" if isinstance(result, dict) else "/error/details/result"}
+        outputs = find_outputs(result)
     complete = CompleteOutput(
         tool_name=evidence.tool,
         status="error",
         summary_text=summarize(failure.text[:MESSAGE_CHARACTERS].strip().partition("\n")[0]) or "the call failed",
-        error=tool_error(evidence.agent, failure.text),
+        error=error,
     )
-    links = {} if failure.offset is None else {"": "/error/message"}
     cuts = find_source_cuts(failure.text, "", "failure")
     fidelity = bounded_fidelity(failure.fidelity, cuts)
-    return Reading(build=lambda: complete, fidelity=fidelity, links=links, source_cuts=cuts)
+    return Reading(build=lambda: complete, fidelity=fidelity, links=links, outputs=outputs, source_cuts=cuts)
+
+
+def _has_more(result: JsonValue) -> bool:
+    """True for a structured result of a failed call that is more than its message."""
+    if isinstance(result, dict) and result.keys() <= {"message", "code", "data"} and "message" in result:
+        return False  # an error of JSON-RPC
+    others = result.keys() - _BLOCK_MEMBERS if isinstance(result, dict) else ()
+    return bool(others) or not _block_texts(result)
 
 
 def _read_coded_error(evidence: Evidence) -> Reading | None:
@@ -251,7 +270,9 @@ def find_failure_text(evidence: Evidence) -> FailureText | None:
     if isinstance(message, str) and message:
         return FailureText(message, "structured")  # an error of JSON-RPC, whose code is a number
     text = "\n".join(_block_texts(evidence.result).values())
-    return FailureText(text or unwrap(evidence.receipt_text or ""), "structured")
+    members = evidence.result if isinstance(evidence.result, dict) else {}
+    named = (members[name] for name in _MESSAGES if isinstance(members.get(name), str))
+    return FailureText(text or str(next(filter(None, named), "")), "structured")
 
 
 def _block_texts(result: JsonValue) -> dict[str, str]:
@@ -288,6 +309,8 @@ def align_failure(evidence: Evidence, text: str) -> list[Span]:
         return [span] if span else []
     if not isinstance(recorded, str):
         spans = [match_once(text, value, pointer) for pointer, value in _block_texts(recorded).items() if value]
+        if not spans and isinstance(recorded, dict | list):
+            return match_json(text, recorded, "") or match_result(recorded, text)
         return [spans[0]] if len(spans) == 1 and spans[0] else []
     at = len(OPENING) if text.startswith(OPENING) else 0
     offset = error_prefix_length(recorded)

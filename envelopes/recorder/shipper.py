@@ -83,9 +83,9 @@ class Shipper:
                 self._failures = 0
                 if self._is_closed.is_set():
                     return
-        except NotShipped as failure:
+        except (NotShipped, OSError) as failure:  # the disk may be full
             self._failures += 1
-            pause = failure.pause
+            pause = failure.pause if isinstance(failure, NotShipped) else None
             if pause is None:  # at random, which spreads the attempts of many clients
                 longest = min(LONGEST_PAUSE_S, 2.0 ** min(self._failures - 1, 10))
                 pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

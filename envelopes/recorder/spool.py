@@ -205,7 +205,8 @@ def _sent_file(segment: Path) -> Path:
 
 
 def _read_sent(segment: Path) -> int:
+    """The bytes that were acknowledged; 0 where the note is lost or damaged, so that they are sent again."""
     try:
-        return int(_sent_file(segment).read_text())
-    except FileNotFoundError:
+        return max(0, int(_sent_file(segment).read_text()))
+    except (FileNotFoundError, ValueError):
         return 0

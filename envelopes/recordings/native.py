@@ -164,7 +164,7 @@ def _result_records(fields: ObjectFields, run: str, path: SourcePath) -> Records
         call=call,
         result=result,
         fidelity=fields.choice("fidelity", _RESULT_FIDELITIES, fidelity) if result is not None else "absent",
-        is_error=_is_error(fields, status, envelope),
+        is_error=_is_error(fields, status, envelope, has_error=error is not None),
         status=status,
         at=at,
         started_at=started_at,
@@ -184,15 +184,17 @@ def _duration(given: int | None, started_at: str | None, ended_at: str | None) -
     return int((end - start).total_seconds() * 1_000)
 
 
-def _is_error(fields: ObjectFields, status: str | None, envelope: dict[str, bytes]) -> bool | None:
-    """The source's own flag, else what its status or its envelope states; None where neither does."""
+def _is_error(fields: ObjectFields, status: str | None, envelope: dict[str, bytes], *, has_error: bool) -> bool | None:
+    """The source's own flag, else what its status, its envelope or its error states; None where none does."""
     flag = fields.flag("is_error")
     if flag is not None:
         return flag
     if status is not None:
         end = read_end(status)
         return None if end is None else end not in _NO_FAILURES
-    return envelope["status"] == b'"error"' if "status" in envelope else None
+    if "status" in envelope:
+        return envelope["status"] == b'"error"'
+    return True if has_error else None
 
 
 def _present(raw: bytes | None) -> bytes | None:
@@ -336,6 +338,6 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=lambda _call: False,
-        version=2,
+        version=3,
     ),
 )

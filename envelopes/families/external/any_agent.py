@@ -150,4 +150,4 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     return spans or ([] if _is_printed(evidence) else match_result(evidence.result, text))
 
 
-FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=6, read=_read, align=_align)
+FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=7, read=_read, align=_align)

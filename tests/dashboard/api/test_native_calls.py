@@ -33,6 +33,12 @@ def record_calls(run: LiveRun) -> None:
     call = run.call("deploy", {"env": "prod"})
     run.result(call, denied_reason="policy forbids prod")
     run.receipt(call, "Denied: policy forbids prod")
+    for tool, members in (
+        ("blocked", {"denied_reason": "blocked"}),
+        ("no_word", {"denied_reason": "not now", "error": {"kind": "denied", "message": "not now"}}),
+        ("raised", {"error": {"kind": "boom", "message": "x"}}),
+    ):
+        run.result(run.call(tool, {}), **members)
     for tool, result, receipt in (
         ("read_log", {"text": LOG}, f"deploy.log:\n{LOG[:2_000]}\n[truncated]"),
         ("number_log", LOG, "\n".join(f"{number}: {line}" for number, line in enumerate(LOG.split("\n"), 1))),
@@ -58,6 +64,8 @@ def recorded(project: Project, tmp_path: Path) -> dict[str, Call]:
 def test_the_words_of_a_runtime_for_the_end_of_a_call_are_understood(recorded: dict[str, Call]) -> None:
     outcomes = {tool: call.outcome for tool, call in recorded.items()}
     assert outcomes["denied"] == outcomes["deploy"] == Outcome.REFUSED
+    assert outcomes["blocked"] == outcomes["no_word"] == Outcome.REFUSED
+    assert outcomes["raised"] == Outcome.FAILED
     assert outcomes["Timed out"] == Outcome.TIMED_OUT
     assert outcomes["canceled"] == Outcome.CANCELLED
     assert outcomes["failed"] == Outcome.FAILED

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from envelopes.alignment.failures import MESSAGE_CHARACTERS, align_failure, read_failure, tool_error
 from envelopes.alignment.mapping import Evidence
+from envelopes.halves import read_halves
 from envelopes.schema.result import JsonValue, ToolError
 
 REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
@@ -128,7 +130,8 @@ def test_a_code_without_a_message_is_no_coded_error() -> None:
     failure = read_failure(recorded({"code": "NO_FILE", "message": ""}, "gone", is_error=True))
     assert failure is not None
     assert failure.complete.error is not None
-    assert (failure.complete.error.kind, failure.complete.error.message) == ("tool_execution_failed", "gone")
+    message = "the agent recorded a failure and no message"  # that of the receipt is in the other half
+    assert (failure.complete.error.kind, failure.complete.error.message) == ("tool_execution_failed", message)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +147,42 @@ def test_a_code_without_a_message_is_no_coded_error() -> None:
 def test_what_auto_mode_held_back_was_refused(text: str, kind: str, *, retryable: bool) -> None:
     error = tool_error("claude-code", text)
     assert (error.kind, error.retryable) == (kind, retryable)
+
+
+@pytest.mark.parametrize(
+    ("result", "message", "details"),
+    [
+        ({"stdout": "one\ntwo", "code": 2}, "", {"stdout": "one\ntwo", "code": 2}),
+        ({"stderr": "no such file", "code": 2}, "no such file", {"stderr": "no such file", "code": 2}),
+        ([1, 2], "", {"result": [1, 2]}),
+        (
+            {"content": [{"type": "text", "text": "gone"}], "structuredContent": {"id": 7}},
+            "gone",
+            {"content": [{"type": "text", "text": "gone"}], "structuredContent": {"id": 7}},
+        ),
+        ({"content": [{"type": "text", "text": "gone"}], "isError": True}, "gone", None),
+        ({"code": -32001, "message": "gone"}, "gone", None),
+    ],
+)
+def test_a_structured_result_of_a_failed_call_stays_beside_its_message(
+    result: JsonValue, message: str, details: JsonValue
+) -> None:
+    failure = read_failure(recorded(result, "what the model got", is_error=True))
+    assert failure is not None
+    error = failure.complete.error
+    assert error is not None
+    assert (error.message, error.details) == (message or "the agent recorded a failure and no message", details)
+
+
+def test_lines_of_a_failed_call_that_the_receipt_lacks_are_cut() -> None:
+    output = "\n".join(f"line {number} of the log" for number in range(50))
+    halves = read_halves(
+        agent="native",
+        tool="deploy",
+        args=b"{}",
+        result=msgspec.json.encode({"stdout": output, "code": 2}),
+        content=msgspec.json.encode(output[:400] + "\n[cut]"),
+        is_error=True,
+    )
+    [field] = halves.known_outputs
+    assert (field.field.pointer, halves.is_cut, 0 < field.cut.shown_count < 50) == ("/stdout", True, True)

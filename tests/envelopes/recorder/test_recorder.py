@@ -210,6 +210,19 @@ with recorder.run("r1") as run:
     assert not segments(tmp_path)
 
 
+@pytest.mark.parametrize("note", [b"", b"-1", b"x\xff"])
+def test_a_damaged_note_of_what_was_sent_has_it_sent_again(tmp_path: Path, server: IntakeServer, note: bytes) -> None:
+    first = LiveRecorder(tmp_path)
+    with first.run("r1") as run:
+        record_sums(run, 3)
+    first.close()
+    [segment] = segments(tmp_path)
+    segment.with_suffix(".sent").write_bytes(note)
+    with LiveRecorder(tmp_path, server.address, TOKEN) as second:
+        assert second.close(30)
+    assert len(server.lines) == 11
+
+
 def test_one_process_at_a_time_ships_a_folder(tmp_path: Path) -> None:
     first, second = Spool(tmp_path), Spool(tmp_path)
     with first.shipping() as is_first, second.shipping() as is_second:
