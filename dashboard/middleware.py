@@ -16,7 +16,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.request import UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
-from django.urls import resolve
+from django.urls import is_valid_path, resolve
 
 from dashboard.faults import find_outage
 from dashboard.text.formatting import format_size
@@ -88,6 +88,8 @@ class BodyLimitMiddleware:
 
     def _refusal(self, request: HttpRequest) -> tuple[int, str, str] | None:
         """Status, title and sentence; None for a body that may be read."""
+        if request.path_info.startswith(PROGRAMS) and not is_valid_path(request.path_info):
+            return None  # answered with 404, which reads no body
         is_chunked = "HTTP_TRANSFER_ENCODING" in request.META
         if is_chunked and not _reads_chunks(request):
             return 411, "Length required", "Send the size of the body in Content-Length, not in chunks."

@@ -16,6 +16,8 @@ Item = TypeVar("Item")
 
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
+    """`waiting` calls are not counted yet: the numbers of the run may lack them."""
+
     run: str
     external_id: str
     title: str
@@ -29,37 +31,48 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     refused: int
     cut: int
     tokens: int
+    waiting: int
     url: str
 
 
 class CallItem(msgspec.Struct, frozen=True, kw_only=True):
-    """`seen_lines` of `output_lines` reached the model, where the output was recorded."""
+    """`seen_lines` of `output_lines` reached the model, where the output was recorded.
+
+    `outcome` is the word by which `outcome:` filters. A list gives a call that is stored and not counted yet the
+    `outcome` "not counted yet", and null for all that follows from its evidence; its halves are computed when they
+    are asked for.
+    """
 
     call: str
     external_id: str
     run: str
     tool: str
-    family: str
+    family: str | None
     outcome: str
     exit_status: int | None
-    summary: str
+    summary: str | None
     started_at: datetime | None
     duration_ms: int | None
-    tokens: int
-    is_cut: bool
-    output_lines: int
-    seen_lines: int
-    result_fidelity: str
-    receipt_fidelity: str
+    tokens: int | None
+    is_cut: bool | None
+    output_lines: int | None
+    seen_lines: int | None
+    result_fidelity: str | None
+    receipt_fidelity: str | None
     url: str
 
 
 class ItemPage(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
-    """`next` is the cursor of the page behind this one, None on the last. `problems` are sentences about the filter."""
+    """`next` is the cursor of the page behind this one, None on the last.
+
+    `problems` are sentences about the filter, `notes` about what the list may lack: calls that are not counted yet, or
+    that no search finds yet.
+    """
 
     items: list[Item]
     next: str | None = None
     problems: list[str] = []
+    notes: list[str] = []
 
 
 class TextWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,9 +96,10 @@ class OutputGaps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallHalves(msgspec.Struct, frozen=True, kw_only=True):
-    """Both halves of a call, None for an absent one. `is_bounded`: the stored envelope is shorter.
+    """Both halves of a call, null for an absent one. `is_bounded`: the stored envelope is shorter.
 
     With the `result_fidelity` `parsed_from_receipt` no result was recorded: `canonical` is what the receipt states.
+    With `absent` it is null, or the error alone that the recording states.
     `outputs` are compared with the receipt, and empty without one; `left_out` states what neither of them can show.
     """
 
@@ -107,7 +121,10 @@ class ContextItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The context of the model at a step, as far as it was recorded; `items` are the newest, `earlier` more exist."""
+    """The context of the model at a step, as far as it was recorded; `items` are the newest, `earlier` more exist.
+
+    `waiting` calls of the run are not counted yet: the tokens may lack theirs.
+    """
 
     run: str
     position: int
@@ -117,6 +134,7 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[str]
     items: list[ContextItem]
     earlier: int
+    waiting: int
 
 
 class ArtifactItem(msgspec.Struct, frozen=True, kw_only=True):

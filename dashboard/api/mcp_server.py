@@ -20,8 +20,11 @@ import msgspec
 from django.http import Http404
 
 from dashboard.api import reading
-from dashboard.api.answers import CallHalves, ItemPage, StepContext, TextWindow
+from dashboard.api.answers import CallHalves, CallItem, ItemPage, StepContext, TextWindow
+from dashboard.calls.call_columns import NOT_COUNTED
 from dashboard.models import Project
+from dashboard.models.outcomes import describe_outcome
+from dashboard.runs.run_list import describe_waiting
 from dashboard.text.params import LARGEST
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
@@ -65,41 +68,51 @@ def _number(description: str, most: int | None = None) -> dict[str, Any]:
 def _search_runs(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
     page = reading.list_runs(project, _list_query(given))
     lines = [
-        f"run {run.run} · {run.title or run.external_id} · {run.calls} calls, {run.failed} failed" for run in page.items
+        f"run {run.run} · {run.title or run.external_id} · {run.calls} calls, {run.failed} failed"
+        + (f" · {run.waiting:,} not counted yet" if run.waiting else "")
+        for run in page.items
     ]
-    return _page_answer(page, lines, "search_runs")
+    return _page_answer(page, lines, "search_runs", given)
 
 
 def _search_calls(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
     page = reading.list_calls(project, _list_query(given))
     lines = [
-        f"call {call.call} · {call.tool} · {call.outcome}"
+        f"call {call.call} · {call.tool} · {_outcome_words(call)}"
         + (f" · model saw {call.seen_lines:,} of {call.output_lines:,} lines" if call.is_cut else "")
-        + f" · {call.summary}"
+        + (f" · {call.summary}" if call.summary else "")
         for call in page.items
     ]
-    return _page_answer(page, lines, "search_calls")
+    return _page_answer(page, lines, "search_calls", given)
 
 
-def _page_answer(page: ItemPage[Any], lines: list[str], tool: str) -> ToolAnswer:
+def _outcome_words(call: CallItem) -> str:
+    return call.outcome if call.outcome == NOT_COUNTED else describe_outcome(call.outcome, call.exit_status)
+
+
+def _page_answer(page: ItemPage[Any], lines: list[str], tool: str, given: Mapping[str, Any]) -> ToolAnswer:
     lines = [*(f"Problem: {problem}" for problem in page.problems), *lines] or ["Nothing matches."]
+    lines = [*(f"Note: {note}" for note in page.notes), *lines]
     if page.next:
-        lines.append(f"More: {tool} with after={json.dumps(page.next)}.")
+        lines.append(f"More: {_describe_question(tool, _query(given, 'q', 'sort') | {'after': page.next})}.")
     return ToolAnswer("\n".join(lines), msgspec.to_builtins(page, str_keys=True))
 
 
 def _call_halves(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
     key = _key(given, "call")
     halves = reading.load_halves(project, key, _window_query(given, "part"))
-    lines = [f"{halves.call.tool} · {halves.call.outcome}"]
+    lines = [f"{halves.call.tool} · {_outcome_words(halves.call)}"]
     lines += [_window_text(name, window, halves) for name, window in _windows(halves)]
     if halves.call.result_fidelity == "parsed_from_receipt":
         lines.append("No result was recorded: canonical is what the receipt states.")
+    if halves.call.result_fidelity == "absent" and halves.canonical is not None:
+        lines.append("No result was recorded: canonical is the error alone that the recording states.")
     for gaps in halves.outputs:
         if gaps.unseen:
             lines.append(
-                f"Of {gaps.pointer} the model saw {gaps.seen_lines:,} of {gaps.lines:,} lines. The rest: unseen_output "
-                f"with call={key}, pointer={gaps.pointer}."
+                f"Of {gaps.pointer} the model saw {gaps.seen_lines:,} of {gaps.lines:,} lines. The rest: "
+                + _describe_question("unseen_output", {"call": str(key), "pointer": gaps.pointer})
+                + "."
             )
     return ToolAnswer("\n\n".join(lines), msgspec.to_builtins(halves))
 
@@ -111,26 +124,37 @@ def _windows(halves: CallHalves) -> list[tuple[str, TextWindow | None]]:
 def _window_text(name: str, window: TextWindow | None, halves: CallHalves) -> str:
     if window is None:
         return f"[{name}: not recorded]"
-    return _cited(f"call {halves.call.call}, {name}", window, f"call_halves with part={name}")
+    call = halves.call.call
+    return _cited(f"call {call}, {name}", window, "call_halves", {"call": call, "part": name})
 
 
-def _cited(place: str, window: TextWindow, more: str) -> str:
+def _cited(place: str, window: TextWindow, tool: str, arguments: Mapping[str, Any]) -> str:
+    """The window with its place, and how `tool` gives the one behind it."""
     head = f"[{place}, characters {window.start:,} to {window.end:,} of {window.total:,}]"
-    rest = f"\n[More: {more}, offset={window.next}.]" if window.next is not None else ""
+    more = _describe_question(tool, {**arguments, "offset": window.next})
+    rest = f"\n[More: {more}.]" if window.next is not None else ""
     return f"{head}\n{window.text}{rest}"
+
+
+def _describe_question(tool: str, arguments: Mapping[str, Any]) -> str:
+    """The tool with all arguments that it needs, as JSON: left out ones would give another answer."""
+    words = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    return f"{tool} with {', '.join(words)}"
 
 
 def _unseen_output(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
     key = _key(given, "call")
     window = reading.load_unseen(project, key, _window_query(given, "pointer"))
-    text = _cited(f"call {key}, recorded output from its first unseen line", window, "unseen_output")
+    arguments = {"call": str(key), **_query(given, "pointer")}
+    text = _cited(f"call {key}, recorded output from its first unseen line", window, "unseen_output", arguments)
     return ToolAnswer(text, msgspec.to_builtins(window))
 
 
 def _context_at_step(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    position = given.get("position", 0)
-    is_number = isinstance(position, int) and 0 < position < LARGEST
-    context = reading.load_step_context(project, _key(given, "run"), position if is_number else 0)
+    position = given["position"]
+    if not isinstance(position, int) or isinstance(position, bool):
+        raise WrongArguments(f"position is a whole number from 1, not {json.dumps(position)[:60]}.")
+    context = reading.load_step_context(project, _key(given, "run"), position)
     return ToolAnswer("\n".join(_context_lines(context)), msgspec.to_builtins(context))
 
 
@@ -141,8 +165,10 @@ def _context_lines(context: StepContext) -> list[str]:
         for item in context.items
     ]
     earlier = [f"{context.earlier:,} earlier items are not listed."] if context.earlier else []
+    waiting = f"{describe_waiting(context.waiting)} Until then the tokens here may be too few."
     return [
         f"[run {context.run}, step {context.position}: about {context.tokens:,} tokens: {kinds}]",
+        *([waiting] if context.waiting else ()),
         *context.changes,
         *items,
         *earlier,
@@ -150,11 +176,10 @@ def _context_lines(context: StepContext) -> list[str]:
 
 
 def _variant_receipt(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    name = given.get("variant", "receipt")
-    rendered = reading.render_variant(project, _key(given, "call"), str(name), _window_query(given))
-    text = _cited(
-        f"call {rendered.call}, written by {rendered.variant}; no model saw it", rendered.text, "variant_receipt"
-    )
+    name = str(given.get("variant", "receipt"))
+    rendered = reading.render_variant(project, _key(given, "call"), name, _window_query(given))
+    place = f"call {rendered.call}, written by {rendered.variant}; no model saw it"
+    text = _cited(place, rendered.text, "variant_receipt", {"call": rendered.call, "variant": name})
     return ToolAnswer(text, msgspec.to_builtins(rendered))
 
 
@@ -216,7 +241,7 @@ TOOLS: dict[str, ServedTool] = {
     ),
     "variant_receipt": ServedTool(
         "Writes the receipt of a recorded call with another renderer: what it would have said.",
-        {"call": CALL, "variant": _text("e.g. receipt, markdown, outcome"), **WINDOW},
+        {"call": CALL, "variant": _text("e.g. receipt, markdown, outcome_json"), **WINDOW},
         ("call",),
         _variant_receipt,
     ),
@@ -312,10 +337,10 @@ def _call_tool(project: Project, params: Mapping[str, Any]) -> Any:
         raise WrongArguments(f"Missing: {', '.join(missing)}.")
     try:
         answer = tool.answer(project, given)
+    except (reading.NoSuchStep, reading.NotAnswered, WrongArguments) as reason:
+        return _dump(_failed(types, str(reason)))
     except Http404:
         return _dump(_failed(types, "The project has no run or call with this id."))
-    except (reading.NotAnswered, WrongArguments) as reason:
-        return _dump(_failed(types, str(reason)))
     text = types.TextContent(type="text", text=answer.text)
     return _dump(types.CallToolResult(content=[text], structured_content=answer.structured, is_error=False))
 

@@ -25,7 +25,14 @@ from django.db.models import Model, QuerySet
 from django.utils.functional import Promise
 from django.utils.safestring import SafeString
 
-from dashboard.api.reading import cut_window, describe_artifact, describe_call, describe_experiment, describe_run
+from dashboard.api.reading import (
+    count_waiting,
+    cut_window,
+    describe_artifact,
+    describe_call,
+    describe_experiment,
+    describe_run,
+)
 from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.experiments.summary import Summary
 from dashboard.filters.language import Query
@@ -58,7 +65,7 @@ from envelopes.schema.result import CanonicalResult
 MOST_CHARACTERS = 20_000  # of one text
 MOST_LEVELS = 12
 DESCRIPTIONS: Mapping[type[Model], Callable[[Any], object]] = {
-    Run: describe_run,
+    Run: lambda run: describe_run(run, count_waiting([run.pk]).get(run.pk, 0)),
     Call: describe_call,
     Artifact: describe_artifact,
     Comparison: describe_experiment,

@@ -2,14 +2,18 @@
 
 Every answer is bounded: a list has a cursor (`next`), a text is a window with the character where the next one begins.
 Text is masked by the rules of the project before it is cut. The structs are in `answers`.
+
+Of a call that waits to be derived, a list has what was recorded and a note, and what is asked of the call itself is
+computed; nothing is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
 from uuid import UUID
 
+from django.db.models import Count
 from django.http import Http404, QueryDict
 
 from dashboard.api.answers import (
@@ -27,16 +31,19 @@ from dashboard.api.answers import (
     TextWindow,
 )
 from dashboard.artifacts.content import NoContent, open_content
+from dashboard.calls.call_columns import NOT_COUNTED
 from dashboard.calls.call_table import CallTableParams, load_call_table
 from dashboard.calls.cut_bar import describe_source_cuts
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
-from dashboard.models import Artifact, Call, Comparison, Project, Run
-from dashboard.runs.run_list import RunListParams, build_run_list
+from dashboard.ingest.bulk import unsaved_row
+from dashboard.ingest.compute_derived import compute_calls, current_derivation
+from dashboard.models import Artifact, Call, CanonicalProjection, Comparison, Project, Run
+from dashboard.runs.run_list import RunListParams, build_run_list, describe_waiting
 from dashboard.text.masks import mask_around, mask_text
 from dashboard.text.params import Params
 from dashboard.variants.render_call import CannotRender, RenderFailed, render_call
 from dashboard.workspace.context import load_context
-from dashboard.workspace.steps import load_place
+from dashboard.workspace.steps import RunPosition, load_place
 from envelopes.text.pointer import text_at
 
 WINDOW_CHARACTERS, MOST_CHARACTERS = 20_000, 200_000
@@ -50,17 +57,31 @@ class NotAnswered(ValueError):
     """A question that has no answer; the sentence gives its reason."""
 
 
+class NoSuchStep(Http404):
+    """The sentence has the position, and how many calls the run has."""
+
+
 def list_runs(project: Project, query: Mapping[str, str]) -> ItemPage[RunItem]:
     """Runs that meet the filter `q`, in the order of `sort`, behind the cursor `after`."""
     params = RunListParams.from_query(_list_query(query))
     page = build_run_list(project, params, _page_size(query))
     keys = [UUID(row["id"]) for row in page.rows]
     runs = Run.objects.defer("plan", "document").in_bulk(keys)
+    waiting = count_waiting(keys) if page.waiting else {}
+    notes = [describe_waiting(page.waiting) if page.waiting else "", page.unsearchable]
     return ItemPage(
-        items=[describe_run(runs[key]) for key in keys if key in runs],
+        items=[describe_run(runs[key], waiting.get(key, 0)) for key in keys if key in runs],
         next=_cursor(page.next_url),
-        problems=[*page.problems, *page.hints],
+        # A name whose calls wait occurs in no facet yet.
+        problems=[*page.problems, *(page.hints if not page.waiting else ())],
+        notes=[note for note in notes if note],
     )
+
+
+def count_waiting(runs: Sequence[UUID]) -> dict[UUID, int]:
+    """The calls of each run that are not counted yet, those that it copied too; runs without any are left out."""
+    rows = Call.objects.waiting().filter(memberships__run__in=runs).order_by().values_list("memberships__run")
+    return dict(rows.annotate(n=Count("pk")))
 
 
 def list_calls(project: Project, query: Mapping[str, str]) -> ItemPage[CallItem]:
@@ -74,6 +95,7 @@ def list_calls(project: Project, query: Mapping[str, str]) -> ItemPage[CallItem]
         items=[describe_call(calls[key]) for key in keys if key in calls],
         next=_cursor(page.next_url),
         problems=[*page.problems, *page.hints],
+        notes=list(page.notes),
     )
 
 
@@ -93,26 +115,24 @@ def _cursor(url: str) -> str | None:
 
 def find_run(project: Project, key: UUID) -> RunItem:
     """Raises Http404."""
-    return describe_run(_get_run(project, key))
+    return describe_run(_get_run(project, key), count_waiting([key]).get(key, 0))
 
 
 def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHalves:
     """Windows of `limit` characters from `offset` on, of the halves or of `part` alone. Raises Http404."""
-    call = _get_call(project, key)
-    evidence = load_evidence(call, query)
-    params = Params(query)
+    evidence, params = _load_evidence(project, key, query), Params(query)
     offset, limit = _window_params(params)
     part = params.choice("part", PARTS, default="")
 
     def window(name: str, text: str) -> TextWindow:
         return cut_window(text, offset if part in ("", name) else 0, limit if part in ("", name) else 0)
 
-    receipt = evidence.halves.receipt
+    receipt, has_envelope = evidence.halves.receipt, has_canonical(evidence)
     return CallHalves(
-        call=describe_call(call),
+        call=describe_call(evidence.call),
         args=window("args", _decode(evidence.args)),
-        canonical=window("canonical", _decode(evidence.complete_json)) if evidence.is_answered else None,
-        is_bounded=evidence.is_answered and evidence.is_bounded,
+        canonical=window("canonical", _decode(evidence.complete_json)) if has_envelope else None,
+        is_bounded=has_envelope and evidence.is_bounded,
         receipt=window("receipt", receipt.text) if receipt is not None else None,
         outputs=_output_gaps(evidence),
         left_out=describe_source_cuts(evidence.halves.reading.source_cuts),
@@ -121,10 +141,13 @@ def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHa
 
 def load_halves_at(project: Project, key: UUID, position: int, query: Mapping[str, str]) -> CallHalves:
     """Those of the call at that position, from 1, of the run. Raises Http404."""
-    place = load_place(_get_run(project, key), position, "halves", {})
-    if place is None:
-        raise Http404
-    return load_halves(project, place.call, query)
+    return load_halves(project, _find_place(_get_run(project, key), position, "halves").call, query)
+
+
+def has_canonical(evidence: CallEvidence) -> bool:
+    """False where no result was recorded and no error is known: the envelope would be invented."""
+    is_recorded = evidence.result is not None or evidence.halves.reading.fidelity == "parsed_from_receipt"
+    return evidence.is_answered and (is_recorded or evidence.envelope.error is not None)
 
 
 def _output_gaps(evidence: CallEvidence) -> list[OutputGaps]:
@@ -148,8 +171,7 @@ def load_unseen(project: Project, key: UUID, query: Mapping[str, str]) -> TextWi
 
     Characters are those of the recorded output at `pointer`. Raises Http404 and NotAnswered.
     """
-    call = _get_call(project, key)
-    evidence, params = load_evidence(call, query), Params(query)
+    evidence, params = _load_evidence(project, key, query), Params(query)
     if evidence.halves.receipt is None:
         raise NotAnswered("Of this call no receipt was recorded: what the model saw of its output is not known.")
     outputs = {output.field.pointer: output for output in evidence.halves.known_outputs}
@@ -170,10 +192,7 @@ def load_unseen(project: Project, key: UUID, query: Mapping[str, str]) -> TextWi
 def load_step_context(project: Project, key: UUID, position: int) -> StepContext:
     """The context at the call of that position, from 1, in the run. Raises Http404."""
     run = _get_run(project, key)
-    place = load_place(run, position, "context", {})
-    if place is None:
-        raise Http404
-    tab = load_context(place)
+    tab = load_context(_find_place(run, position, "context"))
     return StepContext(
         run=str(run.pk),
         position=position,
@@ -192,12 +211,14 @@ def load_step_context(project: Project, key: UUID, position: int) -> StepContext
             for entry in tab.entries[:MOST_ENTRIES]
         ],
         earlier=tab.earlier + max(0, len(tab.entries) - MOST_ENTRIES),
+        waiting=count_waiting([run.pk]).get(run.pk, 0),
     )
 
 
 def list_artifacts(project: Project, query: Mapping[str, str]) -> ItemPage[ArtifactItem]:
     """Those of `call`, or all of the project in the order of their ids behind `after`."""
     params = Params(query)
+    waiting = Call.objects.waiting().filter(project=project).count()  # whose artifacts are not made yet
     rows = project.artifacts.order_by("pk")
     if "call" in query:
         rows = rows.filter(call=params.uuid("call"))
@@ -206,7 +227,8 @@ def list_artifacts(project: Project, query: Mapping[str, str]) -> ItemPage[Artif
     rows = rows.filter(pk__gt=after) if after else rows
     found = list(rows[: size + 1])
     next_key = str(found[size - 1].pk) if len(found) > size else None
-    return ItemPage(items=[describe_artifact(row) for row in found[:size]], next=next_key)
+    notes = [describe_waiting(waiting)] if waiting else []
+    return ItemPage(items=[describe_artifact(row) for row in found[:size]], next=next_key, notes=notes)
 
 
 def load_artifact(project: Project, key: UUID, query: Mapping[str, str]) -> ArtifactText:
@@ -249,14 +271,16 @@ def list_experiments(project: Project, query: Mapping[str, str]) -> ItemPage[Exp
 
 def render_variant(project: Project, key: UUID, name: str, query: Mapping[str, str]) -> RenderedVariant:
     """Raises Http404, and NotAnswered where the variant cannot write a receipt of this call."""
-    call = _get_call(project, key)
+    evidence = _load_evidence(project, key, {})
     offset, limit = _window_params(Params(query))
+    if evidence.is_answered and not has_canonical(evidence):
+        raise NotAnswered("No result of this call was recorded: there is none that a variant could write.")
     try:
-        rendered = render_call(load_evidence(call, {}), name)
+        rendered = render_call(evidence, name)
     except (CannotRender, RenderFailed) as refusal:
         raise NotAnswered(str(refusal)) from None
     return RenderedVariant(
-        call=str(call.pk), variant=rendered.variant.id, text=cut_window(rendered.receipt.text, offset, limit)
+        call=str(key), variant=rendered.variant.id, text=cut_window(rendered.receipt.text, offset, limit)
     )
 
 
@@ -284,14 +308,35 @@ def _get_run(project: Project, key: UUID) -> Run:
     return run
 
 
-def _get_call(project: Project, key: UUID) -> Call:
+def _find_place(run: Run, position: int, tab: str) -> RunPosition:
+    place = load_place(run, position, tab, {})
+    if place is None:
+        number = run.members.count()
+        raise NoSuchStep(f"No call has position {position}: the run has {number:,} call{'' if number == 1 else 's'}.")
+    return place
+
+
+def _load_evidence(project: Project, key: UUID, query: Mapping[str, str]) -> CallEvidence:
+    """The evidence in view of a call that is counted, here where it waits. Raises Http404."""
     call: Call | None = project.calls.with_run_and_source().filter(pk=key).first()
     if call is None:
         raise Http404
-    return call
+    waits = not call.derivation
+    count_call(call)
+    evidence = load_evidence(call, query)
+    if waits and any(receipt.run_id != call.run_id for receipt in evidence.receipts):
+        call.derivation = ""  # the columns are now those of another run's receipt, and nothing has counted that
+    return evidence
 
 
-def describe_run(run: Run) -> RunItem:
+def count_call(call: Call) -> None:
+    """Gives a call that waits the columns and the envelope that an import would store; they are not saved."""
+    for derived in () if call.derivation else compute_calls([call.pk]):
+        vars(call).update(derived.columns | {"derivation": current_derivation()})
+        call.projection = unsaved_row(CanonicalProjection, **derived.projection)
+
+
+def describe_run(run: Run, waiting: int) -> RunItem:
     return RunItem(
         run=str(run.pk),
         external_id=run.external_id,
@@ -306,28 +351,31 @@ def describe_run(run: Run) -> RunItem:
         refused=run.refused_count,
         cut=run.cut_count,
         tokens=run.token_count,
+        waiting=waiting,
         url=run.get_absolute_url(),
     )
 
 
 def describe_call(call: Call) -> CallItem:
+    """Without what follows from the evidence, where that waits: the defaults of its columns would be wrong claims."""
+    is_counted = bool(call.derivation)
     return CallItem(
         call=str(call.pk),
         external_id=call.external_id,
         run=str(call.run_id),
         tool=call.tool,
-        family=call.family,
-        outcome=call.outcome_words,
-        exit_status=call.exit_status,
-        summary=mask_text(call.summary),
+        family=call.family if is_counted else None,
+        outcome=call.outcome if is_counted else NOT_COUNTED,
+        exit_status=call.exit_status if is_counted else None,
+        summary=mask_text(call.summary) if is_counted else None,
         started_at=call.started_at,
         duration_ms=call.duration_ms,
-        tokens=call.tokens,
-        is_cut=call.is_cut,
-        output_lines=call.output_lines,
-        seen_lines=call.seen_lines,
-        result_fidelity=call.result_fidelity,
-        receipt_fidelity=call.receipt_fidelity,
+        tokens=call.tokens if is_counted else None,
+        is_cut=call.is_cut if is_counted else None,
+        output_lines=call.output_lines if is_counted else None,
+        seen_lines=call.seen_lines if is_counted else None,
+        result_fidelity=call.result_fidelity if is_counted else None,
+        receipt_fidelity=call.receipt_fidelity if is_counted else None,
         url=call.get_absolute_url(),
     )
 

@@ -1,11 +1,15 @@
-"""The columns of the Calls page, of which a reader chooses some, and how their cells are written."""
+"""The columns of the Calls page, of which a reader chooses some, and how their cells are written.
+
+A call whose evidence is stored and not derived yet has the cells of RECORDED columns; the others would claim that it
+has no answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from dashboard.evidence.argument_labels import show_first_line, show_label
 from dashboard.evidence.fidelity import describe_seen_lines
@@ -14,6 +18,16 @@ from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor
 from dashboard.text.formatting import TOKENS_COUNTED_BY, format_age, format_count, format_duration, format_tokens
 from dashboard.text.text_markup import printable
+
+NOT_COUNTED = "not counted yet"
+RECORDED = ("run", "when", "took", "attempt", "agent", "model", "branch")  # columns that nothing is derived for
+
+
+class TableCell(TypedDict):
+    name: str
+    label: str
+    text: str
+    kind: str  # number, text, or the name of a column that is written in another way
 
 
 class TableCall(NamedTuple):
@@ -99,6 +113,21 @@ COLUMNS = (
     TableColumn("branch", "Branch", "The branch that the run worked on", lambda row: printable(row.run.branch)),
 )
 DEFAULT_COLUMNS = ("asked", "answer", "run", "when", "took", "tokens", "cut")
+
+
+def build_cells(row: TableCall, columns: Sequence[TableColumn]) -> list[TableCell]:
+    shown = [bool(row.call.derivation) or column.name in RECORDED for column in columns]
+    return [
+        TableCell(name=column.name, label=column.label, text=column.text(row) if is_shown else "", kind=column.kind)
+        for column, is_shown in zip(columns, shown, strict=True)
+    ]
+
+
+def describe_uncounted(count: int) -> str:
+    """A sentence for a list of calls, of which so many wait for their columns; empty without any."""
+    if count <= 1:
+        return "1 call is being counted: until then filters and sorts may miss it." if count else ""
+    return f"{count:,} calls are being counted: until then filters and sorts may miss them."
 
 
 def _answer(call: Call) -> str:

@@ -21,7 +21,17 @@ from django.db.models import Q
 from django.http import QueryDict
 from django.utils import timezone
 
-from dashboard.calls.call_columns import COLUMNS, DEFAULT_COLUMNS, TableCall, TableColumn, choose_columns
+from dashboard.calls.call_columns import (
+    COLUMNS,
+    DEFAULT_COLUMNS,
+    NOT_COUNTED,
+    TableCall,
+    TableCell,
+    TableColumn,
+    build_cells,
+    choose_columns,
+    describe_uncounted,
+)
 from dashboard.calls.call_export import FORMS, ExportForm
 from dashboard.filters.language import NEWEST, Preset, PresetLink, Query, link_presets, parse
 from dashboard.filters.saved_views import describe_missing_view, find_view
@@ -45,6 +55,7 @@ LISTED_FIELDS = (
     *("run_id", "tool", "family", "outcome", "exit_status", "summary", "asked", "first_line", "error_kind"),
     *("started_at", "duration_ms", "is_waiting", "tokens", "token_certainty", "output_lines", "seen_lines", "is_cut"),
     *("author", "receipt_fidelity", "result_fidelity", "attempt", "risk", "reason", "receipt_characters", "revision"),
+    "derivation",
 )
 LISTED_RUN_FIELDS = ("title", "external_id", "cwd", "agent", "model", "branch", "ended_at", "last_at", "lease_until")
 CursorValue: TypeAlias = datetime | int | None
@@ -113,13 +124,6 @@ class CallTableParams(Params):
         return None, False
 
 
-class TableCell(TypedDict):
-    name: str
-    label: str
-    text: str
-    kind: str  # number, text, or the name of a column that is written in another way
-
-
 class TableRow(TypedDict):
     """A call as it is written out. `outcome` is the mark of the stylesheet, `state` the words for it.
 
@@ -165,8 +169,8 @@ class CallTable:
     next_url: str
     previous_url: str
     poll_url: str
-    notes: Sequence[str]  # about a search in payloads: what it has not looked at
-    is_stopped: bool  # before all calls were looked at
+    notes: Sequence[str]  # calls that the list may lack: not counted yet, or not looked at by a search in payloads
+    is_stopped: bool  # before all calls were looked at, or while some are not counted yet
 
     @property
     def first_url(self) -> str:
@@ -214,18 +218,21 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
     """The page of `size` calls that the parameters name; without one of ROWS_PER_PAGE, with hits of HITS_PER_PAGE."""
     query = parse(params.q, over="calls", reads_texts=True)
     search = PayloadSearch(project, query)
+    # Before the rows are read, so that none is missing without a note.
+    uncounted = describe_uncounted(Call.objects.waiting().filter(project=project).count())
     selection = _select_calls(query, project, is_counted=not search.is_undecided)
     size = size or (min(settings.HITS_PER_PAGE, settings.ROWS_PER_PAGE) if search else settings.ROWS_PER_PAGE)
     window = _load_window(selection, params, size, search)
     table_calls = _load_table_calls([key for _, key in window.edges])
     marks = load_row_marks("call", [row.call.pk for row in table_calls])
-    digest = _digest(table_calls, marks)
+    digest = _digest(table_calls, marks, uncounted)
     is_live = any(row.run.is_live for row in table_calls)
     return CallTable(
         params=params,
         query=query,
         problems=(*query.problems, *params.problems),
-        hints=[] if table_calls or params.edge else query.hints(project),
+        # A name whose calls wait occurs in no facet yet.
+        hints=[] if table_calls or params.edge or uncounted else query.hints(project),
         rows=[_build_row(row, params.columns, search, marks.get(row.call.pk)) for row in table_calls],
         heads=[
             TableHead(
@@ -238,8 +245,8 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
         digest=digest,
         next_url=params.first_page_url(after=_format_cursor(window.after)) if window.after else "",
         previous_url=params.first_page_url(before=_format_cursor(window.before)) if window.before else "",
-        notes=search.describe_progress() if search else (),
-        is_stopped=search.is_stopped,
+        notes=[*([uncounted] if uncounted else ()), *(search.describe_progress() if search else ())],
+        is_stopped=search.is_stopped or bool(uncounted),
         poll_url=params.url(seen=digest) if is_live else "",
     )
 
@@ -400,26 +407,24 @@ def _build_row(
 ) -> TableRow:
     call, run = row.call, row.run
     is_running = call.outcome == Outcome.UNANSWERED and run.is_live
+    state = "running" if is_running else call.outcome_words
     return TableRow(
         key=call.pk.hex,
         url=f"/calls/{call.pk}/",  # to reverse 50 addresses takes as long as the query
         run_url=f"/runs/{run.pk}/",
         tool=printable(call.tool) or "not recorded",
-        outcome=OUTCOMES[outcome_letter(call)].name,
-        state="running" if is_running else call.outcome_words,
+        outcome=OUTCOMES[outcome_letter(call) if call.derivation else "u"].name,
+        state=state if call.derivation else NOT_COUNTED,
         start=f"{call.started_at:%Y-%m-%d %H:%M:%S}" if call.started_at else "",
         marks=marks,
-        cells=[
-            TableCell(name=column.name, label=column.label, text=column.text(row), kind=column.kind)
-            for column in columns
-        ],
+        cells=build_cells(row, columns),
         hit=search.build_hit(call) if search else None,
     )
 
 
-def _digest(rows: Sequence[TableCall], marks: Mapping[UUID, RowMarks]) -> str:
+def _digest(rows: Sequence[TableCall], marks: Mapping[UUID, RowMarks], uncounted: str) -> str:
     """Changes with any change of a shown call, and with what changes with time alone."""
     parts = [
         f"{row.call.pk.hex}{row.call.revision}{row.run.is_live}{row.run.title}{marks.get(row.call.pk)}" for row in rows
     ]
-    return hashlib.blake2b("\n".join(parts).encode(), digest_size=9).hexdigest()
+    return hashlib.blake2b("\n".join([*parts, uncounted]).encode(), digest_size=9).hexdigest()

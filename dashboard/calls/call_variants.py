@@ -205,7 +205,8 @@ def _render_text(
     receipt = write_receipt(canonical, owner, variant, variant.policy)
     text = receipt.text
     tokens = evidence.tokens(text)
-    findings = lint(LintInput(canonical=canonical, receipt=receipt, cuts=load_cuts(evidence)), owner.lint)
+    cuts = load_cuts(evidence)
+    findings = lint(LintInput(canonical=canonical, receipt=receipt, cuts=cuts), owner.lint)
     return VariantText(
         variant=variant,
         window=receipt_chunk(receipt, FieldLinks({}), 0, FIRST_CHARS, spaces=spaces),
@@ -213,7 +214,7 @@ def _render_text(
         change=tokens.count - evidence.receipt_tokens.count if evidence.halves.receipt else None,
         linked=sum(len(segment.text) for segment in receipt.segments if segment.source is not None),
         characters=len(text),
-        is_cut=is_cut(receipt),
+        is_cut=is_cut(receipt, cuts),
         spaces=spaces,
         findings=tuple(build_finding_line(finding, canonical=finding.pointer) for finding in findings[:FINDINGS_SHOWN]),
         findings_unlisted=max(0, len(findings) - FINDINGS_SHOWN),
@@ -256,7 +257,7 @@ def load_variant_strip(project: Project, call: Call, query: QueryDict) -> Varian
                 preview=address,
                 tokens=tokens,
                 change=None if recorded is None else tokens.count - recorded.count,
-                is_cut=is_cut(receipt),
+                is_cut=is_cut(receipt, cuts),
                 findings=len(lint(LintInput(canonical=canonical, receipt=receipt, cuts=cuts), owner.lint)),
                 difference=None if recorded is None else compute_difference(evidence.receipt_text, receipt.text),
             )

@@ -159,6 +159,12 @@ def build_run_execution(run: Run) -> tuple[ExecutionFact, ...]:
     return tuple(_read_facts(members, RUN_LABELS, RUN_SHOWN_ELSEWHERE))
 
 
+def has_action_plan(run: Run) -> bool:
+    """True for a plan of an executor, which has a goal or steps. Agents record todo lists and texts as their plans."""
+    plan = bytes(run.plan or b"")
+    return plan.startswith(b"{") and not object_slices(plan).keys().isdisjoint(("goal", "steps"))
+
+
 def find_rerun_of(run: Run) -> str:
     """The id that the executor gave to the run whose plan this one ran again; empty for any other run."""
     members = object_slices(bytes(run.document)) if run.document else {}

@@ -28,7 +28,7 @@ from dashboard.text.text_markup import FIRST_CHARS
 from dashboard.variants.render_call import RenderFailed, is_cut, write_limited_receipt, write_receipt
 from dashboard.variants.variant_list import RECORDED, OfferedVariant, find_variant
 from envelopes.families.base import Family
-from envelopes.lint.model import Finding, LintInput
+from envelopes.lint.model import Finding, LintInput, Shortened
 from envelopes.lint.rules import lint
 from envelopes.pipeline.budget_sweep import (
     BudgetSweep,
@@ -148,6 +148,7 @@ class ReceiptPreview:
     variant: Variant
     policy: RenderPolicy
     receipt: Receipt
+    cuts: tuple[Shortened, ...]
     window: ReceiptChunk
     tokens: TokenCount
     largest: int
@@ -173,7 +174,7 @@ class ReceiptPreview:
 
     @property
     def is_cut(self) -> bool:
-        return is_cut(self.receipt)
+        return is_cut(self.receipt, self.cuts)
 
 
 def render_preview(
@@ -197,6 +198,7 @@ def render_preview(
         variant=variant,
         policy=policy,
         receipt=receipt,
+        cuts=source.cuts,
         window=receipt_chunk(receipt, FieldLinks({}), 0, FIRST_CHARS, spaces=options.spaces),
         tokens=tokens,
         largest=max(measured.whole.tokens, SMALLEST_BUDGET),

@@ -31,11 +31,8 @@ from envelopes.recordings.json_lines import remark
 from envelopes.text.untrusted_json import join_object
 
 # The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
-FIDELITIES = (
-    *("exact", "structured", "recorded", "bounded"),
-    *("reconstructed", "stringified", "parsed_from_receipt", "inflated"),
-)
-FIDELITY_RANK = {name: rank for rank, name in enumerate(FIDELITIES)}
+FIDELITIES = "exact structured recorded bounded reconstructed stringified parsed_from_receipt inflated"
+FIDELITY_RANK = {name: rank for rank, name in enumerate(FIDELITIES.split())}
 RECORDED_NAMES = {"source_error": "is_error", "tool_ms": "duration_ms"}
 FIRST = datetime.min.replace(tzinfo=UTC)
 
@@ -137,8 +134,7 @@ class CallMerge:
     """Merges one draft into the rows of its call; `remarks` are on values of its records that the columns lack."""
 
     def __init__(self, rows: CallRows, locator: SliceLocator) -> None:
-        self.rows = rows
-        self.call = rows.call
+        self.rows, self.call = rows, rows.call
         self.locator = locator
         self.remarks: list[RemarkRecord] = []
 
@@ -151,6 +147,7 @@ class CallMerge:
         if draft.call is not None:
             known = self.call.tool
             self._merge_call(draft.call, run_ids[draft.call.run])
+            self._merge_placed([record for record in draft.calls if record.position is not None])
             self._note_other_tools(draft.call, draft.calls, known)
         stored_result = self._selected("result")
         flags = [self._merge_result(result, run_ids) for result in draft.results]
@@ -173,10 +170,14 @@ class CallMerge:
         if self.call.tool and not is_nearer:
             self.call.step = self.call.step or column_text(record.step, 200)
             return
-        self.call.tool = column_text(record.tool, 200)
-        self.call.step = column_text(record.step, 200)
-        self.call.attempt = record.attempt
-        self.call.origin = record.origin
+        self.call.tool, self.call.step = column_text(record.tool, 200), column_text(record.step, 200)
+        self.call.attempt, self.call.origin = record.attempt, record.origin
+
+    def _merge_placed(self, records: Sequence[CallRecord]) -> None:
+        """Takes the step and the attempt of records that were sent in any order: the same ones in each of them."""
+        steps = [column_text(record.step, 200) for record in records]
+        self.call.step = min(filter(None, (self.call.step, *steps)), default="")
+        self.call.attempt = max((self.call.attempt, *(record.attempt for record in records)))
 
     def _note_other_tools(self, best: CallRecord, records: Sequence[CallRecord], known: str) -> None:
         """A call has one tool: that of its own message, else of the first record. `known` is the one before these."""
@@ -426,5 +427,4 @@ def _is_before(receipt: RecordedReceipt, supersession: ReceiptSupersession) -> b
 
 
 def _earlier(known: datetime | None, at: str | None) -> datetime | None:
-    times = [time for time in (known, column_time(at)) if time is not None]
-    return min(times, default=None)
+    return min((time for time in (known, column_time(at)) if time is not None), default=None)

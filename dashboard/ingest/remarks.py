@@ -32,7 +32,7 @@ from envelopes.recordings.base import (
 from envelopes.recordings.json_lines import remark
 from envelopes.schema.settlement import read_end
 from envelopes.text.pointer import join
-from envelopes.text.untrusted_json import Untrusted, array_slices, is_portable, object_members
+from envelopes.text.untrusted_json import Untrusted, array_slices, is_portable, normalize_json, object_members
 
 Kind = Remark.Kind
 MOST_IN_PAYLOAD = 20
@@ -111,7 +111,8 @@ def evidence_remarks(
         was = _beginning(bytes(args.data))
         findings.append((EvidenceRemark(Kind.ARGUMENTS, "args", was, "kept as it is: no object"), args))
     for row in observations:
-        if row.surface in SECOND and selected.get(row.surface) not in (None, row):
+        first = selected.get(row.surface) if row.surface in SECOND else None
+        if first not in (None, row) and not _is_same(bytes(first.data), bytes(row.data)):
             kind, became = SECOND[row.surface]
             findings.append((EvidenceRemark(kind, row.surface, _beginning(bytes(row.data)), became), row))
     findings += [(finding, None) for finding in (*_find_in_columns(call, recorded_end), *in_columns)]
@@ -125,6 +126,11 @@ def evidence_remarks(
         )
         for finding, observation in findings
     ]
+
+
+def _is_same(first: bytes, second: bytes) -> bool:
+    """True for JSON that differs at most in spacing and the order of members: two records of one value."""
+    return first == second or normalize_json(first) == normalize_json(second)
 
 
 def _find_in_columns(call: Call, recorded_end: str) -> Iterator[EvidenceRemark]:

@@ -43,7 +43,7 @@ PAIRED = "its result is that of this call: no other one fits by tool, arguments 
 CONTESTED = "kept as a call of its own: more than one call of the model and span fit by tool, arguments and time"
 MOST_LITERAL = 64 * 1024  # bytes: Python takes a hundred times the memory to read them
 SURFACES = (Observation.Surface.RESULT, Observation.Surface.TIMING)
-CALL_COLUMNS = ("tool_ms", "source_error", "started_at", "ended_at", "duration_ms", "step", "attempt")
+CALL_COLUMNS = ("tool_ms", "source_error", "started_at", "ended_at", "duration_ms", "attempt")
 EVIDENCE_COLUMNS = ("evidence_version", "derivation", "search_id")
 
 
@@ -131,7 +131,7 @@ def _write_pairs(pairs: Sequence[tuple[Call, Call]]) -> None:
         call.tool_ms, call.source_error = span.tool_ms, span.source_error
         call.ended_at = min((at for at in (call.ended_at, span.ended_at) if at is not None), default=None)
         call.duration_ms = milliseconds_between(call.started_at, call.ended_at)
-        call.step, call.attempt = call.step or span.step, max(call.attempt, span.attempt)
+        call.attempt = max(call.attempt, span.attempt)
         _change_evidence(call)
         move_annotations(span, call)
         Remark.objects.filter(call=span.pk).exclude(kind__in=Remark.Kind.of_evidence()).update(call=call.pk)
@@ -229,7 +229,7 @@ def _undo(pair: Remark, call: Call, source: Source) -> Iterator[SourceBatch]:
     call.tool_ms = call.source_error = None
     call.ended_at = RecordedReceipt.objects.filter(call=call).aggregate(first=Min("at"))["first"]
     call.duration_ms = milliseconds_between(call.started_at, call.ended_at)
-    call.step, call.attempt = "", 1  # both are the span's
+    call.attempt = 1  # it is the span's
     _change_evidence(call)
     bulk_update([call], [*CALL_COLUMNS, *EVIDENCE_COLUMNS])
     pair.delete()

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.core.management.base import CommandError, CommandParser, OutputWrapper
 
-from dashboard.accounts import DEMO_PROJECT, create_link, get_or_create_project
+from dashboard.accounts import DEFAULT_PROJECT, DEMO_PROJECT, create_link, get_or_create_project
 from dashboard.models import Project, Run
 from dashboard.server import AddressUnavailable, Server, check_address, find_base_url
 from dashboard.worker import WorkerSupervisor
@@ -27,9 +27,10 @@ def add_project_argument(parser: CommandParser) -> None:
 
 
 def find_project(slug: str | None) -> Project:
-    """Raises CommandError with the known slugs."""
-    if slug is None:
-        return Project.objects.exclude(slug=DEMO_PROJECT).order_by("id").first() or get_or_create_project()
+    """Creates the default project where there is none but the demo's. Raises CommandError with the known slugs."""
+    first = Project.objects.exclude(slug=DEMO_PROJECT).order_by("id").first()
+    if slug is None or (slug == DEFAULT_PROJECT and first is None):
+        return first or get_or_create_project()
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:

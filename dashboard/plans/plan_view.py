@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from dashboard.evidence.argument_labels import show_label
+from dashboard.evidence.execution import has_action_plan
 from dashboard.models import Call, Event, Observation, Run, load_slices
 from dashboard.models.outcomes import Outcome, describe_outcome
 from dashboard.models.plans import find_asking
@@ -185,7 +186,7 @@ class PlanPage:
 
     @property
     def is_interrupted(self) -> bool:
-        return self.run.ended_at is None and not self.run.is_live
+        return self.run.ended_at is None and not self.run.is_live and has_action_plan(self.run)
 
 
 class _RecordedEnds(NamedTuple):

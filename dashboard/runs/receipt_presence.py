@@ -110,8 +110,11 @@ class ContextState:
         drop = drop_concerning(self.drops, line, superseded_line)
         left = drop.sentence.replace("this step", f"the step at {format_place(drop.line)}") + "." if drop else ""
         if self.last and is_receipt and self._usage_grade(line, superseded_line) == "contradicted":
-            when = "At the end of the run" if self.step is None else "At this step"
-            request = "the last request" if self.step is None else "its request as recorded"
+            when, request = "At this step", "its request as recorded"
+            if self.step is None:
+                when, request = "At the end of the run", "the last request"
+            elif self.step != self.last.line:
+                when, request = "At the last request before this step", "that request as recorded"
             weighs = f"{when} what is shown as present weighs about {self.shown:,} tokens by our estimate"
             sentence = f"{left} {weighs}, more than the {self.last.tokens:,} of {request}.".strip()
             return EntryNote("warn", GRADE_WORDS["contradicted"], sentence)
@@ -148,7 +151,7 @@ class ContextState:
         if partial := next((compaction for compaction in later if compaction.is_partial), None):
             means = f"The history was compacted at {format_place(partial.line)}, but for a part; this may be in it."
             return "uncertain", EntryNote("warn", "perhaps compacted away", means)
-        request = "last request" if self.step is None else "request"
+        request = "request" if self.last and self.step == self.last.line else "last request"
         check = (
             f"the usage of its {request} does not contradict it" if self.last else "no usage is recorded to check it"
         )
@@ -275,8 +278,11 @@ def find_step(run: Run, line: int) -> int:
     step = step or run.messages.filter(line=line).values_list("step", flat=True).first()
     if not step:
         return line
-    lines = [
-        members.filter(call__step=step).aggregate(first=Min("ordinal"))["first"],
-        run.messages.filter(step=step).aggregate(first=Min("line"))["first"],
-    ]
+    calls = members.filter(call__step=step)
+    request = run.requests.filter(request=step, origin="message").values_list("line", flat=True).first()
+    if request is not None:  # a tool may begin before the answer has ended; one with a receipt is of an earlier answer
+        calls = calls.exclude(call__in=run.receipts.filter(line__lt=line).values("call"))
+    else:
+        request = run.messages.filter(step=step).aggregate(first=Min("line"))["first"]
+    lines = [line, request, calls.aggregate(first=Min("ordinal"))["first"]]
     return min((first for first in lines if first is not None), default=line)

@@ -333,7 +333,7 @@ def _render_sample(sort: str, projection: Projection, family: Family) -> ToolSam
                 variant=variant,
                 receipt=receipt,
                 tokens=count,
-                is_cut=bool(projection.cuts) or is_cut(receipt),
+                is_cut=is_cut(receipt, projection.cuts),
                 shown=_count_shown(receipt, lengths),
                 total=sum(lengths.values()),
             )

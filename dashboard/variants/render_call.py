@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import msgspec
@@ -135,6 +136,6 @@ def describe_failure(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:PROBLEM_CHARACTERS]
 
 
-def is_cut(receipt: Receipt) -> bool:
-    """True for a receipt with a marker of text that it leaves out."""
-    return any(segment.role == "marker" for segment in receipt.segments)
+def is_cut(receipt: Receipt, cuts: Collection[object]) -> bool:
+    """True for a receipt with a marker of text that it leaves out, or of an envelope that was shortened (`cuts`)."""
+    return bool(cuts) or any(segment.role == "marker" for segment in receipt.segments)

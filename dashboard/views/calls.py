@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
+from dashboard.api.reading import count_call, has_canonical
 from dashboard.audit import record_request
 from dashboard.calls.call_export import FORMS, CannotExport, export_calls
 from dashboard.calls.call_table import CallTableParams, load_call_table
@@ -112,7 +113,7 @@ def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
             raise Http404
         image, data = picture
         return attachment(base64.b64decode(data), image.media_type, file_name("picture", part, image.media_type[6:]))
-    is_envelope = surface == "canonical" and evidence.is_answered
+    is_envelope = surface == "canonical" and has_canonical(evidence)
     data_bytes = evidence.canonical if is_envelope else evidence.bytes_of(surface)
     if data_bytes is None or surface not in (*SURFACES, "canonical"):
         raise Http404
@@ -130,4 +131,6 @@ def file_name(name: str, key: object, ending: str) -> str:
 
 
 def _get_call(request: OperatorRequest, pk: UUID) -> Call:
-    return get_object_or_404(request.project.calls.with_run_and_source(), pk=pk)
+    call: Call = get_object_or_404(request.project.calls.with_run_and_source(), pk=pk)
+    count_call(call)
+    return call

@@ -135,16 +135,18 @@ def review_list(request: OperatorRequest) -> HttpResponse:
 @require_POST
 def choose_calls(request: OperatorRequest) -> HttpResponse:
     """Compares, tags or adds to review the calls that were checked on the Calls page, or all of its filter."""
-    if request.POST.get("do") == "compare":
-        query = urlencode({"call": request.POST.getlist("call")}, doseq=True)
-        return redirect(f"{reverse('comparison-new')}?{query}")
-    require_operator(request, REFUSAL)
     back = Params({"q": request.POST.get("q", "")})
     back.text("q")
+    if request.POST.get("do") == "compare":
+        if calls := request.POST.getlist("call"):
+            return redirect(f"{reverse('comparison-new')}?{urlencode({'call': calls}, doseq=True)}")
+        context = {"refusal": "You chose no call. Check those to compare.", "back": back.url(), "undone": "compared"}
+        return render_page(request, "notes/chosen.html", context, status=UNPROCESSABLE)
+    require_operator(request, REFUSAL)
     try:
         tagged = change_chosen(request.project, request.user, request.POST)
     except ChangeRefused as refusal:
-        context = {"refusal": str(refusal), "back": back.url()}
+        context = {"refusal": str(refusal), "back": back.url(), "undone": "tagged"}
         return render_page(request, "notes/chosen.html", context, status=UNPROCESSABLE)
     if tagged.new:
         subject = f"{tagged.new} calls: tag {tagged.name} added"

@@ -21,6 +21,7 @@ from django.views.decorators.http import require_safe
 from dashboard.accounts import OperatorRequest, find_other_project
 from dashboard.api.intake import json_response
 from dashboard.api.page_data import page_data
+from dashboard.api.reading import NoSuchStep
 from dashboard.faults import Outage, drop_connection, find_outage
 from dashboard.middleware import PROGRAMS, answer_error
 from dashboard.text.markdown import document, documents
@@ -28,6 +29,7 @@ from dashboard.text.params import UnusableAddress
 from dashboard.text.responses import prefers_json, render_error
 
 PAGE = "errors/page.html"
+METRICS = "/v1/metrics"  # where an exporter of OpenTelemetry sends them unless it is told not to
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -52,6 +54,10 @@ def no_permission(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     text = "It was never in this project, or it was deleted. The address may also be incomplete."
+    if isinstance(exception, NoSuchStep):
+        text = str(exception)
+    elif request.path_info == METRICS:
+        text = "Metrics are not taken. Traces go to /v1/traces, and logs to /v1/logs."
     if request.path_info.startswith(PROGRAMS):
         return answer_error(request, 404, "Not found", text)
     other = find_other_project(request)

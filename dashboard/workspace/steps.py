@@ -18,6 +18,7 @@ from django.db.models import Max, Q, QuerySet
 from django.urls import reverse
 
 from dashboard.evidence.context_changes import load_drops
+from dashboard.evidence.execution import has_action_plan
 from dashboard.filters.language import Query, parse
 from dashboard.models import Call, Project, Run, RunCall
 from dashboard.models.notes import RowMarks
@@ -316,15 +317,16 @@ def build_run_tabs(run: Run, tab: str, query: Mapping[str, str]) -> tuple[StepLi
     """Links to the overview of a run (`tab` is empty) and to the tabs that have a form for the whole run."""
     variant = {"with": query["with"]} if query.get("with") else {}
     params = f"?{urlencode(variant)}" if variant else ""
-    keys = {"context": "m c", "replay": "P"}
-    titles = {"plan": "Plan"} if run.plan else {}
+    keys = {"plan": "p", "context": "m c", "replay": "P"}
+    keys |= {name: key for name, key in (("context", "c"), ("replay", "")) if name == tab}  # the rest leads to the step
+    titles = {"plan": "Plan"} if has_action_plan(run) else {}
     links = [StepLink(name="run", title="Run", href=run.get_absolute_url() + params, key="1", is_current=not tab)]
     links += [
         StepLink(
             name=name,
             title=title,
             href=reverse(f"run-{name}", args=[run.pk]) + params,
-            key=keys.get(name, "p"),
+            key=keys[name],
             is_current=name == tab,
         )
         for name, title in [*titles.items(), *((name, TABS[name]) for name in WHOLE_RUN_TABS)]

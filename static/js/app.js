@@ -98,7 +98,10 @@ function useHotkey(key) {
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   if (isTyping(event.target)) {
-    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Escape") {
+      event.preventDefault(); // a box for a search would be emptied
+      event.target.blur();
+    }
     return;
   }
   if (document.querySelector("dialog[open]")) return;

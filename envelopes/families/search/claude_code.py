@@ -89,7 +89,7 @@ def _find_grep_cuts(evidence: Evidence, recorded: RecordedObject, result: TextMa
 
 def _summarize_grep(result: TextMatches, evidence: Evidence) -> str:
     pattern = RecordedObject(evidence.args).text("pattern")
-    sought = f" for {pattern!r}" if pattern else ""
+    sought = f" for '{pattern}'" if pattern else ""
     if result.mode == "files_with_matches":
         count = len(result.filenames) if result.file_count is None else result.file_count
         return f"Found {_count(count, 'file')}{sought}" if count else f"No files found{sought}"
@@ -128,7 +128,7 @@ def _read_glob(evidence: Evidence, recorded: RecordedObject) -> Reading:
     result = read_struct(FileMatches, recorded, GLOB_NAMES)
     pattern = RecordedObject(evidence.args).text("pattern")
     count = len(result.filenames) if result.file_count is None else result.file_count
-    summary = f"{_count(count, 'file') if count else 'No file'} found" + (f" for {pattern!r}" if pattern else "")
+    summary = f"{_count(count, 'file') if count else 'No file'} found" + (f" for '{pattern}'" if pattern else "")
     cuts = (SourceCut(pointer="/filenames", unit="files", is_limit=True),) if result.truncated else ()
     return reading(evidence, result, summary, links=link_names(GLOB_NAMES), source_cuts=cuts)
 
@@ -152,7 +152,7 @@ def _align_lsp(recorded: RecordedObject, text: str) -> list[Span]:
 MAPPINGS = (
     _mapping(
         tools=("Grep",),
-        version=2,
+        version=3,
         expects=("mode", "filenames", "content", "numFiles"),
         read=_read_grep,
         align=_align_grep,
@@ -160,7 +160,7 @@ MAPPINGS = (
     ),
     _mapping(
         tools=("Glob",),
-        version=2,
+        version=3,
         expects=("filenames", "numFiles"),
         read=_read_glob,
         align=_align_glob,
@@ -168,5 +168,5 @@ MAPPINGS = (
     ),
     _mapping(tools=("LSP",), version=1, expects=("result", "operation"), read=_read_lsp, align=_align_lsp),
     # A listing is recorded as one string, so the recorded text is all there is to type.
-    _mapping(tools=("LS",), version=1, expects=(), read=_read_glob, align=_align_glob),
+    _mapping(tools=("LS",), version=2, expects=(), read=_read_glob, align=_align_glob),
 )

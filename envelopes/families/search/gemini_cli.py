@@ -78,7 +78,7 @@ def _matches(evidence: Evidence, receipt: str) -> Reading | None:
     content = receipt[head.end() :].removesuffix("\n---") if head else ""
     result = TextMatches(mode="content", content=content, match_count=count)
     pattern = args.text("pattern")
-    sought = f" for {pattern!r}" if pattern else ""
+    sought = f" for '{pattern}'" if pattern else ""
     summary = f"{count or 'No'} match{'' if count == 1 else 'es'} found{sought}"
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 

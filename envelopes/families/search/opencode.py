@@ -51,7 +51,8 @@ def _read_matches(evidence: Evidence) -> Reading:
     content = receipt[head.end() :].partition(LIMIT)[0] if head else ""
     result = TextMatches(mode="content", content=content, match_count=count)
     pattern = RecordedObject(evidence.args).text("pattern")
-    summary = f"{count or 'No'} match{'' if count == 1 else 'es'} found{f' for {pattern!r}' if pattern else ''}"
+    sought = f" for '{pattern}'" if pattern else ""
+    summary = f"{count or 'No'} match{'' if count == 1 else 'es'} found{sought}"
     links = {"/matches": "/result/match_count"}
     shortened = len(LINE_END.findall(content))
     ends = (SourceCut(pointer="", unit="line ends", count=shortened),) if shortened else ()

@@ -15,7 +15,8 @@ place is the earliest span that has it. Protobuf and JSON give the same lines.
 3. The arguments, results and parts are JSON as the attributes have them, without line ends between tokens.
 4. Spans of Google's ADK and of Strands Agents get the names of the conventions before anything else.
 5. The system prompt and the definitions of tools are parts too. Spans of other things (HTTP, databases) are left out.
-6. Counts of input tokens contain the cached ones (GenAI conventions), which are counted apart here.
+6. The step of a call is the model span whose answer has it; that of a tool does not name it.
+7. Counts of input tokens contain the cached ones (GenAI conventions), which are counted apart here.
 """
 
 from __future__ import annotations
@@ -178,6 +179,9 @@ def _read_line(members: dict[str, bytes], line: int) -> Records:
             yield ReceiptRecord(call=call, content=content, fidelity=fidelity, **place)
         case "call" if call:
             yield CallRecord(call=call, tool=_word(members, "tool") or "unknown", args=content, **place)
+        case "step" if call:
+            tool, step = _word(members, "tool") or "unknown", _word(members, "step") or None
+            yield CallRecord(call=call, tool=tool, args=None, step=step, **place)
         case "text":
             role, standing = _word(members, "role") or "user", _word(members, "standing")
             named = content + members.get("role", b"") + members.get("standing", b"")
@@ -198,7 +202,7 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
     if not {"args", "result"} & members.keys() and conventions.is_handoff(name, attributes):
         yield EventRecord(line=line, run=run, position=start, kind="agent.handoff", message=name, at=iso_time(start))
         return
-    retry = attributes.get("pydantic_ai.tool.retry.attempt")
+    retry = attributes.get("pydantic_ai.tool.retry.attempt")  # on calls that failed and may be tried again, from 1
     yield CallRecord(
         line=line,
         run=run,
@@ -206,8 +210,7 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
         call=call,
         tool=storable(str(tool or name or "unknown")),
         args=members.get("args"),
-        step=_word(members, "parent") or None,
-        attempt=retry + 1 if isinstance(retry, int) and 0 <= retry < 1_000 else 1,
+        attempt=retry if isinstance(retry, int) and 0 < retry < 1_000 else 1,
         at=iso_time(start),
     )
     is_error = _number(members, "status") == ERROR_STATUS or attributes.get("gen_ai.tool.status") == "error"
@@ -250,7 +253,8 @@ def _model_records(members: dict[str, bytes], line: int, run: str) -> Records:
     yield UsageRecord(
         line=line,
         run=run,
-        position=max(start, _number(members, "end")),  # that of the answer: the request has all that came before
+        # That of the answer, at the end of the span for one part: the request has all that came before.
+        position=_number(members, "answer") or max(start, _number(members, "end")),
         at=iso_time(start),
         request=_word(members, "span"),
         input_tokens=total - read - created if read + created <= total else total,
@@ -318,7 +322,7 @@ _format = partial(
     Format,
     agent="otlp",
     namespace="otlp",
-    version=5,
+    version=6,
     read=read,
     is_global_call_id=lambda _call: False,
     unnamed=UNNAMED,

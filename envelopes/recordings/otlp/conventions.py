@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -296,9 +297,9 @@ def _part(part: dict[str, Any], role: str, *, is_output: bool) -> Iterator[Trace
             tool = str(part.get("name") or part.get("toolName") or "")
             yield TracePart(kind="call", role=role, content=as_json(args), call=call, tool=tool, is_output=is_output)
         case "tool_call_response" | "tool-result" if isinstance(call, str):
-            yield from _response(_first_of(part, ("response", "result", "output")), role, call)
+            yield from _response(_first_of(part, ("response", "result", "output")), role, call, is_output=is_output)
         case "server_tool_call_response" if isinstance(call, str):
-            yield from _response(part.get("server_tool_call_response"), role, call)
+            yield from _response(part.get("server_tool_call_response"), role, call, is_output=is_output)
         case "text" if isinstance(text := part.get("content", part.get("text")), str):
             yield TracePart(kind="text", role=role, content=dump_json(text), is_output=is_output)
         case _:
@@ -317,7 +318,7 @@ def _first_of(fields: dict[str, Any], names: tuple[str, ...]) -> Any:
     return next((fields[name] for name in names if name in fields), None)
 
 
-def _response(content: Any, role: str, call: str) -> Iterator[TracePart]:
+def _response(content: Any, role: str, call: str, *, is_output: bool = False) -> Iterator[TracePart]:
     """The text that the model got, or the list of its parts. Another value is the JSON that it may have got.
 
     Nothing for an answer whose content was not recorded.
@@ -329,11 +330,11 @@ def _response(content: Any, role: str, call: str) -> Iterator[TracePart]:
     if isinstance(content, dict) and content.get("type") in ("json", "error-json", "content") and "value" in content:
         content = content["value"]
     if isinstance(content, list) and all(isinstance(item, dict) and "type" in item for item in content):
-        yield TracePart(kind="response", role=role, content=dump_json(content), call=call)
+        yield TracePart(kind="response", role=role, content=dump_json(content), call=call, is_output=is_output)
         return
     text = content if isinstance(content, str) else dump_json(content).decode()
-    is_rebuilt = not isinstance(content, str)
-    yield TracePart(kind="response", role=role, content=dump_json(text), call=call, is_rebuilt=is_rebuilt)
+    new_part = partial(TracePart, kind="response", role=role, call=call, is_output=is_output)
+    yield new_part(content=dump_json(text), is_rebuilt=not isinstance(content, str))
 
 
 def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
@@ -352,7 +353,7 @@ def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
         texts = [item.get("text") for (kind, _), item in sorted(nested.items()) if kind == "contents"]
         content = content if content is not None else "".join(str(text) for text in texts if text) or None
         if isinstance(call, str) and call:
-            yield from _response(content, role, call)
+            yield from _response(content, role, call, is_output=is_output)
         elif content:
             yield TracePart(kind="text", role=role, content=dump_json(content), is_output=is_output)
         yield from _function_answers(fields)

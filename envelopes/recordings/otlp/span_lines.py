@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import TypeAlias
 
@@ -60,9 +60,11 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
         if kind == "other":
             continue
         run = run_name(span)
-        lines = [] if kind == "tool" else list(part_lines(span, known, has_messages=kind == "model"))
+        parts = [] if kind == "tool" else span_parts(span, has_messages=kind == "model")
+        lines = list(part_lines(span, parts, known))
         yield from lines
-        yield _span_line(span, kind, run, [line.key for line in lines])
+        yield from _step_lines(span, run, parts)
+        yield _span_line(span, kind, run, [line.key for line in lines], find_answer(span, parts))
 
 
 def is_internal(span: TraceSpan) -> bool:
@@ -80,16 +82,25 @@ def _child_line(child: ChildRun) -> TraceLine:
     return trace_line({name: dump_json(value) for name, value in members.items()}, child.at)
 
 
-def part_lines(span: TraceSpan, known: PartLines, *, has_messages: bool = True) -> Iterator[TraceLine]:
-    """Lines of what is in every request, and of messages, which the span of an agent repeats from its model's.
+def span_parts(span: TraceSpan, *, has_messages: bool = True) -> list[TracePart]:
+    """The parts that every request has, and those of messages, which the span of an agent repeats from its model's."""
+    return [*standing_parts(span.attributes), *(message_parts(span) if has_messages else ())]
+
+
+def find_answer(span: TraceSpan, parts: Sequence[TracePart]) -> int:
+    """The place at which the answer begins: all parts of the request are before it."""
+    answered = sum(part.is_output for part in parts)
+    return max(span.end, span.start + len(parts)) - max(answered, 1) + 1
+
+
+def part_lines(span: TraceSpan, parts: Sequence[TracePart], known: PartLines) -> Iterator[TraceLine]:
+    """Lines of the parts of a span.
 
     `known` are the lines of the spans before it: most parts of a request are those of the request before. Each part is
     a microsecond after the one before it, so that their order is kept: the request's from the start of the span, the
     answer's to its end.
     """
-    run, parts = run_name(span), [*standing_parts(span.attributes), *(message_parts(span) if has_messages else ())]
-    answered = sum(part.is_output for part in parts)
-    places = {False: count(span.start), True: count(max(span.end, span.start + len(parts)) - answered + 1)}
+    run, places = run_name(span), {False: count(span.start), True: count(find_answer(span, parts))}
     for part in parts:
         at, line = next(places[part.is_output]), known.get((run, part))
         if line is None or line.at > at:
@@ -113,7 +124,19 @@ def _part_line(part: TracePart, run: str, at: int) -> TraceLine:
     return TraceLine(content[:-1] + b',"at":' + dump_json(at) + b"}", digest, at)
 
 
-def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes]) -> TraceLine:
+def _step_lines(span: TraceSpan, run: str, parts: Sequence[TracePart]) -> Iterator[TraceLine]:
+    """A line for each call in the answer of a model, by which the call has the request that it follows.
+
+    The line of the part itself does not have it, because later requests repeat that one.
+    """
+    outputs = (part for part in parts if part.is_output)
+    for at, part in enumerate(outputs, find_answer(span, parts)):
+        if part.kind == "call" and span.span:
+            members = {"otlp": "step", "run": run, "call": part.call, "tool": part.tool, "step": span.span}
+            yield trace_line({name: dump_json(value) for name, value in members.items()} | {"at": dump_json(at)}, at)
+
+
+def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes], answer: int) -> TraceLine:
     attributes = {
         name: value for name, value in sorted(span.attributes.items()) if not conventions.is_message_attribute(name)
     }
@@ -139,6 +162,8 @@ def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes]) -> Trac
     for name in conventions.HISTORIES:  # they repeat what the parts have
         if name in attributes:
             attributes[name] = hashlib.blake2b(as_json(attributes[name]), digest_size=16).hexdigest()
+    if kind == "model" and answer != max(span.start, span.end):
+        members["answer"] = dump_json(answer)
     members["attributes"] = dump_json(attributes)
     events = [event for event in span.events if kind != "model" or event.name not in conventions.MESSAGE_EVENTS]
     members["events"] = dump_json([[event.name, event.attributes] for event in events])

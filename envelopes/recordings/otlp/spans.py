@@ -86,8 +86,22 @@ def json_spans(document: Any) -> list[TraceSpan]:
         owner = json_attributes(_object(resource, "resource"))
         for scoped in objects_in(resource, "scopeSpans"):
             scope = scope_name(scoped)
-            spans += [_json_span(span, owner, scope) for span in objects_in(scoped, "spans")]
+            read = (span for span in objects_in(scoped, "spans") if not has_lost_attributes(span))
+            spans += [_json_span(span, owner, scope) for span in read]
     return spans
+
+
+def has_lost_attributes(span: dict[str, Any]) -> bool:
+    """True for a span in JSON that has attributes of which none can be read: what it is a span of is not known."""
+    pairs = span.get("attributes")
+    if pairs is None or pairs == []:
+        return False
+    return all(is_odd_value(pair.get("value")) or not isinstance(pair.get("key"), str) for pair in objects_of(pairs))
+
+
+def is_odd_value(value: object) -> bool:
+    """True for what is no AnyValue in JSON, or has a content that is not of its kind. An empty one is null."""
+    return value not in (None, {}) and json_value(value) is None
 
 
 def scope_name(scoped: dict[str, Any]) -> str:

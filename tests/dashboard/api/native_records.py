@@ -42,6 +42,17 @@ def one_call(number: int = 1, run: str = "r1") -> list[dict[str, Any]]:
     ]
 
 
+def failed_call(run: str = "r1") -> list[dict[str, Any]]:
+    """The records of a command that failed, and of whose output the model got the first half."""
+    base, times = {"v": 1, "run": run, "call": "broken"}, ("2026-03-01T09:05:00Z", "2026-03-01T09:05:09Z")
+    stdout = "".join(f"line {number} of the build\n" for number in range(1, 9))
+    return [
+        base | {"type": "call", "tool": "ExecCommand", "args": {"cmd": "make"}, "at": times[0]},
+        base | {"type": "result", "complete": {"exit_status": 2, "stdout": stdout}, "ended_at": times[1]},
+        base | {"type": "receipt", "text": f"{stdout[: len(stdout) // 2]}[4 lines omitted]", "at": times[1]},
+    ]
+
+
 def one_run(calls: int = 2, run: str = "r1") -> list[dict[str, Any]]:
     start = "2026-03-01T08:59:00Z"
     records: list[dict[str, Any]] = [

@@ -11,8 +11,9 @@ from typing import Any
 from django.http import HttpResponse
 from django.test import Client
 
+from dashboard.api.reading import load_step_context
 from dashboard.ingest.store_derived import derive_waiting
-from dashboard.models import Project
+from dashboard.models import Project, Run
 from dashboard.runs.export_run import export_run
 from dashboard.tokens import create_token
 from tests.dashboard.api.native_records import NDJSON, lines
@@ -65,11 +66,20 @@ class Sender:
 
 
 def export_all(project: Project, folder: Path) -> dict[str, bytes]:
-    """The files of the exports of all runs, by name, after everything that waits is derived."""
+    """The files of the exports of all runs, by name, after everything that waits is derived; and their contexts."""
     derive_waiting(project)
     files = {}
     for run in project.runs.order_by("external_id"):
         target = folder / str(run.pk)
         export_run(run, target)
         files |= {f"{run.external_id}/{path.name}": path.read_bytes() for path in sorted(target.iterdir())}
+        files[f"{run.external_id}/contexts"] = repr(load_contexts(run)).encode()
     return files
+
+
+def load_contexts(run: Run) -> dict[str, tuple[str, list[str]]]:
+    """What the request weighed that each call follows, and the items in it; by the id of the call."""
+    calls = run.members.order_by("ordinal", "call").values_list("call__external_id", flat=True)
+    contexts = [load_step_context(run.project, run.pk, number) for number, _ in enumerate(calls, start=1)]
+    items = [[f"{item.kind} {item.heading} {item.line}" for item in reversed(context.items)] for context in contexts]
+    return {call: (context.recorded, of_call) for call, context, of_call in zip(calls, contexts, items, strict=True)}

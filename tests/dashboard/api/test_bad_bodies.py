@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from dashboard.models import Call, Observation, Project, Remark
-from tests.cases import extended_except
+from dashboard.models import Call, Observation, Problem, Project, Remark
+from tests.cases import each, extended_except
 from tests.dashboard.api.native_records import lines, one_call
 from tests.dashboard.api.sending import Sender
 from tests.dashboard.api.test_traces import genai, request
@@ -107,19 +107,51 @@ def test_a_full_disk_is_507(sender: Sender) -> None:
     assert "disk is full" in json.loads(response.content)["error"]
 
 
-def test_a_value_that_a_request_in_json_cannot_have_is_a_remark_and_refused_without_a_run(sender: Sender) -> None:
+@each("kind", ["application/x-protobuf", "application/json", "text/plain"])
+def test_an_address_that_takes_nothing_is_answered_with_404_whatever_is_sent(sender: Sender, kind: str) -> None:
+    metrics = "Not found. Metrics are not taken. Traces go to /v1/traces, and logs to /v1/logs."
+    for body, headers in ((b"{}", {}), (b"x" * 20_000_000, {}), (b"{}", {"Transfer_Encoding": "chunked"})):
+        answer = sender.post("/v1/metrics", body, kind, **headers)
+        assert (answer.status_code, json.loads(answer.content)) == (404, {"error": metrics})
+        for address in ("/v1/nothing", "/api/v1/nothing", "/mcp/nothing"):
+            assert sender.post(address, body, kind, **headers).status_code == 404
+
+
+PATH = "$.resourceSpans[0].scopeSpans[0].spans"
+LOST = "the span is left out: none of its attributes can be read"
+NO_VALUE = {"key": "x", "value": {"stringValue": 5}}
+BAD_SPANS: dict[str, tuple[list[Any], list[str]]] = {
+    "no objects": (["no span", None, 7], [f"{PATH}[{number}]: left out: wrong type" for number in range(3)]),
+    "attributes that are no list": ([{"name": "ai.toolCall", "attributes": "x"}], [f"{PATH}[0].attributes: {LOST}"]),
+    "no attribute": ([{"name": "x", "attributes": ["zz", NO_VALUE]}], [f"{PATH}[0].attributes: {LOST}"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SPANS)
+@pytest.mark.parametrize("good", [0, 3])
+def test_a_span_that_is_left_out_is_rejected_also_beside_good_ones(sender: Sender, name: str, good: int) -> None:
+    bad, sentences = BAD_SPANS[name]
+    spans = [*bad, *genai()[:good]]
+    for _ in range(2):
+        answer = sender.post("/v1/traces", json.dumps(request(*spans)).encode(), "application/json").json()
+        assert answer == {"partialSuccess": {"rejectedSpans": str(len(bad)), "errorMessage": "; ".join(sentences)}}
+    assert Call.objects.count() == (1 if good else 0)
+    problems = Problem.objects.order_by("path").values_list("path", "reason")
+    assert [": ".join(problem) for problem in problems] == sentences
+    assert not Remark.objects.filter(kind="value").exists()
+
+
+def test_a_value_that_a_request_in_json_cannot_have_is_a_remark(sender: Sender) -> None:
     document = request(*genai())
     spans = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
     spans[0]["startTimeUnixNano"] = "soon"
-    spans.append("no span")
+    spans[1]["attributes"] += [NO_VALUE, {"key": 5, "value": {}}]
+    number = len(spans[1]["attributes"])
     for _ in range(2):
-        assert sender.post("/v1/traces", json.dumps(document).encode(), "application/json").status_code == 200
-    path = "$.resourceSpans[0].scopeSpans[0].spans"
+        assert sender.post("/v1/traces", json.dumps(document).encode(), "application/json").json() == {}
     noted = Remark.objects.order_by("path").values_list("run__external_id", "kind", "path", "was", "became")
     assert list(noted) == [
-        ("talk", "timestamp", f"{path}[0].startTimeUnixNano", '"soon"', "left out: no time"),
-        ("talk", "value", f"{path}[{len(spans) - 1}]", '"no span"', "left out: wrong type"),
+        ("talk", "timestamp", f"{PATH}[0].startTimeUnixNano", '"soon"', "left out: no time"),
+        ("talk", "value", f"{PATH}[1].attributes[{number - 2}].value", '{"stringValue":5}', "left out: wrong type"),
+        ("talk", "value", f"{PATH}[1].attributes[{number - 1}].key", "5", "left out: wrong type"),
     ]
-    answer = sender.post("/v1/traces", json.dumps(request("no span")).encode(), "application/json")  # type: ignore[arg-type]
-    assert answer.json()["partialSuccess"]["rejectedSpans"] == "1"
-    assert f"{path}[0]" in answer.json()["partialSuccess"]["errorMessage"]

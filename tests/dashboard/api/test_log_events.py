@@ -50,6 +50,8 @@ def test_log_events_of_agents_join_the_calls_of_their_recordings(project: Projec
     set_attributes(record.attributes, [{"key": "event.name", "value": {"stringValue": "codex.tool_result"}}])
     answer = sender.post("/v1/logs", message.SerializeToString(), PROTOBUF)
     assert (answer.status_code, answer.content) == (200, b"")
+    reader, address = Sender(project, "read"), f"/api/v1/calls/{joined.pk}/halves"
+    assert json.loads(reader.get(address).content)["canonical"] is None  # the event has no result
     other = Call.objects.get(external_id="call_1")
     assert (other.tool, other.source_error, other.run.source_format) == ("shell", True, "codex")
     lost = sender.post("/v1/logs", log_request("claude_code.tool_result", {"tool_name": "x"}), "application/json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import Call, Project, Run
 from tests.cases import each
 from tests.conftest import CHECKOUT
-from tests.dashboard.api.native_records import one_call, one_run
+from tests.dashboard.api.native_records import failed_call, one_call, one_run
 from tests.dashboard.api.sending import Sender
 
 if TYPE_CHECKING:
@@ -30,7 +31,15 @@ SECRET = "AKIAIOSFODNN7EXAMPLE"
 def agent(project: Project) -> Sender:
     long = one_call(9)
     long[1]["complete"] = {"text": "z" * 50_000 + f" {SECRET} end"}
-    Sender(project).records([*one_run(2), *long])
+    base = {"v": 1, "run": "r1", "call": "two"}
+    texts = {name: "".join(f"{name} line {line}\n" for line in range(90)) for name in ("stdout", "stderr")}
+    shown = [f"{text[: len(text) // 3]}[60 lines omitted]\n" for text in texts.values()]
+    two = [
+        base | {"type": "call", "tool": "ExecCommand", "args": {"cmd": "make"}},
+        base | {"type": "result", "complete": {"exit_status": 0, **texts}},
+        base | {"type": "receipt", "text": "".join(shown)},
+    ]
+    Sender(project).records([*one_run(2), *long, *two])
     derive_waiting(project)
     return Sender(project, "mcp")
 
@@ -90,14 +99,76 @@ def test_an_agent_finds_a_call_and_reads_both_halves_in_windows(agent: Sender) -
     found = use(agent, "search_calls", q="tool:Search", limit=2)
     assert found.structured_content is not None
     assert len(found.structured_content["items"]) == 2
-    assert "More: search_calls with after=" in text_of(found)
+    assert 'More: search_calls with q="tool:Search", after=' in text_of(found)
     assert "r1" in text_of(use(agent, "search_runs")) or "A run" in text_of(use(agent, "search_runs"))
     halves = text_of(use(agent, "call_halves", call=call, limit=20))
     assert f"[call {call}, receipt, characters 0 to 20 of 60]" in halves
-    assert "[More: call_halves with part=receipt, offset=20.]" in halves
+    assert f'[More: call_halves with call="{call}", part="receipt", offset=20.]' in halves
     assert "written by" in text_of(use(agent, "variant_receipt", call=call, variant="receipt"))
     context = text_of(use(agent, "context_at_step", run=str(Run.objects.get().pk), position=2))
     assert "step 2: about" in context
+
+
+def follow(agent: Sender, answer: types.CallToolResult) -> types.CallToolResult:
+    """What the answer names as the rest of its last part, asked for literally."""
+    *_, question = re.findall(r"More: (.*?)\.?\]?$", text_of(answer), re.MULTILINE)
+    name, _, arguments = question.partition(" with ")
+    pairs = re.findall(r'(\w+)=("(?:[^"\\]|\\.)*"|\d+)', arguments)
+    return use(agent, name, **{key: json.loads(value) for key, value in pairs})
+
+
+def test_the_arguments_of_the_rest_lead_to_the_rest_of_the_same_answer(agent: Sender) -> None:
+    """A window of the second output, one of a variant, and a sorted list with a filter."""
+    call = str(Call.objects.get(external_id="two").pk)
+    halves = use(agent, "call_halves", call=call)
+    assert f'The rest: unseen_output with call="{call}", pointer="/stderr".' in text_of(halves)
+    for name, arguments, path in (
+        ("unseen_output", {"call": call, "pointer": "/stderr"}, "text"),
+        ("variant_receipt", {"call": call, "variant": "outcome_json"}, "text.text"),
+        ("call_halves", {"call": call, "part": "receipt"}, "receipt.text"),
+    ):
+        begun = use(agent, name, limit=9, **arguments)
+        joined = text_at(begun, path) + text_at(follow(agent, begun), path)
+        assert joined == text_at(use(agent, name, **arguments), path), name
+    begun = use(agent, "search_calls", q="tool:Search", sort="tokens", limit=1)
+    everything = use(agent, "search_calls", q="tool:Search", sort="tokens").structured_content
+    more = follow(agent, begun).structured_content
+    assert everything is not None
+    assert more is not None
+    assert more["items"] == everything["items"][1:]
+
+
+def text_at(answer: types.CallToolResult, path: str) -> str:
+    content: Any = answer.structured_content
+    for name in path.split("."):
+        content = content[name]
+    return str(content)
+
+
+def test_an_agent_reads_what_waits_and_what_was_never_recorded(project: Project) -> None:
+    base = {"v": 1, "run": "r1", "call": "bare"}
+    bare = [base | {"type": "call", "tool": "Bare", "args": {}}, base | {"type": "result", "status": "ok"}]
+    Sender(project).records([*failed_call(), *bare])
+    agent, calls = Sender(project, "mcp"), {call.tool: str(call.pk) for call in Call.objects.all()}
+    found = text_of(use(agent, "search_calls", q="tool:ExecCommand"))
+    note = "Note: 2 calls are being counted: until then filters and sorts may miss them."
+    assert found == f"{note}\ncall {calls['ExecCommand']} · ExecCommand · not counted yet"
+    assert text_of(use(agent, "search_calls", q="outcome:failed")) == f"{note}\nNothing matches."
+    assert "2 not counted yet" in text_of(use(agent, "search_runs"))
+    halves = text_of(use(agent, "call_halves", call=calls["ExecCommand"]))
+    assert halves.startswith("ExecCommand · failed, exit 2")
+    assert "the model saw 4 of 8 lines" in halves
+    assert "2 calls are being counted. Until then the tokens here may be too few." in text_of(
+        use(agent, "context_at_step", run=str(Run.objects.get().pk), position=1)
+    )
+    assert "[canonical: not recorded]" in text_of(use(agent, "call_halves", call=calls["Bare"]))
+    assert "No result of this call was recorded" in text_of(use(agent, "variant_receipt", call=calls["Bare"]))
+
+
+def test_every_variant_that_is_named_as_an_example_exists(agent: Sender) -> None:
+    listed = TOOLS["variant_receipt"].properties["variant"]["description"].removeprefix("e.g. ").split(", ")
+    call = str(Call.objects.get(external_id="c1").pk)
+    assert not any(use(agent, "variant_receipt", call=call, variant=name).is_error for name in listed)
 
 
 def test_no_answer_is_larger_than_its_window_and_none_shows_a_secret(agent: Sender) -> None:
@@ -131,9 +202,15 @@ def test_a_message_that_cannot_be_read_is_an_error_of_the_protocol(agent: Sender
     assert json.loads(agent.post("/mcp", body, "application/json").content)["error"]["code"] == code
 
 
-@each("position", [0, -1, 99, 10**30, "1"])
+@each("position", [0, -1, 99, 10**30, "1", True, None])
 def test_a_position_that_no_step_has_is_a_result_with_its_reason(agent: Sender, position: object) -> None:
-    assert use(agent, "context_at_step", run=str(Run.objects.get().pk), position=position).is_error
+    result = use(agent, "context_at_step", run=str(Run.objects.get().pk), position=position)
+    is_number = isinstance(position, int) and position is not True
+    beyond = f"No call has position {position}: the run has 4 calls."
+    assert result.is_error
+    assert text_of(result) == (
+        beyond if is_number else f"position is a whole number from 1, not {json.dumps(position)}."
+    )
 
 
 @each("key", ["nothing", "00000000-0000-0000-0000-000000000001"])

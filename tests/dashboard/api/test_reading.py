@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.contrib.auth.models import User
@@ -15,7 +16,7 @@ from dashboard.ingest.importer import import_paths
 from dashboard.ingest.store_derived import derive_waiting
 from dashboard.models import Call, Project, Run
 from tests.cases import each
-from tests.dashboard.api.native_records import one_run
+from tests.dashboard.api.native_records import failed_call, one_run
 from tests.dashboard.api.sending import Sender
 from tests.dashboard.api.test_hooks import SESSION, transcript
 from tests.dashboard.factories import create_project
@@ -73,6 +74,79 @@ def test_halves_come_in_windows_and_name_what_the_model_did_not_see(project: Pro
     assert "no variant" in get(reader, f"/api/v1/calls/{call.pk}/variants/nothing", 422)["error"]
 
 
+def test_what_is_asked_of_a_call_that_waits_is_what_an_import_would_store(project: Project) -> None:
+    Sender(project).records([*one_run(1), *failed_call()])
+    reader, calls = Sender(project, "read"), list(Call.objects.waiting())
+    assert len(calls) == 2
+    rest = ("halves", "halves?part=receipt&limit=5", "unseen", "variants/receipt", "variants/outcome_json")
+    addresses = [f"/api/v1/calls/{call.pk}/{address}" for call in calls for address in rest]
+    before = [reader.get(address).content for address in addresses]
+    assert Call.objects.waiting().count() == 2  # nothing was stored
+    derive_waiting(project)
+    assert before == [reader.get(address).content for address in addresses]
+    halves = get(reader, f"/api/v1/calls/{Call.objects.get(tool='ExecCommand').pk}/halves")["call"]
+    assert (halves["outcome"], halves["is_cut"], halves["result_fidelity"]) == ("failed", True, "structured")
+
+
+def test_lists_name_the_calls_that_wait_and_claim_nothing_of_them(project: Project) -> None:
+    Sender(project).records([*one_run(1), *failed_call()])
+    reader = Sender(project, "read")
+    waiting = "2 calls are being counted: until then filters and sorts may miss them."
+    for query in (
+        "tool:ExecCommand",
+        "outcome:unanswered",
+        "tool:ExecCommand status:failed",
+        "cut:yes",
+        'receipt:"line 0"',
+    ):
+        page = get(reader, f"/api/v1/calls?q={quote(query)}")
+        assert (page["problems"], page["notes"][0]) == ([], waiting), query
+        assert {call["outcome"] for call in page["items"]} <= {"not counted yet"}, query
+    assert page["notes"][1:] == ["2 calls are not searchable yet."]
+    call = get(reader, "/api/v1/calls?q=tool:ExecCommand")["items"][0]
+    derived = ("family", "exit_status", "summary", "tokens", "is_cut", "output_lines", "seen_lines")
+    assert [call[name] for name in (*derived, "result_fidelity", "receipt_fidelity")] == [None] * 9
+    runs = get(reader, "/api/v1/runs?q=tool:ExecCommand")
+    assert (runs["problems"], runs["notes"]) == ([], ["2 calls are being counted."])
+    (run,) = get(reader, "/api/v1/runs")["items"]
+    assert run["waiting"] == get(reader, f"/api/v1/runs/{run['run']}")["waiting"] == 2
+    assert get(reader, f"/api/v1/runs/{run['run']}/context/1")["waiting"] == 2
+    assert get(reader, "/api/v1/artifacts")["notes"] == ["2 calls are being counted."]
+    derive_waiting(project)
+    (call,) = get(reader, "/api/v1/calls?q=tool:ExecCommand+outcome:failed+cut:yes")["items"]
+    assert (call["outcome"], call["output_lines"], call["seen_lines"]) == ("failed", 8, 4)
+    misspelt = get(reader, "/api/v1/calls?q=tool:ExecComand")
+    assert (misspelt["notes"], "occurs nowhere" in misspelt["problems"][0]) == ([], True)
+    assert get(reader, "/api/v1/runs")["items"][0]["waiting"] == 0
+
+
+SETTLED: dict[str, tuple[dict[str, Any], bool]] = {
+    "a success without a result": ({"status": "ok"}, False),
+    "a failure without a result": ({"status": "error"}, True),
+    "a refusal without a result": ({"denied_reason": "not allowed"}, True),
+    "a tool that returned nothing": ({"status": "ok", "complete": None}, True),
+    "an empty text": ({"status": "ok", "complete": {"text": ""}}, True),
+}
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_a_result_that_nobody_recorded_is_not_invented(project: Project, operator_client: Client, name: str) -> None:
+    """With a failure or a refusal, the envelope states the error alone."""
+    settled, has_canonical = SETTLED[name]
+    base = {"v": 1, "run": "r1", "call": "c1"}
+    Sender(project).records([base | {"type": "call", "tool": "T", "args": {}}, base | {"type": "result", **settled}])
+    reader, call = Sender(project, "read"), Call.objects.get()
+    for _ in range(2):
+        halves = get(reader, f"/api/v1/calls/{call.pk}/halves")
+        assert (halves["canonical"] is not None, halves["is_bounded"]) == (has_canonical, False)
+        assert (halves["call"]["result_fidelity"] == "absent") == ("complete" not in settled)
+        rendered = reader.get(f"/api/v1/calls/{call.pk}/variants/receipt")
+        assert rendered.status_code == (200 if has_canonical else 422)
+        downloaded = operator_client.get(f"/calls/{call.pk}/raw/canonical")
+        assert downloaded.status_code == (200 if has_canonical else 404)
+        derive_waiting(project)
+
+
 def test_the_unseen_part_of_an_output_is_read_by_window(project: Project, tmp_path: Path) -> None:
     output = [f"line {number}" for number in range(1, 101)]
     asked, answered = transcript()
@@ -115,7 +189,8 @@ def test_the_context_at_a_step_and_experiments_are_readable(project: Project, re
     context = get(reader, f"/api/v1/runs/{run.pk}/context/2")
     assert context["tokens"] > 0
     assert [item["kind"] for item in context["items"]]
-    get(reader, f"/api/v1/runs/{run.pk}/context/99", 404)
+    beyond = get(reader, f"/api/v1/runs/{run.pk}/context/99", 404)
+    assert beyond["error"] == "Not found. No call has position 99: the run has 3 calls."
     comparison, _ = compared(project, ["recorded", "receipt"])
     (item,) = get(reader, "/api/v1/experiments")["items"]
     assert item["experiment"] == str(comparison.pk)

@@ -125,7 +125,7 @@ def test_every_batch_three_times_in_any_order_gives_the_same_export(project: Pro
         for batch in batches:
             assert sender.records(random.Random(seed).sample(batch, len(batch)))["rejected"] == []
         exported = export_all(project, tmp_path / str(number))
-        assert len(exported) == 12, sorted(exported)
+        assert len(exported) == 14, sorted(exported)
         expected = expected or exported
         assert exported == expected
         for run in project.runs.all():

@@ -13,9 +13,11 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django import Settings
 
+from dashboard.accounts import DEFAULT_PROJECT, DEMO_PROJECT
 from dashboard.models import AccessToken, AuditEntry, Project, SignInFailure
 from dashboard.tokens import ACCOUNT, RequestRate, authorise, create_token, find_token, revoke_token
 from tests.cases import each
+from tests.dashboard.factories import create_project
 from tests.dashboard.page_text import parse_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
@@ -50,6 +52,17 @@ def test_nothing_else_is_a_token(project: Project, text: str) -> None:
     assert find_token(token[:-1]) is None
     assert find_token(token + "A") is None
     assert find_token(token.upper()) is None
+
+
+def test_the_default_project_is_created_by_its_name_where_there_is_none_but_the_demo() -> None:
+    create_project(DEMO_PROJECT)
+    call_command("create_token", "build-machine", scope="ingest", project=DEFAULT_PROJECT, stdout=StringIO())
+    assert AccessToken.objects.get().project.slug == DEFAULT_PROJECT
+    with pytest.raises(CommandError, match="There is no project 'other'. Known: default, demo."):
+        call_command("create_token", "build-machine", project="other", stdout=StringIO())
+    Project.objects.filter(slug=DEFAULT_PROJECT).update(slug="ledger")
+    with pytest.raises(CommandError, match="There is no project 'default'. Known: demo, ledger."):
+        call_command("create_token", "build-machine", project=DEFAULT_PROJECT, stdout=StringIO())
 
 
 def test_a_client_that_guesses_waits_and_a_valid_token_does_not(project: Project) -> None:

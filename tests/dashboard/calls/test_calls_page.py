@@ -12,6 +12,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from dashboard.calls import call_table
+from dashboard.calls.call_columns import COLUMNS
 from dashboard.models import Call, Project
 from tests.cases import extended_except
 from tests.dashboard.factories import START, create_call, create_project, create_run
@@ -269,6 +270,36 @@ def test_a_live_list_is_renewed_only_when_a_call_changed(client: Client, project
     fragment = client.get(f"/calls/{address}", headers=HTMX)
     assert fragment.status_code == 200
     assert not parse_page(fragment).has("nav")
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_call_that_is_not_counted_yet_is_named_and_nothing_is_claimed_of_it(client: Client, project: Project) -> None:
+    run = create_run(project, title="Sent now", last_at=timezone.now())
+    create_call(run, tool="Late", status="unknown", derivation="", duration_ms=445)
+    columns = ",".join(column.name for column in COLUMNS)
+    page = load(client, f"?columns={columns}")
+    assert page.select_one("tbody th a")["title"] == "not counted yet"
+    cells = {cell["data-head"]: cell.text for cell in page.select("tbody td")}
+    recorded = {name: text for name, text in cells.items() if text and name != "Age"}
+    assert recorded == {"Run": "Sent now", "Took": "445 ms", "Try": "1", "Agent": "claude-code"}
+    note = "1 call is being counted: until then filters and sorts may miss it."
+    assert [status.text for status in page.select("#rows [role=status]")] == [note]
+    empty = load(client, "?q=tool:Late+status:failed")
+    assert empty.by_role("heading", "No match so far")
+    assert note in empty.text
+    assert "occurs nowhere" not in empty.text
+    address = page.by_id("rows")["hx-get"]
+    Call.objects.update(derivation="now")
+    assert client.get(f"/calls/{address}", headers=HTMX).status_code == 200
+    assert "being counted" not in load(client).text
+
+
+@pytest.mark.usefixtures("alice")
+def test_the_variants_of_a_call_that_waits_are_computed(client: Client, project: Project) -> None:
+    result = {"stdout": "hello", "stderr": "", "interrupted": False}
+    call = create_call(create_run(project), result=result, receipt="hello", status="unknown", derivation="")
+    assert client.get(f"/calls/{call.pk}/variants/").status_code == 200
+    assert "Nothing answered" not in client.get(f"/calls/{call.pk}/variants/").content.decode()
 
 
 @pytest.mark.usefixtures("alice")

@@ -16,6 +16,8 @@ from dashboard.ingest.importer import import_paths
 from dashboard.ingest.store_derived import derive_waiting
 from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Project, Remark, Run, load_slices
+from tests.dashboard.api.sending import Sender
+from tests.dashboard.api.test_traces import request, span
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, write
 
@@ -119,11 +121,30 @@ def test_fields_of_an_executor_that_have_no_possible_value_are_remarks(
 
 
 def test_a_second_result_is_named_and_kept(project: Project, tmp_path: Path) -> None:
-    second = answers("toolu_01", "b", {"stdout": "b", "stderr": ""})
-    imported(project, tmp_path, [asks("toolu_01"), answers("toolu_01", "a", BASH), second])
+    """One that differs in spacing and the order of members alone is the same result."""
+    results = BASH, {"stdout": "b", "stderr": ""}, {"stderr": "", "stdout": "a"}
+    imported(project, tmp_path, [asks("toolu_01"), *(answers("toolu_01", "a", result) for result in results)])
+    assert Call.objects.get().observations.filter(surface="result").count() == 3
     remark = Remark.objects.get()
     assert (remark.kind, remark.line, remark.was) == ("result", 3, '{"stdout": "b", "stderr": ""}')
     assert remark.became == "kept beside the other result, which the page shows"
+
+
+@pytest.mark.parametrize(("args", "kinds"), [('{"q": 1}', []), ('{"q": 2}', ["arguments"]), ("1", ["arguments"])])
+def test_arguments_of_a_tool_span_are_second_ones_where_their_value_differs(
+    project: Project, args: str, kinds: list[str]
+) -> None:
+    """The model's span has them as a value in its messages, the tool's as a text of JSON with spaces."""
+    called = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {"q": 1}}
+    messages = json.dumps([{"role": "assistant", "parts": [called]}])
+    model = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": messages}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "find", "gen_ai.tool.call.id": "c1"}
+    tool["gen_ai.tool.call.arguments"] = args
+    sent = request(span(1, "chat", model, seconds=1), span(2, "execute_tool", tool, seconds=2))
+    Sender(project).post("/v1/traces", json.dumps(sent).encode(), "application/json")
+    derive_waiting(project)
+    assert Call.objects.get().observations.filter(surface="args").count() == 2
+    assert list(Remark.objects.values_list("kind", flat=True)) == kinds
 
 
 @pytest.mark.parametrize("first", ["child", "parent"])

@@ -171,6 +171,8 @@ def test_checked_calls_and_whole_filters_are_tagged_and_what_is_left_out_is_told
     assert Tag.objects.filter(call=other).count() == 0
     assert client.post("/calls/chosen/", {"do": "tag", "tag": "slow"}).status_code == 422
     assert client.post("/calls/chosen/", {"do": "compare", "call": [calls[0].pk.hex]}).status_code == 302
+    refused = client.post("/calls/chosen/", {"do": "compare", "q": "tool:Bash"})
+    assert (refused.status_code, parse_page(refused).select_one("h1").text) == (422, "Nothing was compared")
     subjects = AuditEntry.objects.filter(action="annotation").values_list("subject", flat=True)
     assert sorted(subjects) == ["2 calls: tag slow added"] * 2
     client.force_login(create_user("vera", project=project, role="viewer"))

@@ -10,7 +10,7 @@ import pytest
 
 from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.halves import read_halves
-from envelopes.recordings.base import EventRecord, MessageRecord, ReceiptRecord, RunRecord, UsageRecord
+from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, ReceiptRecord, RunRecord, UsageRecord
 from envelopes.recordings.otlp import conventions
 from envelopes.recordings.otlp.span_lines import span_lines
 from envelopes.recordings.otlp.spans import earliest_lines, json_spans
@@ -112,6 +112,49 @@ def test_a_request_has_all_that_came_before_its_answer() -> None:
     sample = read_bytes(lines, "spans.jsonl")
     [usage], [answer] = only(UsageRecord, sample.records), only(MessageRecord, sample.records)
     assert (usage.position, usage.at) == (answer.position, "2026-01-01T10:00:00.000000Z")
+
+
+PARALLEL = [{"type": "text", "content": "hi"}, *({"type": "tool_call", "id": call, "name": "find"} for call in "ab")]
+
+
+def test_all_calls_of_an_answer_have_its_span_as_their_step_and_its_request_before_them() -> None:
+    """A request that repeats them sets none, and neither does the span of their tool."""
+    turn = json.dumps([{"role": "assistant", "parts": PARALLEL}])
+    counted = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 40}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "find", "gen_ai.tool.call.id": "a"}
+    [base] = json_spans(trace_request({}))
+    attributes = (counted | {"gen_ai.output.messages": turn}, tool, counted | {"gen_ai.input.messages": turn})
+    spans = [
+        msgspec.structs.replace(base, span=name * 16, parent="e" * 16, attributes=of_span)
+        for name, of_span in zip("123", attributes, strict=True)
+    ]
+    sample = read_bytes(b"\n".join(line.raw for line in span_lines(spans)), "spans.jsonl")
+    steps = {(call.call, call.step) for call in only(CallRecord, sample.records) if call.step}
+    assert steps == {("a", "1" * 16), ("b", "1" * 16)}
+    answer, _ = only(UsageRecord, sample.records)
+    places = [call.position for call in only(CallRecord, sample.records) if call.step]
+    assert (answer.request, places) == ("1" * 16, [base.end - 1, base.end])
+    assert answer.position == base.end - 2
+
+
+@pytest.mark.parametrize(("retry", "attempt"), [(None, 1), (1, 1), (2, 2), (0, 1), ("2", 1)])
+def test_the_attempt_of_a_call_is_the_number_of_the_try_that_failed(retry: int | str | None, attempt: int) -> None:
+    """Pydantic AI counts them from 1 on the spans of calls that the model may try again."""
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "find", "gen_ai.tool.call.id": "a"}
+    [base] = json_spans(trace_request({}))
+    changed = msgspec.structs.replace(base, attributes=tool | {"pydantic_ai.tool.retry.attempt": retry})
+    sample = read_bytes(b"\n".join(line.raw for line in span_lines([changed])), "spans.jsonl")
+    assert [call.attempt for call in only(CallRecord, sample.records)] == [attempt]
+
+
+def test_what_a_provider_answers_itself_comes_behind_the_call_in_the_answer() -> None:
+    parts = [
+        {"type": "server_tool_call", "id": "s", "name": "web", "server_tool_call": {"q": 1}},
+        {"type": "server_tool_call_response", "id": "s", "server_tool_call_response": "hit"},
+    ]
+    sample = trace({"gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": parts}])})
+    [receipt] = only(ReceiptRecord, sample.records)
+    assert {call.position for call in only(CallRecord, sample.records)} == {receipt.position - 1}
 
 
 def test_an_answer_without_its_content_is_no_receipt() -> None:
