@@ -225,9 +225,9 @@ class RunListPage:
 
     @property
     def footnote(self) -> str:
-        """The number of rows shown; the whole list is not counted."""
+        """The number of rows shown, the whole list is not counted; and how many calls wait."""
         if not self.rows:
-            return ""
+            return describe_waiting(self.waiting) if self.waiting else ""
         runs = "1 run" if len(self.rows) == 1 else f"{len(self.rows)} runs"
         more = "more follow" if self.next_url else "the list ends here"
         waiting = f" {describe_waiting(self.waiting)}" if self.waiting else ""
@@ -276,7 +276,7 @@ def build_run_list(project: Project, params: RunListParams, size: int = 0) -> Ru
     marks = load_row_marks("run", [run.pk for run in runs])
     asking = find_asking(runs)
     rows = [build_row(run, now, peek_url, marks.get(run.pk), asking.get(run.pk)) for run in runs]
-    digest = _digest(runs, rows)
+    digest, waiting = _digest(runs, rows), Call.objects.waiting().filter(project=project).count()
     has_live = any(run.is_live for run in runs)
     has_children = any(row["is_child"] for row in rows)
     names_children = any("child" in (term.kind, term.value) for term in query.terms)
@@ -302,8 +302,9 @@ def build_run_list(project: Project, params: RunListParams, size: int = 0) -> Ru
         if has_children and not names_children
         else "",
         size=size,
-        waiting=Call.objects.waiting().filter(project=project).count(),
-        hints=[] if rows or cursor else query.hints(project),
+        waiting=waiting,
+        # A name whose calls wait occurs in no facet yet.
+        hints=[] if rows or cursor or waiting else query.hints(project),
         unsearchable=describe_unsearchable(project) if query.payload_terms else "",
         payloads=query.in_payloads(),
     )

@@ -177,6 +177,10 @@ def test_a_name_that_occurs_nowhere_is_named_on_the_empty_list(client: Client, p
     create_run(project, facets={"tool": ["Bash"]})
     page = load(client, "/runs/?q=tool:bsh")
     assert "“tool:bsh” at character 1 occurs nowhere; the nearest that does is “tool:Bash”." in page.text
+    create_call(create_run(project), tool="Late", status="unknown", derivation="")
+    waiting = load(client, "/runs/?q=tool:Late").text
+    assert "1 call is being counted." in waiting
+    assert "occurs nowhere" not in waiting
 
 
 @pytest.mark.usefixtures("alice")
