@@ -60,6 +60,7 @@ Records = Iterator[Record | LineProblem]
 _SLOT = "codex"
 _THREAD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _GLOBAL_CALL = re.compile(r"call_[A-Za-z0-9]{20,}")
+_CALL_IDS = ("call_", "toolu_", "fc_")  # the beginnings of ids that providers give
 _STATES = frozenset({"world_state", "token_usage_record"})  # token_count has the usage of a request too
 _TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted", *_STATES})
 _RUNS_ON = re.compile(rb"Process running with session ID (\d{1,12})")
@@ -258,8 +259,11 @@ def _session_result(line: RolloutRead, session: CommandSession) -> Records:
 
 
 def _names_call(line: RolloutRead, call: str | None) -> bool:
-    """Checks that a record is that of a call, which may be too far above to be remembered, and of no poll."""
-    return call in line.state.calls or (is_global_call_id(call or "") and call not in line.state.polls)
+    """Checks that a record is that of a call, whose own line may be elsewhere, and of no poll.
+
+    Codex names what no call started by ids of its own.
+    """
+    return call in line.state.calls or ((call or "").startswith(_CALL_IDS) and call not in line.state.polls)
 
 
 def _unnamed_end(line: RolloutRead, item: RolloutItem, kind: str, *, failed: bool) -> Records:
