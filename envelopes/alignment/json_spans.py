@@ -9,6 +9,7 @@ reads that much at once.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from json import JSONDecodeError, JSONDecoder
 
 from envelopes.alignment.spans import Span
@@ -49,6 +50,23 @@ def match_json_at(text: str, at: int, value: JsonValue, pointer: str) -> tuple[l
         return spans, len(text)
     except _Differs:
         return [], at
+
+
+def place_in_json(text: str, at: int, spans: Iterable[Span]) -> Iterator[Span]:
+    """Moves spans of a decoded string to its JSON, which begins behind its quote at character `at` of `text`.
+
+    An escape is a span of its own: without it the line that it is in would count as not shown.
+    """
+    offset = 0
+    for span in sorted(spans):
+        while offset < span.end and (run := _RUN.match(text, at)):
+            edge = span.start if offset < span.start else span.end
+            length = min(len(run[0]), edge - offset) if run["plain"] else 1
+            end = at + length if run["plain"] else run.end()
+            if offset >= span.start:
+                value = span.value_start + offset - span.start
+                yield Span(at, end, span.pointer, value, value + length)
+            at, offset = end, offset + length
 
 
 def _match(text: str, at: int, value: JsonValue, pointer: str, spans: list[Span]) -> int:

@@ -10,9 +10,9 @@ import hashlib
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import msgspec
 
@@ -296,6 +296,12 @@ def decode_arguments(arguments: bytes) -> bytes:
 def read_arguments(args: DocumentValue | None) -> bytes:
     """The arguments of a call, decoded where they are JSON in a string; `null` where none are recorded."""
     return decode_arguments(args.raw) if args else b"null"
+
+
+def unused_id(wanted: str, numbered: str, used: Collection[str]) -> str:
+    """Returns the wanted id, or the numbered one, or that with a further number: the first that is not used."""
+    further = (f"{numbered}-{count}" for count in range(2, len(used) + 2))
+    return next(name for name in chain((wanted, numbered), further) if name not in used)
 
 
 class Conversation:

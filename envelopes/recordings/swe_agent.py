@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -50,6 +51,7 @@ from envelopes.recordings.documents import (
     outline,
     place_records,
     read_arguments,
+    unused_id,
 )
 from envelopes.recordings.json_lines import storable
 from envelopes.text.untrusted_json import Untrusted, join_object, parse_json
@@ -78,7 +80,7 @@ class _Trajectory(Conversation):
     def call(self, number: int, node: DocumentValue, call: str, tool: str, args: bytes) -> str:
         """Adds a call of the message with this number and returns its id."""
         name = call or f"step-{number}"
-        unique = name if name not in self.ids else f"{name}-{number}"
+        unique = unused_id(name, f"{name}-{number}", self.ids)
         self.add_call(unique, node, tool, args, step=f"step-{number}")
         return unique
 
@@ -202,7 +204,7 @@ def read_mini(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, ob
             if not node.is_object or not role:
                 raise Untrusted("no message: it has no role")
             if waiting and role in _ANSWERS:
-                _add_answers(trajectory, waiting, message, _find_stop(messages[number:]))
+                _add_answers(trajectory, waiting, message, _find_stop(islice(messages, number, None)))
                 continue
             if content is not None:
                 trajectory.message(number, content, role)

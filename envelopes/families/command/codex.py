@@ -25,12 +25,12 @@ equal to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
 import msgspec
 
 from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.json_spans import place_in_json
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ResultFidelity, ToolMapping
 from envelopes.alignment.source_cuts import TOKENS_HEAD, SourceCut, find_marks, find_source_cuts, find_token_cuts
@@ -54,9 +54,6 @@ HEADER = re.compile(
 )
 LEGACY = re.compile(r'\{"output":(?:\s*")?')
 LEGACY_EXIT = re.compile(r'"exit_code":(?P<exit_code>-?\d{1,10})[,}]')
-JSON_CHARACTERS = re.compile(
-    r"[^\\]+|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL
-)
 TIMED_OUT = re.compile(r"command timed out after \d{1,12} milliseconds(?:\n|\Z)")
 TIMEOUT_STATUS = 124  # which Codex gives a command that it stopped
 RECEIPT_CUT = re.compile(
@@ -307,7 +304,8 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
             return [*spans, *composed[0].spans(shown.start, place, place + len(shown.output))]
         is_behind = not (evidence.receipt_text or "").startswith(text)
         if matched := _align_output(composed, shown, is_poll=_is_poll(evidence) or is_behind):
-            return [*spans, *(_place_in_json(text, matched) if shown.is_json else matched)]
+            opening = LEGACY.match(text) if shown.is_json else None
+            return [*spans, *(place_in_json(text, opening.end(), matched) if opening else matched)]
     return spans or align_failure(evidence, text)
 
 
@@ -329,24 +327,6 @@ def _align_status(text: str, recorded: RecordedObject) -> list[Span]:
     code = LEGACY_EXIT.search(text, text.rfind('"metadata"'))
     is_recorded = code is not None and recorded.integer("exit_code") == int(code["exit_code"])
     return [Span(*code.span("exit_code"), "/exit_code")] if code and is_recorded else []
-
-
-def _place_in_json(text: str, spans: list[Span]) -> Iterator[Span]:
-    """Moves spans of the decoded output to the string that is JSON of it.
-
-    An escape is a span of its own: without it the line that it is in would count as not shown.
-    """
-    opening = LEGACY.match(text)
-    at, offset = opening.end() if opening else 0, 0
-    for span in sorted(spans):
-        while offset < span.end and (run := JSON_CHARACTERS.match(text, at)):
-            is_escape = run[0].startswith("\\")
-            length = 1 if is_escape else min(len(run[0]), (span.start if offset < span.start else span.end) - offset)
-            end = run.end() if is_escape else at + length
-            if offset >= span.start:
-                value = span.value_start + offset - span.start
-                yield Span(at, end, span.pointer, value, value + length)
-            at, offset = end, offset + length
 
 
 def _composed_outputs(recorded: RecordedObject) -> list[list[ComposedText]]:

@@ -10,15 +10,15 @@ Release 2 records `{raw_output, returncode, exception_info?}`, release 1 the rec
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from bisect import bisect_left
 from json import JSONDecodeError, JSONDecoder
 
 from envelopes.alignment.failures import align_failure, read_failure
-from envelopes.alignment.json_spans import match_json_at
+from envelopes.alignment.json_spans import place_in_json
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.source_cuts import SourceCut
-from envelopes.alignment.spans import Span, match_once
+from envelopes.alignment.spans import Span, match_once, match_prefix
 from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import CommandResult, explain_exit, recorded_outcome
 
@@ -28,7 +28,7 @@ HEAD = re.compile(r"<output_head>\n?(?P<part>.*?)\n?</output_head>", re.DOTALL)
 ELIDED = re.compile(r"<elided_chars>\s*(?P<count>\d{1,12}) characters elided")
 TAIL = re.compile(r"<output_tail>\n?(?P<part>.*?)\n?</output_tail>", re.DOTALL)
 HEAD_OPENING, HEAD_CLOSING = re.compile(r"<output_head>\n?"), re.compile(r"\n?</output_head>")
-LAST_PART = re.compile(r"<output_tail>\n?(?P<part>.*?)\n?</output_tail>\s*\Z", re.DOTALL)
+TAIL_OPENING, LAST_CLOSING = re.compile(r"<output_tail>\n?"), re.compile(r"\n?</output_tail>\s*\Z")
 JSON_CODE = re.compile(r'\s*\{\s*"returncode":\s*(?P<code>-?\d{1,10}|null),\s*(?="output)')
 JSON_MEMBERS = {  # in their order
     name: re.compile(rf'[\s,]*"{name}":\s*(?=")') for name in ("output", "output_head", "output_tail")
@@ -100,16 +100,27 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
 
 def _align_ends(text: str, start: int, output: str) -> list[Span]:
     """Links the beginning and the end of a long output, which may have such tags itself."""
-    opening = HEAD_OPENING.search(text, start)
-    if opening is None:
+    first, last = HEAD_OPENING.search(text, start), LAST_CLOSING.search(text)
+    if first is None or last is None:
         return []
-    for end, behind in reversed([mark.span() for mark in HEAD_CLOSING.finditer(text, opening.end())]):
-        head = text[opening.end() : end]
-        last = LAST_PART.search(text, behind) if output.startswith(head) else None
-        for whole in (output, output.rstrip("\n")) if last else ():
-            if last and whole.endswith(last["part"]):
-                tail = Span(*last.span("part"), "/raw_output", len(whole) - len(last["part"]), len(whole))
-                return [Span(opening.end(), end, "/raw_output", 0, len(head)), tail]
+    begin = first.end()
+    common = match_prefix(text, begin, output, "")
+    most = common.end if common else begin
+    openings = list(TAIL_OPENING.finditer(text, begin))
+    starts = [opening.start() for opening in openings]
+    behind = text[: last.start()][::-1]
+    # By the length of the output, which may be without its last line breaks.
+    tails = {len(whole): match_prefix(behind, 0, whole[::-1], "") for whole in (output, output.rstrip("\n"))}
+    for mark in reversed(list(HEAD_CLOSING.finditer(text, begin))):
+        number = bisect_left(starts, mark.end())
+        if mark.start() > most or number == len(openings):
+            continue
+        tail = openings[number]
+        shown = max(0, last.start() - tail.end())
+        for length, ending in tails.items():
+            if shown <= (ending.end if ending else 0):
+                head = Span(begin, mark.start(), "/raw_output", 0, mark.start() - begin)
+                return [head, Span(tail.end(), tail.end() + shown, "/raw_output", length - shown, length)]
     return []
 
 
@@ -127,28 +138,9 @@ def _align_json(text: str, at: int, output: str) -> list[Span]:
         offset = len(output) - len(shown) if name == "output_tail" else 0
         if offset < 0 or shown != (output if name == "output" else output[offset : offset + len(shown)]):
             return []
-        spans += _link_string(text, member.end(), at, shown, offset)
+        whole = Span(0, len(shown), "/raw_output", offset, offset + len(shown))
+        spans += place_in_json(text, member.end() + 1, [whole])
     return spans
-
-
-def _link_string(text: str, start: int, end: int, value: str, offset: int) -> list[Span]:
-    """Links all characters of a JSON string, the escaped ones too: without them a line would count as not shown.
-
-    `offset` is the place of the value in the output.
-    """
-    plain, stop = match_json_at(text, start, value, "/raw_output")
-    if stop != end:
-        return []
-    edges = [Span(start, start + 1, ""), *plain, Span(end - 1, end, "", len(value), len(value))]
-    escapes = [
-        Span(before.end, after.start, "/raw_output", before.value_end, after.value_start)
-        for before, after in pairwise(edges)
-        if before.value_end < after.value_start
-    ]
-    return [
-        Span(span.start, span.end, span.pointer, span.value_start + offset, span.value_end + offset)
-        for span in sorted([*plain, *escapes])
-    ]
 
 
 MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=5, read=_read_command, align=_align_command),)

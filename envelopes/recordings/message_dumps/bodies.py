@@ -25,6 +25,7 @@ from envelopes.recordings.documents import (
     compact_json,
     name_run,
     place_records,
+    unused_id,
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines
 from envelopes.recordings.message_dumps.histories import DumpedLine, Histories, PlacedCall, asked_digest
@@ -74,24 +75,20 @@ class Dump(Conversation):
         self, own: str, node: DocumentValue, tool: str, args: bytes, *, step: str | None = None, at: str | None = None
     ) -> str:
         """Adds a call and returns its id. Without a `step` it is one of its own."""
-        named, asked = self._named[own], asked_digest(tool, args)
-        same = named[self._uses[own]] if self._uses[own] < len(named) else named[-1] if named else None
+        named, used, asked = self._named[own], self._uses[own], asked_digest(tool, args)
+        same = named[min(used, len(named) - 1)] if named else None
         # A response may be the end of the messages, too, which a program keeps after it has added it.
-        is_same = same is not None and same.asked == asked and same.part < self._part
-        is_repeated = is_same and same is not None and (same.is_open or self._uses[own] < len(named))
+        if same and not (same.asked == asked and same.part < self._part and (same.is_open or used < len(named))):
+            same = None
         self._uses[own] += 1
-        if same is None or not is_repeated:
-            same = _NamedCall(self._new_id(own), asked, self.number, self._part)
+        if same is None:
+            call = unused_id(own, f"{own}-{self.number}", self.ids)
+            same = _NamedCall(call, asked, self.number, self._part)
             named.append(same)
-            self.calls.append(PlacedCall(own, same.call, self.number, asked))
+            self.calls.append(PlacedCall(own, call, self.number, asked))
         same.is_open = True
         self.add_call(same.call, node, tool, args, step=step or same.call, at=at)
         return same.call
-
-    def _new_id(self, own: str) -> str:
-        numbered = f"{own}-{self.number}"
-        further = (f"{numbered}-{count}" for count in range(2, len(self.ids) + 3))
-        return next(name for name in (own, numbered, *further) if name not in self.ids)
 
     def answer(self, own: str) -> str:
         """The id of the call that is answered: of those with the recorded id the latest open one."""

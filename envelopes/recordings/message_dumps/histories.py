@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -29,7 +29,7 @@ from envelopes.recordings.base import (
     ResultRecord,
     SupersedeRecord,
 )
-from envelopes.recordings.documents import compact_json
+from envelopes.recordings.documents import compact_json, unused_id
 from envelopes.text.untrusted_json import Untrusted, parse_json
 
 Records = Iterator[Record | LineProblem]
@@ -198,7 +198,7 @@ def _identify(history: RunHistory, line: DumpedLine, sent: list[str]) -> dict[st
         else:
             free = [call for call in others if call not in taken and history.calls[call].asked == placed.asked]
             name = _find_same(history, line, placed, free, answers.get(placed.call, ""))
-            name = name or _new_name(placed, history.calls.keys() | taken)
+            name = name or unused_id(placed.call, f"{placed.own}-{placed.number}", history.calls.keys() | taken)
         names[placed.call] = name
         taken.add(name)
     return names
@@ -218,12 +218,6 @@ def _find_same(history: RunHistory, line: DumpedLine, placed: PlacedCall, calls:
         *(here if has_grown else ()),
     ]
     return choices[0] if choices else ""
-
-
-def _new_name(placed: PlacedCall, used: Collection[str]) -> str:
-    numbered = f"{placed.own}-{placed.number}"
-    further = (f"{numbered}-{count}" for count in range(2, len(used) + 3))
-    return next(name for name in (placed.call, numbered, *further) if name not in used)
 
 
 def _note_calls(history: RunHistory, line: DumpedLine, names: dict[str, str]) -> int:

@@ -86,6 +86,17 @@ def test_repeated_ids_are_calls_of_their_own() -> None:
     assert ids.count("call_5iDdbOYybq7L19vqXmR0DPaU") == 1
 
 
+def test_calls_of_one_message_with_one_id_are_calls_of_their_own() -> None:
+    actions = [{"command": command, "tool_call_id": "call_a"} for command in "abc"]
+    answers = [{"role": "tool", "tool_call_id": "call_a", "content": content} for content in "ABC"]
+    sample = mini({"role": "assistant", "content": "", "extra": {"actions": actions}}, *answers)
+    assert [(call.call, json.loads(sample.receipts[call.call].content)) for call in sample.calls] == [
+        ("call_a", "A"),
+        ("call_a-1", "B"),
+        ("call_a-1-2", "C"),
+    ]
+
+
 def test_the_run_is_named_by_its_file_and_how_it_began() -> None:
     sample = read_sample("swe_agent/marshmallow-code__marshmallow-1867.traj")
     runs = only(RunRecord, sample.records)
