@@ -16,7 +16,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 import msgspec
 
@@ -102,9 +104,10 @@ class _Reader:
 
     def clear_outputs(self, until: str | None) -> None:
         """Adds the ends of the receipts that the client cleared until then; of all without a time."""
-        due = [(at, end) for at, end in self.cleared if until is None or at <= until]
-        self.records += [end for _, end in sorted(due, key=lambda entry: entry[0])]
-        self.cleared = [entry for entry in self.cleared if entry not in due]
+        self.cleared.sort(key=itemgetter(0))
+        count = len(self.cleared) if until is None else bisect_right(self.cleared, until, key=itemgetter(0))
+        self.records += [end for _, end in self.cleared[:count]]
+        del self.cleared[:count]
 
     def _read(self, message: _Message) -> Records:
         model = text_member(message.info, "modelID")
@@ -278,10 +281,6 @@ def sniff(head: bytes, path: SourcePath) -> bool:
     return outline(head).keys <= {"info", "messages"} and b'"info"' in start and b'"ses_' in start
 
 
-def is_global_call_id(call: str) -> bool:
-    return False
-
-
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
     document = JsonDocument(lines)
     root = document.parse()
@@ -291,13 +290,12 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         yield root
         return
     try:
-        records = _read_session(root, path)
+        session = _read_session(root, path)
     except Untrusted as refusal:
         yield document.refuse(refusal)
         return
-    yield from _join_ends(place_records(records, by_lines=False))
-    run = next((record.run for record in records if isinstance(record, RunRecord)), path.stem)
-    yield from document.take_remarks(run)
+    yield from _join_ends(place_records(session.records, by_lines=False))
+    yield from document.take_remarks(session.run)
 
 
 def _join_ends(records: Iterable[Record | LineProblem]) -> Records:
@@ -310,7 +308,7 @@ def _join_ends(records: Iterable[Record | LineProblem]) -> Records:
         before = record
 
 
-def _read_session(root: DocumentValue, path: SourcePath) -> list[Record | LineProblem]:
+def _read_session(root: DocumentValue, path: SourcePath) -> _Reader:
     members = root.members()
     info = object_member(members, "info")
     reader = _Reader(text_member(info, "id") or path.stem)
@@ -337,7 +335,7 @@ def _read_session(root: DocumentValue, path: SourcePath) -> list[Record | LinePr
         at = time_member(object_member(described, "time"), "created", may_count=True)
         reader.add_message(_Message(node, described, key, role, at))
     reader.clear_outputs(None)
-    return reader.records
+    return reader
 
 
 FORMATS: tuple[Format, ...] = (
@@ -350,6 +348,6 @@ FORMATS: tuple[Format, ...] = (
         is_document=True,
         sniff=sniff,
         read=read,
-        is_global_call_id=is_global_call_id,
+        is_global_call_id=lambda _call: False,
     ),
 )

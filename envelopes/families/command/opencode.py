@@ -52,8 +52,7 @@ class _RecordedOutput(msgspec.Struct, frozen=True):
     def is_part(self) -> bool:
         return self.start > 0 or self.text.endswith(BEHIND, self.end)
 
-    @property
-    def cut(self) -> SourceCut | None:
+    def find_cut(self) -> SourceCut | None:
         """The cut before the output, or behind it; None for a whole one."""
         lines = self.text.count("\n") + (not self.text.endswith("\n"))
         if self.start:
@@ -80,6 +79,7 @@ def _read_command(evidence: Evidence) -> Reading:
     if text is None or evidence.is_error:
         return read_failure(evidence) or read_text(evidence)
     kept, note = _recorded_output(text), NOTE.search(receipt)
+    cut = kept.find_cut()
     if note and (stopped := STOPPED.search(note["note"])):
         return _read_stopped(evidence, kept, note["note"].strip(), is_timeout=stopped["timeout"] is not None)
     status, saved = recorded.integer("exit"), recorded.text("outputPath")
@@ -89,7 +89,7 @@ def _read_command(evidence: Evidence) -> Reading:
         combined=kept.output,
         interpretation=None if status is None else explain_exit(command, status, kept.output),
         saved_output=SavedOutput(path=saved) if saved else None,
-        cut_by_source=kept.cut is not None,
+        cut_by_source=cut is not None,
     )
     links = {
         pointer: f"/result/{field}"
@@ -106,7 +106,7 @@ def _read_command(evidence: Evidence) -> Reading:
         summary = recorded_outcome(msgspec.structs.replace(result, combined=receipt))
         read = reading(evidence, result, summary, links=links, outputs=outputs, fidelity="bounded")
         return msgspec.structs.replace(read, is_cut_unknown=True)
-    cuts = (kept.cut,) if kept.cut else ()
+    cuts = (cut,) if cut else ()
     return reading(evidence, result, summary, links=links, outputs=outputs, source_cuts=cuts)
 
 

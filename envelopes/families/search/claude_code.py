@@ -19,7 +19,7 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.saved_outputs import PREVIEW_HEAD
 from envelopes.alignment.source_cuts import SourceCut, SourceCutUnit, find_source_cuts
 from envelopes.alignment.spans import Span, match_excerpt, match_items, whole_cut
-from envelopes.families.search.results import FileMatches, SymbolAnswer, TextMatches
+from envelopes.families.search.results import FileMatches, SymbolAnswer, TextMatches, describe_pattern
 
 _mapping = partial(tool_mapping, agent="claude-code")
 GREP_NAMES = {
@@ -88,8 +88,7 @@ def _find_grep_cuts(evidence: Evidence, recorded: RecordedObject, result: TextMa
 
 
 def _summarize_grep(result: TextMatches, evidence: Evidence) -> str:
-    pattern = RecordedObject(evidence.args).text("pattern")
-    sought = f" for '{pattern}'" if pattern else ""
+    sought = describe_pattern(evidence)
     if result.mode == "files_with_matches":
         count = len(result.filenames) if result.file_count is None else result.file_count
         return f"Found {_count(count, 'file')}{sought}" if count else f"No files found{sought}"
@@ -126,9 +125,8 @@ def _filenames(recorded: RecordedObject) -> Iterator[str]:
 
 def _read_glob(evidence: Evidence, recorded: RecordedObject) -> Reading:
     result = read_struct(FileMatches, recorded, GLOB_NAMES)
-    pattern = RecordedObject(evidence.args).text("pattern")
     count = len(result.filenames) if result.file_count is None else result.file_count
-    summary = f"{_count(count, 'file') if count else 'No file'} found" + (f" for '{pattern}'" if pattern else "")
+    summary = f"{_count(count, 'file') if count else 'No file'} found{describe_pattern(evidence)}"
     cuts = (SourceCut(pointer="/filenames", unit="files", is_limit=True),) if result.truncated else ()
     return reading(evidence, result, summary, links=link_names(GLOB_NAMES), source_cuts=cuts)
 

@@ -21,7 +21,7 @@ from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span, match_once
-from envelopes.families.search.results import FileMatches, TextMatches
+from envelopes.families.search.results import FileMatches, TextMatches, summarize_files, summarize_matches
 
 AGENT = "gemini-cli"
 FILES = re.compile(r"Found (?P<count>\d{1,9}) file\(s\) matching [^\n]*:\n(?:---\n)?")
@@ -58,7 +58,7 @@ def _files(evidence: Evidence, receipt: str) -> Reading | None:
     names = receipt[head.end() :].partition("\n\n")[0].splitlines() if head else []
     count = int(head["count"]) if head and head["count"] else len(names)
     result = FileMatches(filenames=names, file_count=count)
-    summary = f"{count or 'No'} file{'' if count == 1 else 's'} found"
+    summary = summarize_files(count)
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt")
 
 
@@ -77,9 +77,7 @@ def _matches(evidence: Evidence, receipt: str) -> Reading | None:
     count = int(head["count"]) if head else 0
     content = receipt[head.end() :].removesuffix("\n---") if head else ""
     result = TextMatches(mode="content", content=content, match_count=count)
-    pattern = args.text("pattern")
-    sought = f" for '{pattern}'" if pattern else ""
-    summary = f"{count or 'No'} match{'' if count == 1 else 'es'} found{sought}"
+    summary = summarize_matches(count, evidence)
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 

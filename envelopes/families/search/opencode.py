@@ -16,7 +16,7 @@ from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.source_cuts import SourceCut, SourceCutUnit
 from envelopes.alignment.spans import Span
-from envelopes.families.search.results import FileMatches, TextMatches
+from envelopes.families.search.results import FileMatches, TextMatches, summarize_files, summarize_matches
 
 AGENT = "opencode"
 NOTHING = "No files found"
@@ -36,7 +36,7 @@ def _read_files(evidence: Evidence) -> Reading:
     names = [] if receipt.startswith(NOTHING) else receipt.partition(LIMIT)[0].splitlines()
     result = FileMatches(filenames=names, file_count=count, truncated=recorded.flag("truncated"))
     links = {"/count": "/result/file_count", "/truncated": "/result/truncated"}
-    summary = f"{count or 'No'} file{'' if count == 1 else 's'} found"
+    summary = summarize_files(count)
     cuts = _limit(recorded, "files", receipt)
     return reading(evidence, result, summary, links=links, fidelity="parsed_from_receipt", source_cuts=cuts)
 
@@ -50,9 +50,7 @@ def _read_matches(evidence: Evidence) -> Reading:
         return read_untyped(evidence)
     content = receipt[head.end() :].partition(LIMIT)[0] if head else ""
     result = TextMatches(mode="content", content=content, match_count=count)
-    pattern = RecordedObject(evidence.args).text("pattern")
-    sought = f" for '{pattern}'" if pattern else ""
-    summary = f"{count or 'No'} match{'' if count == 1 else 'es'} found{sought}"
+    summary = summarize_matches(count, evidence)
     links = {"/matches": "/result/match_count"}
     shortened = len(LINE_END.findall(content))
     ends = (SourceCut(pointer="", unit="line ends", count=shortened),) if shortened else ()

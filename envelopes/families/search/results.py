@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.alignment.mapping import Evidence
 from envelopes.families.base import Projection, Projector, ResultMembers, pick
 from envelopes.schema.budget import ProjectionPolicy
 
@@ -41,6 +43,20 @@ class SymbolAnswer(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
     result_count: int | None = None
     file_count: int | None = None
+
+
+def summarize_files(count: int) -> str:
+    return f"{count or 'No'} file{'' if count == 1 else 's'} found"
+
+
+def summarize_matches(count: int, evidence: Evidence) -> str:
+    return f"{count or 'No'} match{'' if count == 1 else 'es'} found{describe_pattern(evidence)}"
+
+
+def describe_pattern(evidence: Evidence) -> str:
+    """The end of a summary, which names the pattern of the arguments; empty without one."""
+    pattern = RecordedObject(evidence.args).text("pattern")
+    return f" for '{pattern}'" if pattern else ""
 
 
 def _project_text_matches(result: TextMatches, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
