@@ -35,9 +35,9 @@ from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines
 from envelopes.recordings.otlp import FORMATS
 from envelopes.recordings.otlp import read as read_spans
 from envelopes.recordings.otlp.claude_code_spans import SCOPE, SPANS, attribute_text, span_records
-from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS, OPERATION
+from envelopes.recordings.otlp.conventions import MESSAGE_EVENTS, OPERATION, run_name
 from envelopes.recordings.otlp.frameworks import as_genai
-from envelopes.recordings.otlp.span_lines import decode_traces, is_internal, part_lines, span_parts
+from envelopes.recordings.otlp.span_lines import decode_traces, find_answer, is_internal, part_lines, span_parts
 from envelopes.recordings.otlp.spans import (
     Attributes,
     SpanEvent,
@@ -114,7 +114,10 @@ def _message_lines(record: LogRecord) -> Iterator[TraceLine]:
         scope=record.scope,
     )
     named = None if is_internal(span) else as_genai(span)
-    return iter(()) if named is None else part_lines(named, span_parts(named), {})
+    if named is None:
+        return iter(())
+    parts = span_parts(named)
+    return part_lines(run_name(named), parts, named.start, find_answer(named, parts), {})
 
 
 def _json_logs(body: bytes) -> Iterator[LogRecord]:

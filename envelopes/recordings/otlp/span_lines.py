@@ -61,10 +61,11 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
             continue
         run = run_name(span)
         parts = [] if kind == "tool" else span_parts(span, has_messages=kind == "model")
-        lines = list(part_lines(span, parts, known))
+        answer = find_answer(span, parts)
+        lines = list(part_lines(run, parts, span.start, answer, known))
         yield from lines
-        yield from _step_lines(span, run, parts)
-        yield _span_line(span, kind, run, [line.key for line in lines], find_answer(span, parts))
+        yield from _step_lines(span, run, parts, answer)
+        yield _span_line(span, kind, run, [line.key for line in lines], answer)
 
 
 def is_internal(span: TraceSpan) -> bool:
@@ -93,14 +94,13 @@ def find_answer(span: TraceSpan, parts: Sequence[TracePart]) -> int:
     return max(span.end, span.start + len(parts)) - max(answered, 1) + 1
 
 
-def part_lines(span: TraceSpan, parts: Sequence[TracePart], known: PartLines) -> Iterator[TraceLine]:
-    """Lines of the parts of a span.
+def part_lines(run: str, parts: Sequence[TracePart], start: int, answer: int, known: PartLines) -> Iterator[TraceLine]:
+    """Lines of the parts of a span: those of the request from `start` on, those of the answer from `answer` on.
 
     `known` are the lines of the spans before it: most parts of a request are those of the request before. Each part is
-    a microsecond after the one before it, so that their order is kept: the request's from the start of the span, the
-    answer's to its end.
+    a microsecond after the one before it, so that their order is kept.
     """
-    run, places = run_name(span), {False: count(span.start), True: count(find_answer(span, parts))}
+    places = {False: count(start), True: count(answer)}
     for part in parts:
         at, line = next(places[part.is_output]), known.get((run, part))
         if line is None or line.at > at:
@@ -124,13 +124,13 @@ def _part_line(part: TracePart, run: str, at: int) -> TraceLine:
     return TraceLine(content[:-1] + b',"at":' + dump_json(at) + b"}", digest, at)
 
 
-def _step_lines(span: TraceSpan, run: str, parts: Sequence[TracePart]) -> Iterator[TraceLine]:
+def _step_lines(span: TraceSpan, run: str, parts: Sequence[TracePart], answer: int) -> Iterator[TraceLine]:
     """A line for each call in the answer of a model, by which the call has the request that it follows.
 
     The line of the part itself does not have it, because later requests repeat that one.
     """
     outputs = (part for part in parts if part.is_output)
-    for at, part in enumerate(outputs, find_answer(span, parts)):
+    for at, part in enumerate(outputs, answer):
         if part.kind == "call" and span.span:
             members = {"otlp": "step", "run": run, "call": part.call, "tool": part.tool, "step": span.span}
             yield trace_line({name: dump_json(value) for name, value in members.items()} | {"at": dump_json(at)}, at)

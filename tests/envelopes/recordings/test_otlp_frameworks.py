@@ -14,7 +14,7 @@ from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
 from envelopes.recordings.otlp.conventions import OPERATION, message_parts, run_name, span_kind, tool_arguments
 from envelopes.recordings.otlp.frameworks import google_adk, langchain, langsmith, openinference, strands
 from envelopes.recordings.otlp.logs import decode_logs
-from envelopes.recordings.otlp.span_lines import part_lines, span_lines, span_parts
+from envelopes.recordings.otlp.span_lines import find_answer, part_lines, span_lines, span_parts
 from envelopes.recordings.otlp.spans import SpanEvent, TraceSpan
 from tests.cases import each
 from tests.envelopes.session_lines import only
@@ -327,7 +327,8 @@ def test_the_parts_of_a_request_and_of_its_answer_stand_in_their_order() -> None
     }
     for end in (SPAN.end, SPAN.start):
         changed = msgspec.structs.replace(SPAN, attributes=attributes, end=end)
-        lines = list(part_lines(changed, span_parts(changed), {}))
+        parts = span_parts(changed)
+        lines = list(part_lines("run", parts, changed.start, find_answer(changed, parts), {}))
         times = [line.at for line in lines]
         assert times == sorted(set(times)), end
         contents = [json.loads(line.raw)["content"] for line in lines]
