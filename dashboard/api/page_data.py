@@ -26,7 +26,6 @@ from django.utils.functional import Promise
 from django.utils.safestring import SafeString
 
 from dashboard.api.reading import (
-    count_waiting,
     cut_window,
     describe_artifact,
     describe_call,
@@ -65,7 +64,7 @@ from envelopes.schema.result import CanonicalResult
 MOST_CHARACTERS = 20_000  # of one text
 MOST_LEVELS = 12
 DESCRIPTIONS: Mapping[type[Model], Callable[[Any], object]] = {
-    Run: lambda run: describe_run(run, count_waiting([run.pk]).get(run.pk, 0)),
+    Run: lambda run: describe_run(run, run.count_waiting()),
     Call: describe_call,
     Artifact: describe_artifact,
     Comparison: describe_experiment,

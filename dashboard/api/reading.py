@@ -35,9 +35,8 @@ from dashboard.calls.call_columns import NOT_COUNTED
 from dashboard.calls.call_table import CallTableParams, load_call_table
 from dashboard.calls.cut_bar import describe_source_cuts
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
-from dashboard.ingest.bulk import unsaved_row
-from dashboard.ingest.compute_derived import compute_calls, current_derivation
-from dashboard.models import Artifact, Call, CanonicalProjection, Comparison, Project, Run
+from dashboard.ingest.compute_derived import count_call
+from dashboard.models import Artifact, Call, Comparison, Project, Run
 from dashboard.runs.run_list import RunListParams, build_run_list, describe_waiting
 from dashboard.text.masks import mask_around, mask_text
 from dashboard.text.params import Params
@@ -67,18 +66,17 @@ def list_runs(project: Project, query: Mapping[str, str]) -> ItemPage[RunItem]:
     page = build_run_list(project, params, _page_size(query))
     keys = [UUID(row["id"]) for row in page.rows]
     runs = Run.objects.defer("plan", "document").in_bulk(keys)
-    waiting = count_waiting(keys) if page.waiting else {}
+    waiting = _count_waiting(keys) if page.waiting else {}
     notes = [describe_waiting(page.waiting) if page.waiting else "", page.unsearchable]
     return ItemPage(
         items=[describe_run(runs[key], waiting.get(key, 0)) for key in keys if key in runs],
         next=_cursor(page.next_url),
-        # A name whose calls wait occurs in no facet yet.
-        problems=[*page.problems, *(page.hints if not page.waiting else ())],
+        problems=[*page.problems, *page.hints],
         notes=[note for note in notes if note],
     )
 
 
-def count_waiting(runs: Sequence[UUID]) -> dict[UUID, int]:
+def _count_waiting(runs: Sequence[UUID]) -> dict[UUID, int]:
     """The calls of each run that are not counted yet, those that it copied too; runs without any are left out."""
     rows = Call.objects.waiting().filter(memberships__run__in=runs).order_by().values_list("memberships__run")
     return dict(rows.annotate(n=Count("pk")))
@@ -115,7 +113,8 @@ def _cursor(url: str) -> str | None:
 
 def find_run(project: Project, key: UUID) -> RunItem:
     """Raises Http404."""
-    return describe_run(_get_run(project, key), count_waiting([key]).get(key, 0))
+    run = _get_run(project, key)
+    return describe_run(run, run.count_waiting())
 
 
 def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHalves:
@@ -127,7 +126,7 @@ def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHa
     def window(name: str, text: str) -> TextWindow:
         return cut_window(text, offset if part in ("", name) else 0, limit if part in ("", name) else 0)
 
-    receipt, has_envelope = evidence.halves.receipt, has_canonical(evidence)
+    receipt, has_envelope = evidence.halves.receipt, evidence.has_canonical
     return CallHalves(
         call=describe_call(evidence.call),
         args=window("args", _decode(evidence.args)),
@@ -142,12 +141,6 @@ def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHa
 def load_halves_at(project: Project, key: UUID, position: int, query: Mapping[str, str]) -> CallHalves:
     """Those of the call at that position, from 1, of the run. Raises Http404."""
     return load_halves(project, _find_place(_get_run(project, key), position, "halves").call, query)
-
-
-def has_canonical(evidence: CallEvidence) -> bool:
-    """False where no result was recorded and no error is known: the envelope would be invented."""
-    is_recorded = evidence.result is not None or evidence.halves.reading.fidelity == "parsed_from_receipt"
-    return evidence.is_answered and (is_recorded or evidence.envelope.error is not None)
 
 
 def _output_gaps(evidence: CallEvidence) -> list[OutputGaps]:
@@ -211,14 +204,14 @@ def load_step_context(project: Project, key: UUID, position: int) -> StepContext
             for entry in tab.entries[:MOST_ENTRIES]
         ],
         earlier=tab.earlier + max(0, len(tab.entries) - MOST_ENTRIES),
-        waiting=count_waiting([run.pk]).get(run.pk, 0),
+        waiting=run.count_waiting(),
     )
 
 
 def list_artifacts(project: Project, query: Mapping[str, str]) -> ItemPage[ArtifactItem]:
     """Those of `call`, or all of the project in the order of their ids behind `after`."""
     params = Params(query)
-    waiting = Call.objects.waiting().filter(project=project).count()  # whose artifacts are not made yet
+    waiting = project.calls.waiting().count()  # whose artifacts are not made yet
     rows = project.artifacts.order_by("pk")
     if "call" in query:
         rows = rows.filter(call=params.uuid("call"))
@@ -273,7 +266,7 @@ def render_variant(project: Project, key: UUID, name: str, query: Mapping[str, s
     """Raises Http404, and NotAnswered where the variant cannot write a receipt of this call."""
     evidence = _load_evidence(project, key, {})
     offset, limit = _window_params(Params(query))
-    if evidence.is_answered and not has_canonical(evidence):
+    if evidence.is_answered and not evidence.has_canonical:
         raise NotAnswered("No result of this call was recorded: there is none that a variant could write.")
     try:
         rendered = render_call(evidence, name)
@@ -327,13 +320,6 @@ def _load_evidence(project: Project, key: UUID, query: Mapping[str, str]) -> Cal
     if waits and any(receipt.run_id != call.run_id for receipt in evidence.receipts):
         call.derivation = ""  # the columns are now those of another run's receipt, and nothing has counted that
     return evidence
-
-
-def count_call(call: Call) -> None:
-    """Gives a call that waits the columns and the envelope that an import would store; they are not saved."""
-    for derived in () if call.derivation else compute_calls([call.pk]):
-        vars(call).update(derived.columns | {"derivation": current_derivation()})
-        call.projection = unsaved_row(CanonicalProjection, **derived.projection)
 
 
 def describe_run(run: Run, waiting: int) -> RunItem:

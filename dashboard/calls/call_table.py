@@ -219,7 +219,7 @@ def load_call_table(project: Project, params: CallTableParams, *, size: int | No
     query = parse(params.q, over="calls", reads_texts=True)
     search = PayloadSearch(project, query)
     # Before the rows are read, so that none is missing without a note.
-    uncounted = describe_uncounted(Call.objects.waiting().filter(project=project).count())
+    uncounted = describe_uncounted(project.calls.waiting().count())
     selection = _select_calls(query, project, is_counted=not search.is_undecided)
     size = size or (min(settings.HITS_PER_PAGE, settings.ROWS_PER_PAGE) if search else settings.ROWS_PER_PAGE)
     window = _load_window(selection, params, size, search)

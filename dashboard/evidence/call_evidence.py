@@ -90,6 +90,12 @@ class CallEvidence:
         """False without a result: the envelope of such a call would claim a success."""
         return self.call.status != Call.Status.UNKNOWN
 
+    @property
+    def has_canonical(self) -> bool:
+        """False where no result was recorded and no error is known: the envelope would be invented."""
+        is_recorded = self.result is not None or self.halves.reading.fidelity == "parsed_from_receipt"
+        return self.is_answered and (is_recorded or self.envelope.error is not None)
+
     @cached_property
     def receipt(self) -> RecordedReceipt | None:
         """The row of the receipt in view; None for one that only another source reports."""

@@ -3,6 +3,7 @@
     compute_calls(keys)              reads the evidence of calls and derives
     load_recorded_calls(keys)        the evidence alone, which `pack_calls` encodes for another process
     compute_portion(packed, keys)    derives packed calls, and those of which it reads the evidence
+    count_call(call)                 derives the columns of a row in memory, where it waits
 
 Nothing is written here: `store_derived` stores the results.
 """
@@ -24,7 +25,7 @@ from django.db import models
 from dashboard.evidence.hook_outputs import HookOutput, load_hook_outputs
 from dashboard.ingest.bulk import ModelRow, unsaved_row
 from dashboard.ingest.derive import Derived, RecordedCall, derive
-from dashboard.models import Call, Observation, RecordedReceipt, load_slices
+from dashboard.models import Call, CanonicalProjection, Observation, RecordedReceipt, load_slices
 from dashboard.models.search import Entry, prepare_entry
 from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
 from envelopes.families.registry import all_families, unlisted_versions
@@ -67,6 +68,13 @@ def current_derivation() -> str:
 def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
     """Reads the evidence of these calls and derives. Writes nothing, so any process may do it."""
     return derive_calls(load_recorded_calls(keys))
+
+
+def count_call(call: Call) -> None:
+    """Gives a call that waits the columns and the envelope that an import would store; they are not saved."""
+    for derived in () if call.derivation else compute_calls([call.pk]):
+        vars(call).update(derived.columns | {"derivation": current_derivation()})
+        call.projection = unsaved_row(CanonicalProjection, **derived.projection)
 
 
 def derive_calls(recorded: Sequence[RecordedCall]) -> list[DerivedCall]:

@@ -15,9 +15,9 @@ from dashboard.ingest.bulk import unsaved_row
 from dashboard.ingest.group_records import CallDraft
 from dashboard.ingest.sources import SliceLocator
 from dashboard.models import Call, Observation, ReceiptSupersession, RecordedReceipt, RunCall
-from dashboard.models.evidence import differ
+from dashboard.models.evidence import FIDELITY_RANK, differ
 from dashboard.models.identity import derive_id, observation_id
-from dashboard.text.formatting import column_int, column_text, column_time, milliseconds_between
+from dashboard.text.formatting import column_int, column_text, column_time, earlier_time, milliseconds_between
 from envelopes.recordings.base import (
     CallRecord,
     LineRecord,
@@ -30,9 +30,6 @@ from envelopes.recordings.base import (
 from envelopes.recordings.json_lines import remark
 from envelopes.text.untrusted_json import join_object
 
-# The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
-FIDELITIES = "exact structured recorded bounded reconstructed stringified parsed_from_receipt inflated"
-FIDELITY_RANK = {name: rank for rank, name in enumerate(FIDELITIES.split())}
 RECORDED_NAMES = {"source_error": "is_error", "tool_ms": "duration_ms"}
 FIRST = datetime.min.replace(tzinfo=UTC)
 
@@ -134,7 +131,8 @@ class CallMerge:
     """Merges one draft into the rows of its call; `remarks` are on values of its records that the columns lack."""
 
     def __init__(self, rows: CallRows, locator: SliceLocator) -> None:
-        self.rows, self.call = rows, rows.call
+        self.rows = rows
+        self.call = rows.call
         self.locator = locator
         self.remarks: list[RemarkRecord] = []
 
@@ -162,7 +160,7 @@ class CallMerge:
         self.call.duration_ms = milliseconds_between(self.call.started_at, self.call.ended_at)
 
     def _merge_call(self, record: CallRecord, run: UUID) -> None:
-        self.call.started_at = _earlier(self.call.started_at, record.at)
+        self.call.started_at = earlier_time(self.call.started_at, record.at)
         # A record is nearer than the stored one when it is the call's own message, or in the call's own session.
         is_nearer = (self.call.origin == "progress" and record.origin == "message") or (
             self.rows.has_new_owner and run == self.call.run_id
@@ -170,8 +168,10 @@ class CallMerge:
         if self.call.tool and not is_nearer:
             self.call.step = self.call.step or column_text(record.step, 200)
             return
-        self.call.tool, self.call.step = column_text(record.tool, 200), column_text(record.step, 200)
-        self.call.attempt, self.call.origin = record.attempt, record.origin
+        self.call.tool = column_text(record.tool, 200)
+        self.call.step = column_text(record.step, 200)
+        self.call.attempt = record.attempt
+        self.call.origin = record.origin
 
     def _merge_placed(self, records: Sequence[CallRecord]) -> None:
         """Takes the step and the attempt of records that were sent in any order: the same ones in each of them."""
@@ -207,10 +207,10 @@ class CallMerge:
             self._observe("timing", rest, "structured", record.line, record.at, run)
         if record.position is None:
             self.call.started_at = column_time(record.started_at) or self.call.started_at
-            self.call.ended_at = column_time(record.ended_at) or _earlier(self.call.ended_at, record.at)
+            self.call.ended_at = column_time(record.ended_at) or earlier_time(self.call.ended_at, record.at)
         else:  # sent in any order: the earliest times are the same in each of them
-            self.call.started_at = _earlier(self.call.started_at, record.started_at)
-            self.call.ended_at = _earlier(self.call.ended_at, record.ended_at or record.at)
+            self.call.started_at = earlier_time(self.call.started_at, record.started_at)
+            self.call.ended_at = earlier_time(self.call.ended_at, record.ended_at or record.at)
         child = run_ids.get(record.child_run) if record.child_run else None
         if child is not None and (run == self.call.run_id or self.call.child_run is None):
             self.call.child_run = child
@@ -243,7 +243,7 @@ class CallMerge:
     def _merge_receipt(self, record: ReceiptRecord, run: UUID) -> None:
         """The first text that a run's recording has for the call is the receipt; another one is evidence beside it."""
         if not record.is_running:
-            self.call.ended_at = _earlier(self.call.ended_at, record.at)
+            self.call.ended_at = earlier_time(self.call.ended_at, record.at)
         if record.fidelity == "absent":
             return
         observation = self._observe("receipt", record.content, record.fidelity, record.line, record.at, run)
@@ -424,7 +424,3 @@ def _is_before(receipt: RecordedReceipt, supersession: ReceiptSupersession) -> b
     if receipt.source_id is not None and receipt.source_id == supersession.source_id:
         return receipt.line < supersession.line
     return receipt.at is None or supersession.at is None or receipt.at <= supersession.at
-
-
-def _earlier(known: datetime | None, at: str | None) -> datetime | None:
-    return min((time for time in (known, column_time(at)) if time is not None), default=None)

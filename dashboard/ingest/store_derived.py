@@ -197,7 +197,7 @@ def derive_waiting(
     send.
     """
     # By source: the evidence of a portion is then in a few frames, where ids spread over all of them.
-    waiting = Call.objects.waiting().filter(project=project).order_by("source_id", "pk")
+    waiting = project.calls.waiting().order_by("source_id", "pk")
     keys = list(waiting.values_list("pk", flat=True)[:most])
     pool = computing.choose(calls=len(keys)) if computing else None
     deriver = Deriver(project, pool, calls_at_once=calls_at_once, stored_at_once=calls_at_once)

@@ -22,6 +22,13 @@ from dashboard.models.runs import Call, ReceiptAuthor, Run
 from dashboard.models.sources import DamagedEvidence, SourceSlice, load_slices
 from envelopes.text.untrusted_json import normalize_json
 
+# The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
+FIDELITIES = (
+    *("exact", "structured", "recorded", "bounded"),
+    *("reconstructed", "stringified", "parsed_from_receipt", "inflated"),
+)
+FIDELITY_RANK = {name: rank for rank, name in enumerate(FIDELITIES)}
+
 
 class ObservationQuerySet(models.QuerySet["Observation"]):
     def with_source(self) -> ObservationQuerySet:

@@ -85,6 +85,10 @@ class Run(LoadedRow):
     def __str__(self) -> str:
         return self.title or self.external_id
 
+    def count_waiting(self) -> int:
+        """Its calls that are not counted yet, those that it copied too."""
+        return Call.objects.waiting().filter(memberships__run=self).count()
+
     def get_absolute_url(self) -> str:
         return reverse("run-detail", args=[self.pk])
 

@@ -208,7 +208,7 @@ def load_run_page(run: Run, params: RunDetailParams, switch: ReplaySwitch = AS_R
         execution=build_run_execution(run),
         remarks=load_remarks(run),
         switch=switch,
-        waiting=Call.objects.waiting().filter(project=run.project_id, memberships__run=run).count(),
+        waiting=run.count_waiting(),
         asking=find_asking([run]).get(run.pk),
     )
 

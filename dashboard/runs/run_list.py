@@ -24,7 +24,7 @@ from dashboard.filters import queryset
 from dashboard.filters.language import NEWEST, Preset, PresetLink, Query, link_presets, parse
 from dashboard.filters.saved_views import describe_missing_view, find_view
 from dashboard.filters.syntax import And, Or
-from dashboard.models import Call, Project, Run, SavedView
+from dashboard.models import Project, Run, SavedView
 from dashboard.models.notes import RowMarks, load_row_marks
 from dashboard.models.plans import find_asking
 from dashboard.runs.overview import OutcomeStrip, build_strip
@@ -276,7 +276,7 @@ def build_run_list(project: Project, params: RunListParams, size: int = 0) -> Ru
     marks = load_row_marks("run", [run.pk for run in runs])
     asking = find_asking(runs)
     rows = [build_row(run, now, peek_url, marks.get(run.pk), asking.get(run.pk)) for run in runs]
-    digest, waiting = _digest(runs, rows), Call.objects.waiting().filter(project=project).count()
+    digest, waiting = _digest(runs, rows), project.calls.waiting().count()
     has_live = any(run.is_live for run in runs)
     has_children = any(row["is_child"] for row in rows)
     names_children = any("child" in (term.kind, term.value) for term in query.terms)
@@ -303,6 +303,7 @@ def build_run_list(project: Project, params: RunListParams, size: int = 0) -> Ru
         else "",
         size=size,
         waiting=waiting,
+        # A name whose calls wait occurs in no facet yet.
         # A name whose calls wait occurs in no facet yet.
         hints=[] if rows or cursor or waiting else query.hints(project),
         unsearchable=describe_unsearchable(project) if query.payload_terms else "",

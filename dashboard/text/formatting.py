@@ -97,6 +97,12 @@ def column_time(text: str | None) -> datetime | None:
     return stamp if stamp is not None and EARLIEST <= stamp < LATEST else None
 
 
+def earlier_time(known: datetime | None, at: str | None) -> datetime | None:
+    """The earlier of a stored time and a recorded one; None without either."""
+    times = [time for time in (known, column_time(at)) if time is not None]
+    return min(times, default=None)
+
+
 def column_int(value: Any) -> int | None:
     """An integer that both databases can store, or None."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_INTEGER:

@@ -12,7 +12,6 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
-from dashboard.api.reading import count_call, has_canonical
 from dashboard.audit import record_request
 from dashboard.calls.call_export import FORMS, CannotExport, export_calls
 from dashboard.calls.call_table import CallTableParams, load_call_table
@@ -21,6 +20,7 @@ from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
 from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.filters.language import MAX_CHARACTERS, parse
 from dashboard.filters.saved_views import build_view_box, load_saved_views
+from dashboard.ingest.compute_derived import count_call
 from dashboard.models import AuditEntry, Call
 from dashboard.search.match import MOST_HITS, load_found
 from dashboard.text.images import find_image
@@ -113,7 +113,7 @@ def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
             raise Http404
         image, data = picture
         return attachment(base64.b64decode(data), image.media_type, file_name("picture", part, image.media_type[6:]))
-    is_envelope = surface == "canonical" and has_canonical(evidence)
+    is_envelope = surface == "canonical" and evidence.has_canonical
     data_bytes = evidence.canonical if is_envelope else evidence.bytes_of(surface)
     if data_bytes is None or surface not in (*SURFACES, "canonical"):
         raise Http404
