@@ -54,9 +54,12 @@ NO_TEXT = SearchText((), (), 0)
 
 def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> dict[UUID, dict[str, SearchText]]:
     """The texts of these halves by call."""
+    if not keys:
+        return {}
     surfaces = {"result" if half == "canonical" else half for half in halves}
     recorded = Observation.objects.filter(call__in=keys, surface__in=surfaces)
-    rows = list(recorded.only(*SLICE_FIELDS, "call_id", "surface", "selected", "line").order_by("line", "id"))
+    fields = (*SLICE_FIELDS, "call_id", "surface", "selected", "line", "call__run_id", "call__status")
+    rows = list(recorded.select_related("call").only(*fields).order_by("line", "id"))
     _load_undamaged(rows)
     observations: dict[UUID, list[Observation]] = defaultdict(list)
     for row in rows:
@@ -66,11 +69,13 @@ def load_call_texts(keys: Sequence[UUID], halves: Collection[str] = HALVES) -> d
         sent = RecordedReceipt.objects.filter(call__in=keys).only("call_id", "run_id", "observation_id")
         for receipt in sent.order_by("seq"):
             receipts[receipt.call_id].append(receipt)
-    calls = Call.objects.filter(pk__in=keys).values_list("pk", "run_id", "status")
-    read = {key: _read_halves(run, observations[key], receipts[key]) for key, run, _ in calls}
+    calls = {row.call_id: row.call for row in rows}
+    if others := [key for key in keys if key not in calls]:
+        calls |= Call.objects.only("run_id", "status").in_bulk(others)
+    read = {key: _read_halves(call.run_id, observations[key], receipts[key]) for key, call in calls.items()}
     if "canonical" in halves:
         # The envelope of an unanswered call would claim a result.
-        answered = [key for key, _, status in calls if status != Call.Status.UNKNOWN]
+        answered = [key for key, call in calls.items() if call.status != Call.Status.UNKNOWN]
         _add_envelopes([key for key in answered if "canonical" not in read[key]], read)
     return {key: {half: texts.get(half, NO_TEXT) for half in halves} for key, texts in read.items()}
 

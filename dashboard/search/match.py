@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import TypedDict
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -64,8 +64,11 @@ class PayloadHit:
         return self.start - BEFORE_HIT > self.text.rfind("\n", 0, self.start) + 1
 
 
-class RowHit(NamedTuple):
-    """The part of a list's row about a search; `note` says of which half only a part was searched."""
+class RowHit(TypedDict):
+    """The part of a list's row about a search; `note` says of which half only a part was searched.
+
+    A dict, as the row is.
+    """
 
     url: str
     label: str
@@ -132,8 +135,11 @@ class PayloadSearch:
         matching = select_calls(self._project, self._query.tree, exact).filter(pk__in=keys)
         return set(matching.values_list("pk", flat=True))
 
-    def build_hit(self, call: Call) -> RowHit:
-        """The first occurrence of the first term that the call contains, and which halves were searched in part."""
+    def build_hit(self, call: Call) -> RowHit | None:
+        """The first occurrence of the first term that the call contains, and which halves were searched in part.
+
+        None where there is neither.
+        """
         texts = self._texts.get(call.pk, {})
         hit = next((hit for term in self._demanded if (hit := self._find(term, call.pk))), None)
         notes = [
@@ -141,11 +147,12 @@ class PayloadSearch:
             for half, text in texts.items()
             if text.is_partial
         ]
+        note = "; ".join(notes)
         if hit is None:
-            return RowHit("", "", None, "; ".join(notes))
+            return RowHit(url="", label="", hit=None, note=note) if note else None
         label = receipt_fidelity(call.receipt_fidelity).badge if hit.half == "receipt" else LABELS[hit.half]
         address = urlencode({"find": hit.term.value} | ({"pattern": "yes"} if hit.term.is_pattern else {}))
-        return RowHit(f"/calls/{call.pk}/found/{hit.half}/?{address}", label, hit, "; ".join(notes))
+        return RowHit(url=f"/calls/{call.pk}/found/{hit.half}/?{address}", label=label, hit=hit, note=note)
 
     def describe_progress(self) -> list[str]:
         """Sentences about calls that the list cannot have: not indexed yet, or not looked at."""
