@@ -21,9 +21,8 @@ from django.http import Http404
 
 from dashboard.api import reading
 from dashboard.api.answers import CallHalves, CallItem, ItemPage, StepContext, TextWindow
-from dashboard.calls.call_columns import NOT_COUNTED
 from dashboard.models import Project
-from dashboard.models.outcomes import describe_outcome
+from dashboard.models.outcomes import NOT_COUNTED, describe_outcome
 from dashboard.runs.run_list import describe_waiting
 from dashboard.text.params import LARGEST
 from envelopes.text.untrusted_json import Untrusted, parse_json

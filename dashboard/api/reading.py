@@ -31,12 +31,12 @@ from dashboard.api.answers import (
     TextWindow,
 )
 from dashboard.artifacts.content import NoContent, open_content
-from dashboard.calls.call_columns import NOT_COUNTED
 from dashboard.calls.call_table import CallTableParams, load_call_table
 from dashboard.calls.cut_bar import describe_source_cuts
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
-from dashboard.ingest.compute_derived import count_call
+from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import Artifact, Call, Comparison, Project, Run
+from dashboard.models.outcomes import NOT_COUNTED
 from dashboard.runs.run_list import RunListParams, build_run_list, describe_waiting
 from dashboard.text.masks import mask_around, mask_text
 from dashboard.text.params import Params
@@ -315,7 +315,7 @@ def _load_evidence(project: Project, key: UUID, query: Mapping[str, str]) -> Cal
     if call is None:
         raise Http404
     waits = not call.derivation
-    count_call(call)
+    count_calls([call])
     evidence = load_evidence(call, query)
     if waits and any(receipt.run_id != call.run_id for receipt in evidence.receipts):
         call.derivation = ""  # the columns are now those of another run's receipt, and nothing has counted that

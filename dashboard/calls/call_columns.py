@@ -19,7 +19,6 @@ from dashboard.models.runs import ReceiptAuthor
 from dashboard.text.formatting import TOKENS_COUNTED_BY, format_age, format_count, format_duration, format_tokens
 from dashboard.text.text_markup import printable
 
-NOT_COUNTED = "not counted yet"
 RECORDED = ("run", "when", "took", "attempt", "agent", "model", "branch")  # columns that nothing is derived for
 
 

@@ -27,11 +27,12 @@ from dashboard.evidence.execution import ExecutionFact, build_execution
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.evidence.remarks import RemarkList, load_remarks
+from dashboard.ingest.compute_derived import current_derivation
 from dashboard.ingest.derive import update_columns
 from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run
 from dashboard.models.evidence import differ
-from dashboard.models.outcomes import Outcome, describe_outcome
+from dashboard.models.outcomes import Outcome
 from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
 from envelopes.halves import Halves
@@ -143,6 +144,7 @@ def load_call_page(project: Project, call: Call, run: Run, query: QueryDict, *, 
     hooks = load_hooks(call, events, has_more=len(events) > MAX_EVENTS)
     if not call.derivation:
         update_columns(evidence, hooks)  # they are older than the evidence; a GET stores nothing
+        call.derivation = current_derivation()
     artifacts = artifact_summaries(call)
     receipt = build_receipt_pane(evidence, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else receipt_fidelity("absent")
@@ -340,9 +342,11 @@ def _load_attempts(call: Call) -> tuple[CallAttempt, ...]:
     if not call.step:
         return ()
     same_step = call.run.own_calls.filter(step=call.step, tool=call.tool, iteration=call.iteration)
-    rows = sorted(same_step.values_list("attempt", "line", "pk", "outcome", "exit_status"))
+    tries = same_step.only("run_id", "attempt", "outcome", "exit_status", "derivation").order_by(
+        "attempt", "line", "pk"
+    )
     attempts = tuple(
-        CallAttempt(key=pk, number=number, outcome=describe_outcome(outcome, exit_status), is_current=pk == call.pk)
-        for number, _, pk, outcome, exit_status in rows
+        CallAttempt(key=row.pk, number=row.attempt, outcome=row.outcome_words, is_current=row.pk == call.pk)
+        for row in tries
     )
     return attempts if any(attempt.number > 1 for attempt in attempts) else ()

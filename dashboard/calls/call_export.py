@@ -6,7 +6,7 @@ A row is the same in each form. Payloads are the recorded bytes as text: `argume
 JSON as it was recorded, `canonical` is the stored envelope, `receipt` the exact text that the model got. `segments` has
 the stretches of that text and the places that they come from, in characters; a list of structures in Parquet and
 JSON, a JSON text in CSV. With `masks` each text is masked by itself; masks are as long as what they cover, so that the
-segments fit the masked text too.
+segments fit the masked text too. A call that is not counted yet is counted for its row; nothing is stored.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from django.conf import settings
 
 from dashboard.audit import escape_cell
 from dashboard.evidence.call_evidence import CallEvidence, iterate_evidence
+from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import Call
 from dashboard.models.runs import CallQuerySet
 from dashboard.text.masks import Masks
@@ -145,9 +146,12 @@ def iterate_rows(calls: CallQuerySet, columns: Sequence[ExportColumn], masks: Ma
 
 def _load_pairs(ids: Sequence[UUID], *, has_payloads: bool) -> Iterator[tuple[Call, CallEvidence | None]]:
     if has_payloads:
-        yield from ((evidence.call, evidence) for evidence in iterate_evidence(ids))
+        for evidence in iterate_evidence(ids):
+            count_calls([evidence.call])
+            yield evidence.call, evidence
         return
     stored = Call.objects.with_run_and_source().in_bulk(ids)
+    count_calls(stored.values())
     yield from ((stored[key], None) for key in ids if key in stored)
 
 

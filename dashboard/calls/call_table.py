@@ -24,7 +24,6 @@ from django.utils import timezone
 from dashboard.calls.call_columns import (
     COLUMNS,
     DEFAULT_COLUMNS,
-    NOT_COUNTED,
     TableCall,
     TableCell,
     TableColumn,
@@ -406,15 +405,14 @@ def _build_row(
     row: TableCall, columns: Sequence[TableColumn], search: PayloadSearch, marks: RowMarks | None
 ) -> TableRow:
     call, run = row.call, row.run
-    is_running = call.outcome == Outcome.UNANSWERED and run.is_live
-    state = "running" if is_running else call.outcome_words
+    is_running = bool(call.derivation) and call.outcome == Outcome.UNANSWERED and run.is_live
     return TableRow(
         key=call.pk.hex,
         url=f"/calls/{call.pk}/",  # to reverse 50 addresses takes as long as the query
         run_url=f"/runs/{run.pk}/",
         tool=printable(call.tool) or "not recorded",
         outcome=OUTCOMES[outcome_letter(call) if call.derivation else "u"].name,
-        state=state if call.derivation else NOT_COUNTED,
+        state="running" if is_running else call.outcome_words,
         start=f"{call.started_at:%Y-%m-%d %H:%M:%S}" if call.started_at else "",
         marks=marks,
         cells=build_cells(row, columns),

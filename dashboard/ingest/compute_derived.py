@@ -3,7 +3,7 @@
     compute_calls(keys)              reads the evidence of calls and derives
     load_recorded_calls(keys)        the evidence alone, which `pack_calls` encodes for another process
     compute_portion(packed, keys)    derives packed calls, and those of which it reads the evidence
-    count_call(call)                 derives the columns of a row in memory, where it waits
+    count_calls(calls)               derives the columns of rows in memory, of those that wait
 
 Nothing is written here: `store_derived` stores the results.
 """
@@ -70,9 +70,11 @@ def compute_calls(keys: Sequence[UUID]) -> list[DerivedCall]:
     return derive_calls(load_recorded_calls(keys))
 
 
-def count_call(call: Call) -> None:
-    """Gives a call that waits the columns and the envelope that an import would store; they are not saved."""
-    for derived in () if call.derivation else compute_calls([call.pk]):
+def count_calls(calls: Iterable[Call]) -> None:
+    """Gives calls that wait the columns and the envelopes that an import would store; they are not saved."""
+    waiting = {call.pk: call for call in calls if not call.derivation}
+    for derived in compute_calls([*waiting]) if waiting else ():
+        call = waiting[derived.key]
         vars(call).update(derived.columns | {"derivation": current_derivation()})
         call.projection = unsaved_row(CanonicalProjection, **derived.projection)
 

@@ -7,6 +7,7 @@ from django.db import models
 from envelopes.schema.settlement import CODES, SKIPPED_KINDS, RecordedEnd, read_end
 
 UNKNOWN, ERROR = "unknown", "error"  # statuses of an envelope
+NOT_COUNTED = "not counted yet"  # of a call whose evidence is stored and not derived
 
 
 class Outcome(models.TextChoices):

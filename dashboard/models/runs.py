@@ -19,7 +19,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.models.fields import CompactUUIDField, LoadedRow, ZstdField
-from dashboard.models.outcomes import Outcome, describe_outcome
+from dashboard.models.outcomes import NOT_COUNTED, Outcome, describe_outcome
 from dashboard.models.projects import Project
 from dashboard.models.sources import SourceSlice
 from envelopes.recordings.base import STANDING_KINDS
@@ -302,8 +302,8 @@ class Call(LoadedRow):
 
     @property
     def outcome_words(self) -> str:
-        """The outcome with a command's exit status: "failed, exit 1"."""
-        return describe_outcome(self.outcome, self.exit_status)
+        """The outcome with a command's exit status: "failed, exit 1"; nothing is claimed of a call that waits."""
+        return describe_outcome(self.outcome, self.exit_status) if self.derivation else NOT_COUNTED
 
     @property
     def wait_ms(self) -> int | None:

@@ -16,7 +16,7 @@ from uuid import UUID
 from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.execution import has_action_plan
 from dashboard.models import Call, Event, Observation, Run, load_slices
-from dashboard.models.outcomes import Outcome, describe_outcome
+from dashboard.models.outcomes import NOT_COUNTED, Outcome, describe_outcome
 from dashboard.models.plans import find_asking
 from dashboard.models.runs import step_url
 from dashboard.plans.confirmation_page import RecordedConfirmation, load_recorded_confirmation
@@ -54,6 +54,7 @@ class CallOfStep(NamedTuple):
     outcome: str
     exit_status: int | None
     summary: str
+    derivation: str
     url: str
 
     @property
@@ -81,7 +82,7 @@ class CallOfStep(NamedTuple):
 
     @property
     def words(self) -> str:
-        return describe_outcome(self.outcome, self.exit_status)
+        return describe_outcome(self.outcome, self.exit_status) if self.derivation else NOT_COUNTED
 
     @property
     def reason(self) -> str:
@@ -273,6 +274,7 @@ def _load_calls(run: Run) -> dict[str, list[CallOfStep]]:
         "outcome",
         "exit_status",
         "summary",
+        "derivation",
     )
     calls: dict[str, list[CallOfStep]] = defaultdict(list)
     for position, row in enumerate(Call.objects.in_run(run).values_list(*columns), start=1):

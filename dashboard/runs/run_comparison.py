@@ -151,7 +151,10 @@ class RunComparisonParams(Params):
 
 @dataclass(frozen=True)
 class RunComparison:
-    """All pairs of two runs. `uncompared` is the number of calls beyond those that are aligned."""
+    """All pairs of two runs.
+
+    `uncompared` is the number of calls beyond those that are aligned, `waiting` of those that are not counted yet.
+    """
 
     left: Run
     right: Run
@@ -159,6 +162,7 @@ class RunComparison:
     pairs: tuple[CallPair, ...]
     is_rough: bool
     uncompared: int
+    waiting: int
 
     @cached_property
     def listed(self) -> list[CallPair]:
@@ -246,11 +250,12 @@ class RunComparison:
 
 
 def load_run_comparison(left: Run, right: Run, params: RunComparisonParams) -> RunComparison:
-    """Six queries for each pair of runs, whatever their length."""
+    """Eight queries for each pair of runs, whatever their length."""
     sides = [_load_calls(run) for run in (left, right)]
     uncompared = sum(max(0, run.call_count - settings.COMPARED_CALLS) for run in (left, right))
     pairs, is_rough = align_calls(*sides)
-    return RunComparison(left, right, params, pairs, is_rough, uncompared)
+    waiting = sum(run.count_waiting() for run in (left, right))
+    return RunComparison(left, right, params, pairs, is_rough, uncompared, waiting)
 
 
 def align_calls(left: Sequence[RunCallRow], right: Sequence[RunCallRow]) -> tuple[tuple[CallPair, ...], bool]:

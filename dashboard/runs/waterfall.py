@@ -338,7 +338,7 @@ def _cut_column(call: Call) -> str:
 
 def _describe_state(run: Run, call: Call, mark: OutcomeMark) -> str:
     """The outcome in words; a call without an answer is running while its run is live."""
-    if call.outcome == Outcome.UNANSWERED:
+    if call.derivation and call.outcome == Outcome.UNANSWERED:
         return "running" if run.is_live else call.outcome_words
     if mark.name == "waiting":
         return f"{call.outcome_words}, {mark.sentence}"

@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from dashboard.artifacts.summaries import artifact_summaries
+from dashboard.calls.call_columns import describe_uncounted
 from dashboard.calls.cut_bar import build_cut_bars
 from dashboard.calls.half_panes import half_text
 from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
 from dashboard.evidence.fidelity import receipt_fidelity, result_fidelity
+from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import Call, Run
 from dashboard.models.runs import FAILED
 from dashboard.text.formatting import format_count, format_duration
@@ -31,6 +33,7 @@ _BACKTICKS = re.compile("`+")
 
 def write_call_issue(call: Call, query: Mapping[str, str], *, origin: str) -> str:
     """`query` chooses the receipt in view; `origin` is the address of the dashboard."""
+    count_calls([call])
     evidence = load_evidence(call, query)
     fidelity = receipt_fidelity(evidence.chosen["receipt"].fidelity if "receipt" in evidence.chosen else "absent")
     bars = build_cut_bars(evidence.halves, artifact_summaries(call), got=fidelity.got)
@@ -94,7 +97,8 @@ def write_run_issue(run: Run, *, origin: str) -> str:
     """The counts of the run, and its failed and cut calls with their addresses, in the run's order."""
     calls = Call.objects.in_run(run)
     notable = calls.filter(FAILED) | calls.filter(is_cut=True)
-    listed = list(notable.only("tool", "outcome", "exit_status", "is_cut", "asked", "summary")[: MOST_LISTED + 1])
+    columns = ("tool", "outcome", "exit_status", "is_cut", "asked", "summary", "derivation")
+    listed = list(notable.only(*columns)[: MOST_LISTED + 1])
     counts = ", ".join(
         f"{format_count(number)} {word}"
         for number, word in (
@@ -110,6 +114,7 @@ def write_run_issue(run: Run, *, origin: str) -> str:
         *_describe_run(run),
         f"- Began: {run.started_at:%Y-%m-%d %H:%M:%S} UTC" if run.started_at else "- Began: not recorded",
         f"- {counts}",
+        *([f"- {describe_uncounted(waiting)}"] if (waiting := run.count_waiting()) else []),
     ]
     blocks = [f"### Run {_code(str(run))}", "\n".join(facts)]
     if listed:

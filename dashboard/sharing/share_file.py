@@ -28,6 +28,7 @@ from dashboard.calls.half_panes import half_text
 from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.call_evidence import CallEvidence, iterate_evidence, load_evidence
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidelity
+from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import Call, Run
 from dashboard.text.formatting import format_count, format_duration
 from dashboard.text.masks import current_masks, mask_around, mask_text
@@ -78,6 +79,7 @@ class SharedCall:
 
 def share_call(call: Call, query: Mapping[str, str], *, origin: str = "") -> str:
     """`query` chooses the receipt in view; `origin` is the address of the dashboard, for links back to it."""
+    count_calls([call])
     evidence = load_evidence(call, query)
     shared = _build_call(evidence, call.run, 1, CHARACTERS_OF_CALL, origin)
     keys = list(Call.objects.in_run(call.run).values_list("pk", flat=True))
@@ -92,6 +94,7 @@ def share_run(run: Run, *, origin: str = "") -> str:
     calls: list[SharedCall] = []
     room = MOST_CHARACTERS
     for number, evidence in enumerate(iterate_evidence(keys[: settings.SHARED_CALLS], run.pk), 1):
+        count_calls([evidence.call])
         shared = _build_call(evidence, run, number, settings.SHARED_CHARACTERS, origin)
         room -= sum(text.characters for text in shared.texts)
         if room < 0:

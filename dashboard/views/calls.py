@@ -20,7 +20,7 @@ from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
 from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.filters.language import MAX_CHARACTERS, parse
 from dashboard.filters.saved_views import build_view_box, load_saved_views
-from dashboard.ingest.compute_derived import count_call
+from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import AuditEntry, Call
 from dashboard.search.match import MOST_HITS, load_found
 from dashboard.text.images import find_image
@@ -132,5 +132,5 @@ def file_name(name: str, key: object, ending: str) -> str:
 
 def _get_call(request: OperatorRequest, pk: UUID) -> Call:
     call: Call = get_object_or_404(request.project.calls.with_run_and_source(), pk=pk)
-    count_call(call)
+    count_calls([call])
     return call

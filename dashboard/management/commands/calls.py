@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.accounts import DEFAULT_PROJECT
 from dashboard.audit import record_command
+from dashboard.calls.call_columns import describe_uncounted
 from dashboard.calls.call_export import COLUMNS, FORMS, CannotExport, choose_export_columns, export_calls
 from dashboard.filters.language import parse
 from dashboard.management.console import find_project, terminal_text
@@ -54,6 +55,8 @@ class Command(BaseCommand):
         if not calls.exists():
             slugs = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True))
             self.stderr.write(f"No call of the project {project.slug} matches. Projects (--project): {slugs}.")
+        if uncounted := describe_uncounted(project.calls.waiting().count()):
+            self.stderr.write(uncounted)
         try:
             columns = choose_export_columns([name.strip() for name in options["columns"].split(",") if name.strip()])
             masks = None if options["stored"] else Masks(load_rules(project))

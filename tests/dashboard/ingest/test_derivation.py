@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -40,7 +41,7 @@ from dashboard.models import (
 )
 from envelopes.families import FALLBACK
 from envelopes.families.registry import EXECUTOR_VERSION
-from tests.dashboard.factories import create_project, create_source
+from tests.dashboard.factories import create_project, create_run, create_source
 from tests.dashboard.older_versions import (
     changed_versions,
     no_shared_variants,
@@ -53,6 +54,8 @@ from tests.dashboard.recorded_calls import receipt_record
 from tests.dashboard.sessions import FORK, SESSION, answers, asks, write
 
 pytestmark = pytest.mark.django_db
+# The time at which a file was written, and its hashes.
+_NOT_OF_THE_CALL = re.compile(r"<time.*?</time>|\b[0-9a-f]{64}\b")
 IGNORED = {"id", "revision", "created_at", "evidence_version", "search_id", "source_id"}
 
 
@@ -162,6 +165,46 @@ def test_a_page_computes_what_waits_and_stores_nothing(
     assert "2 calls are being counted." in parse_page(operator_client.get("/runs/?q=")).text
     assert "2 being counted" in parse_page(operator_client.get(f"/runs/{call.run_id}/")).text
     assert derived_rows() == before
+
+
+def test_what_leaves_the_store_claims_of_a_call_that_waits_what_an_import_would_store(
+    project: Project, session: Path, operator_client: Client, tmp_path: Path
+) -> None:
+    """Exports and shared files are kept: nobody looks at the store again to learn what was counted later."""
+    import_paths(project, [session])
+    call = Call.objects.get(external_id="toolu_1")
+
+    def written() -> list[str]:
+        for columns in ("", "call_id,outcome,summary,tokens"):
+            call_command(
+                "calls",
+                jsonl=str(tmp_path / f"{len(columns)}.jsonl"),
+                columns=columns,
+                project=project.slug,
+                stderr=errors,
+            )
+        pages = (f"/calls/{call.pk}/issue/", f"/calls/{call.pk}/share/", f"/runs/{call.run_id}/share/")
+        texts = [operator_client.get(pages[0]), *(operator_client.post(page) for page in pages[1:])]
+        shared = [_NOT_OF_THE_CALL.sub("", response.getvalue().decode()) for response in texts]
+        return [*(path.read_text() for path in sorted(tmp_path.glob("*.jsonl")) if path != session), *shared]
+
+    errors = StringIO()
+    expected = written()
+    assert errors.getvalue() == ""
+    set_back()
+    Call.objects.update(outcome="unanswered")
+    before = derived_rows()
+    assert written() == expected
+    assert derived_rows() == before
+    assert errors.getvalue() == "2 calls are being counted: until then filters and sorts may miss them.\n" * 2
+    note = "2 calls are being counted: until then filters and sorts may miss them."
+    assert note in operator_client.get(f"/runs/{call.run_id}/issue/").content.decode()
+    rows = parse_page(operator_client.get(f"/runs/{call.run_id}/"))
+    assert rows.texts(".call-row .row-status") == ["not counted yet"] * 2
+    other = create_run(project)
+    assert (
+        "2 calls are being counted" in parse_page(operator_client.get(f"/runs/{other.pk}/against/{call.run_id}/")).text
+    )
 
 
 def test_what_was_computed_of_older_evidence_is_not_stored(project: Project, session: Path) -> None:
