@@ -27,8 +27,7 @@ from dashboard.evidence.execution import ExecutionFact, build_execution
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.evidence.remarks import RemarkList, load_remarks
-from dashboard.ingest.compute_derived import current_derivation
-from dashboard.ingest.derive import update_columns
+from dashboard.ingest.compute_derived import update_columns
 from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run
 from dashboard.models.evidence import differ
@@ -144,7 +143,6 @@ def load_call_page(project: Project, call: Call, run: Run, query: QueryDict, *, 
     hooks = load_hooks(call, events, has_more=len(events) > MAX_EVENTS)
     if not call.derivation:
         update_columns(evidence, hooks)  # they are older than the evidence; a GET stores nothing
-        call.derivation = current_derivation()
     artifacts = artifact_summaries(call)
     receipt = build_receipt_pane(evidence, spaces="spaces" in query)
     fidelity = receipt.fidelity if receipt else receipt_fidelity("absent")

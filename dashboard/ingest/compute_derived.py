@@ -22,6 +22,7 @@ from uuid import UUID
 import msgspec
 from django.db import models
 
+from dashboard.evidence.call_evidence import CallEvidence
 from dashboard.evidence.hook_outputs import HookOutput, load_hook_outputs
 from dashboard.ingest.bulk import ModelRow, unsaved_row
 from dashboard.ingest.derive import Derived, RecordedCall, derive
@@ -77,6 +78,12 @@ def count_calls(calls: Iterable[Call]) -> None:
         call = waiting[derived.key]
         vars(call).update(derived.columns | {"derivation": current_derivation()})
         call.projection = unsaved_row(CanonicalProjection, **derived.projection)
+
+
+def update_columns(evidence: CallEvidence, hooks: Sequence[HookOutput]) -> None:
+    """The same for a call whose evidence is loaded: without the envelope."""
+    recorded = RecordedCall(evidence.call, evidence.observations, evidence.receipts, hooks)
+    vars(evidence.call).update(derive(recorded).columns | {"derivation": current_derivation()})
 
 
 def derive_calls(recorded: Sequence[RecordedCall]) -> list[DerivedCall]:

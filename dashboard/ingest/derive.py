@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from dashboard.evidence.argument_labels import store_first_line, store_label
-from dashboard.evidence.call_evidence import CallEvidence, find_joined
+from dashboard.evidence.call_evidence import find_joined
 from dashboard.evidence.execution import recorded_members, recorded_skip, recorded_word
 from dashboard.evidence.hook_outputs import HookOutput, find_rewrite
 from dashboard.ingest.bulk import unsaved_row
@@ -173,12 +173,6 @@ def _own_texts(recorded: RecordedCall, receipts: dict[UUID, DerivedReceipt]) -> 
     for key in dict.fromkeys(receipt.observation_id for receipt in own):
         if key in receipts:
             yield receipts[key].text
-
-
-def update_columns(evidence: CallEvidence, hooks: Sequence[HookOutput]) -> None:
-    """Gives an unsaved call the columns that follow from its evidence, as an import would store them."""
-    recorded = RecordedCall(evidence.call, evidence.observations, evidence.receipts, hooks)
-    vars(evidence.call).update(derive(recorded).columns)
 
 
 def _read_halves(

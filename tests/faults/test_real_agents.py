@@ -48,7 +48,13 @@ AGENTS: dict[str, tuple[Callable[[LiveRun], None], Halves]] = {
     ),
     "openai-agents": (
         use_openai_agents,
-        {"lines": ('["a.txt","two"]', "['a.txt', 'two']"), "read": (None, "the text of a.txt")},
+        {
+            "lines": ('["a.txt","two"]', "['a.txt', 'two']"),
+            "read": (None, "the text of a.txt"),
+            "refuse": (None, "An error occurred"),
+            "wait": (None, "timed out after"),
+            "explain": (None, "It failed: not yours"),
+        },
     ),
     "mcp": (
         use_mcp_session,
@@ -101,10 +107,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, tokens: dict[str, str]) -> 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_both_halves_of_each_call_are_read_back(name: str, server: RunningServer, tokens: dict[str, str]) -> None:
-    headers = {"Authorization": f"Bearer {tokens['read']}"}
 
     def get(address: str) -> Any:
-        answer = server.request("GET", address, headers=headers)
+        answer = server.request("GET", address, headers=bearer(tokens["read"]))
         assert answer.status == 200, answer.body
         return json.loads(answer.body)
 
@@ -117,6 +122,17 @@ def test_both_halves_of_each_call_are_read_back(name: str, server: RunningServer
             is_parsed = half == "canonical" and halves["call"]["result_fidelity"] == "parsed_from_receipt"
             shown = halves[half]["text"] if halves[half] is not None and not is_parsed else None
             assert shown is None if text is None else text in (shown or ""), (tool, half, shown)
+
+
+def test_tools_that_raised_or_took_too_long_have_failed(server: RunningServer, tokens: dict[str, str]) -> None:
+    answer = server.request("GET", "/api/v1/calls?q=-outcome:succeeded", headers=bearer(tokens["read"]))
+    outcomes = {(call["tool"], call["outcome"]) for call in json.loads(answer.body)["items"]}
+    failed = {(tool, "failed") for tool in ("shout", "fail", "flaky", "refuse", "issues.fail")}
+    assert outcomes == failed | {("wait", "timed_out")}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 def test_a_client_of_mcp_reads_them_over_http(server: RunningServer, tokens: dict[str, str], tmp_path: Path) -> None:

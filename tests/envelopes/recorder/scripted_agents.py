@@ -5,7 +5,7 @@ Each function records its calls in the run that it gets. The libraries take seco
 
 from __future__ import annotations
 
-import os
+import asyncio
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -81,12 +81,14 @@ def use_pydantic_ai(run: LiveRun) -> None:
     record_messages(run, result.new_messages())
 
 
-def use_openai_agents(run: LiveRun) -> None:
-    """`lines` returns a list, of which the library makes the text, `read` returns a text."""
-    os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
+def use_openai_agents(run: LiveRun, *, is_traced: bool = False) -> None:
+    """`lines` returns a list, of which the library makes the text, `read` returns a text.
+
+    `refuse` and `wait` fail, and the model is sent the library's sentences; of `explain` it is sent another text.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
+        from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool, set_trace_processors
         from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
     from envelopes.recorder.openai_agents import ToolHooks
@@ -98,6 +100,7 @@ def use_openai_agents(run: LiveRun) -> None:
     message = ResponseOutputMessage(id="m1", content=[text], role="assistant", status="completed", type="message")
     turns: list[list[Any]] = [
         [call("lines", '{"path": "a.txt"}', "call_1"), call("read", '{"path": "a.txt"}', "call_2")],
+        [call("refuse", "{}", "call_3"), call("wait", "{}", "call_4"), call("explain", "{}", "call_5")],
         [message],
     ]
 
@@ -117,8 +120,22 @@ def use_openai_agents(run: LiveRun) -> None:
     def read(path: str) -> str:
         return f"the text of {path}"
 
-    agent = Agent(name="Reader", model=Scripted(), tools=[lines, read])
-    config = RunConfig(tracing_disabled=True)
+    @function_tool
+    def refuse() -> str:
+        raise PermissionError("not yours")
+
+    @function_tool(timeout=0.01)
+    async def wait() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    @function_tool(failure_error_function=lambda _context, error: f"It failed: {error}")
+    def explain() -> str:
+        raise PermissionError("not yours")
+
+    agent = Agent(name="Reader", model=Scripted(), tools=[lines, read, refuse, wait, explain])
+    set_trace_processors([])  # nothing is sent
+    config = RunConfig(tracing_disabled=not is_traced)
     run_apart(Runner.run(agent, "Read it.", hooks=ToolHooks(run), run_config=config))
 
 

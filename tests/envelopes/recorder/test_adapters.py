@@ -78,16 +78,30 @@ def test_pydantic_ai_keeps_the_return_its_metadata_and_the_text_for_the_model(re
     assert recorded.records("usage")
 
 
-def test_openai_agents_records_calls_and_usage(recorded: Recorded) -> None:
-    use_openai_agents(recorded.run)
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_openai_agents_records_calls_how_they_ended_and_usage(recorded: Recorded, *, is_traced: bool) -> None:
+    use_openai_agents(recorded.run, is_traced=is_traced)
     assert recorded.halves() == {
         "lines": (["a.txt", "two"], "['a.txt', 'two']"),
         "read": (None, "the text of a.txt"),
+        "refuse": (None, "An error occurred while running the tool. Please try again."),
+        "wait": (None, "Tool 'wait' timed out after 0.01 seconds."),
+        "explain": (None, "It failed: not yours"),
+    }
+    ends = {record["call"]: (record.get("is_error"), record.get("status")) for record in recorded.records("result")}
+    assert ends == {
+        "call_1": (None, None),
+        "call_2": (None, None),
+        "call_3": (True, "error"),
+        "call_4": (True, "timeout"),
+        "call_5": (True, "error") if is_traced else (None, None),  # nothing else tells that it raised
     }
     fidelities = {record["call"]: record["fidelity"] for record in recorded.records("receipt")}
-    assert fidelities == {"call_1": "reconstructed", "call_2": "recorded"}
+    assert fidelities == {"call_1": "reconstructed"} | dict.fromkeys(
+        ("call_2", "call_3", "call_4", "call_5"), "recorded"
+    )
     assert {record["call"]: record["args"] for record in recorded.records("call")}["call_1"] == {"path": "a.txt"}
-    assert [record["input_tokens"] for record in recorded.records("usage")] == [120, 120]
+    assert [record["input_tokens"] for record in recorded.records("usage")] == [120, 120, 120]
 
 
 def test_an_mcp_session_records_the_whole_answer_and_what_was_meant_for_the_model(recorded: Recorded) -> None:
