@@ -106,6 +106,7 @@ class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
     evidence: Evidence
     parts: tuple[RecordedPart, ...] | None
+    answer: str | None
     sink: ArtifactSink
     stored: StoredEnvelopes
     is_linked: bool
@@ -120,6 +121,7 @@ def read_halves(
     result: bytes | None,
     content: bytes | None,
     is_error: bool | None,
+    answer: bytes | None = None,
     skip: ToolError | None = None,
     is_further: bool = False,
     sink: ArtifactSink | None = None,
@@ -130,9 +132,11 @@ def read_halves(
     """Reads a call of a foreign agent from its recorded JSON. `content` is that of the receipt.
 
     The bytes lie within lines that `untrusted_json.check_json` passed; what cannot be decoded is treated as absent and
-    noted. `args` None: not recorded. `skip` is the reason of a call that was skipped. `is_further`: the model has
-    earlier receipts of it too. `stored` gives the stored envelope of a mapping, which is then not computed again. Not
-    `is_linked`: the segments of the receipt come without sources, for a caller that only counts characters.
+    noted. `args` None: not recorded. `answer` is the content of the first receipt where another one took its place:
+    what the tool returned is read from it, where no result was recorded. `skip` is the reason of a call that was
+    skipped. `is_further`: the model has earlier receipts of it too. `stored` gives the stored envelope of a mapping,
+    which is then not computed again. Not `is_linked`: the segments of the receipt come without sources, for a caller
+    that only counts characters.
 
     `first`: align only this many characters of the receipt. Allowed when the import recorded that nothing was cut
     from the outputs, and used when an envelope is stored.
@@ -147,13 +151,14 @@ def read_halves(
     SegmentSource(document='complete', pointer='/stdout', start=0, end=8)
     """
     notes: list[str] = []
-    parts = parse_parts(_parse(content, "receipt", notes)) if content is not None else None
+    parts = _parse_receipt(content, notes)
+    first_parts = _parse_receipt(answer if result is None else None, notes)
     evidence = Evidence(
         agent=agent,
         tool=tool,
         args=None if args is None else _parse(args, "args", notes),
         has_result=result is not None,
-        receipt_text=None if parts is None else "".join(part for part in parts if isinstance(part, str)),
+        receipt_text=_join_texts(parts),
         is_error=is_error,
         skip=skip if result is None else None,
         is_further=is_further,
@@ -161,17 +166,13 @@ def read_halves(
     call = _Recorded(
         evidence=evidence,
         parts=parts,
+        answer=_join_texts(first_parts),
         sink=sink or MemorySink(),
         stored=cache(stored or (lambda _mapping: None)),
         is_linked=is_linked,
         first=first,
     )
-    if result and first and (halves := _read_beginning(result, call, list(notes))):
-        return halves
-    value = _parse(result, "result", notes) if result is not None else None
-    if value is None and result not in (None, b"null"):  # it could not be decoded
-        call = msgspec.structs.replace(call, evidence=msgspec.structs.replace(evidence, has_result=False))
-    return _read(call, value, notes)
+    return _read_result(call, result, notes)
 
 
 def project_complete(halves: Halves, result: bytes | None) -> Projection:
@@ -212,12 +213,30 @@ def lint_recorded(
     return lint(call, family(halves.family).lint)
 
 
+def _join_texts(parts: Sequence[RecordedPart] | None) -> str | None:
+    return None if parts is None else "".join(part for part in parts if isinstance(part, str))
+
+
 def _parse(raw: bytes, surface: str, notes: list[str]) -> JsonValue:
     try:
         return parse_checked(raw)
     except Untrusted as error:
         notes.append(f"{surface}: {error.reason}")
         return None
+
+
+def _parse_receipt(content: bytes | None, notes: list[str]) -> tuple[RecordedPart, ...] | None:
+    return None if content is None else parse_parts(_parse(content, "receipt", notes))
+
+
+def _read_result(call: _Recorded, result: bytes | None, notes: list[str]) -> Halves:
+    """Reads the call with the beginning of a long result, where that is enough, else with all of it."""
+    if result and call.first and (halves := _read_beginning(result, call, list(notes))):
+        return halves
+    value = _parse(result, "result", notes) if result is not None else None
+    if value is None and result not in (None, b"null"):  # it could not be decoded
+        call = msgspec.structs.replace(call, evidence=msgspec.structs.replace(call.evidence, has_result=False))
+    return _read(call, value, notes)
 
 
 def _read_beginning(result: bytes, call: _Recorded, notes: list[str]) -> Halves | None:
@@ -260,7 +279,7 @@ def _read(call: _Recorded, result: JsonValue, notes: list[str]) -> Halves:
 def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
     envelope = call.stored(_mapping_name(owner, mapping))
     until = None if envelope is None else call.first
-    reading = mapping.read(call.evidence)
+    reading = _read_answer(mapping, call)
     projection = Projection(envelope) if envelope else project(reading.complete, owner, owner.projection, call.sink)
     spans, has_more_links = _align(mapping, call, until)
     preview = _find_preview(call.evidence, reading)
@@ -279,6 +298,18 @@ def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
         aligned=until,
         has_more_links=has_more_links,
     )
+
+
+def _read_answer(mapping: ToolMapping, call: _Recorded) -> Reading:
+    """Reads what the tool returned from its first receipt; what is known of a cut is that of the receipt in view."""
+    if call.answer is None:
+        return mapping.read(call.evidence)
+    first = mapping.read(msgspec.structs.replace(call.evidence, receipt_text=call.answer))
+    try:
+        shown = mapping.read(call.evidence)
+    except NoReading:  # a placeholder has no form of the tool's
+        return msgspec.structs.replace(first, source_cuts=())
+    return msgspec.structs.replace(first, source_cuts=shown.source_cuts, is_cut_unknown=shown.is_cut_unknown)
 
 
 def _align(mapping: ToolMapping, call: _Recorded, until: int | None) -> tuple[list[list[Span]], bool]:

@@ -98,8 +98,8 @@ class OutputGaps(msgspec.Struct, frozen=True, kw_only=True):
 class CallHalves(msgspec.Struct, frozen=True, kw_only=True):
     """Both halves of a call, null for an absent one. `is_bounded`: the stored envelope is shorter.
 
-    With the `result_fidelity` `parsed_from_receipt` no result was recorded: `canonical` is what the receipt states.
-    With `absent` it is null, or the error alone that the recording states.
+    With the `result_fidelity` `parsed_from_receipt` no result was recorded: `canonical` is what the receipt states, its
+    first text where it was replaced. With `absent` it is null, or the error alone that the recording states.
     `outputs` are compared with the receipt, and empty without one; `left_out` states what neither of them can show.
     """
 

@@ -103,7 +103,7 @@ def _call_halves(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
     lines = [f"{halves.call.tool} · {_outcome_words(halves.call)}"]
     lines += [_window_text(name, window, halves) for name, window in _windows(halves)]
     if halves.call.result_fidelity == "parsed_from_receipt":
-        lines.append("No result was recorded: canonical is what the receipt states.")
+        lines.append("No result was recorded: canonical is what the receipt states, or stated first.")
     if halves.call.result_fidelity == "absent" and halves.canonical is not None:
         lines.append("No result was recorded: canonical is the error alone that the recording states.")
     for gaps in halves.outputs:

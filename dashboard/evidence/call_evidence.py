@@ -24,6 +24,7 @@ from dashboard.models import (
     Observation,
     RecordedReceipt,
     current_receipts,
+    find_answer,
     load_slices,
     receipts_in,
     select_receipt,
@@ -76,6 +77,14 @@ class CallEvidence:
             return join_contents([bytes(observation.data) for observation in self.joined])
         return self.bytes_of("receipt")
 
+    @cached_property
+    def answer(self) -> Observation | None:
+        """The first receipt, where the one in view took its place and no result was recorded."""
+        first = None if self.joined or "result" in self.chosen else find_answer(self.receipts)
+        if first is None or first is self.receipt:
+            return None
+        return next((row for row in self.observations if row.pk == first.observation_id), None)
+
     @property
     def is_further(self) -> bool:
         """True for one receipt alone that the model got behind others which it still has."""
@@ -116,6 +125,7 @@ class CallEvidence:
             args=self.args,
             result=self.result,
             content=self.content,
+            answer=bytes(self.answer.data) if self.answer else None,
             is_error=self.call.source_error,
             skip=recorded_skip(next((row for row in self.observations if row.surface == "timing"), None)),
             is_further=self.is_further,
@@ -126,7 +136,7 @@ class CallEvidence:
     @cached_property
     def projection(self) -> CanonicalProjection | None:
         """The stored envelope of what is in view, under any mapping; None when another observation was chosen."""
-        subject = self.chosen.get("result") or self.chosen.get("receipt") or self.chosen.get("args")
+        subject = self.chosen.get("result") or self.answer or self.chosen.get("receipt") or self.chosen.get("args")
         row: CanonicalProjection | None = getattr(self.call, "projection", None)
         if row is None or subject is None or row.observation_id is None:
             return row

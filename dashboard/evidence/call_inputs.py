@@ -50,6 +50,7 @@ class RecordedBytes(msgspec.Struct, frozen=True, array_like=True):
     args: bytes
     result: bytes | None
     content: bytes | None
+    answer: bytes | None
     is_error: bool | None
     skip: ToolError | None
     mapping: str
@@ -90,6 +91,7 @@ class StoredCall(msgspec.Struct, frozen=True, array_like=True):
             args=row.args,
             result=row.result,
             content=row.content,
+            answer=row.answer,
             is_error=row.is_error,
             skip=row.skip,
             stored=lambda mapping: parse_envelope(self.data) if mapping == row.mapping else None,
@@ -152,6 +154,7 @@ def _store_call(call: Call, missing: tuple[str, ...], evidence: CallEvidence | N
             args=evidence.args,
             result=evidence.result,
             content=evidence.content,
+            answer=bytes(evidence.answer.data) if evidence.answer else None,
             is_error=call.source_error,
             skip=recorded_skip(next((row for row in evidence.observations if row.surface == "timing"), None)),
             mapping="" if envelope is None else envelope.mapping,

@@ -23,6 +23,7 @@ from dashboard.models import (
     Observation,
     RecordedReceipt,
     Remark,
+    find_answer,
     receipts_in,
     select_receipt,
 )
@@ -102,11 +103,16 @@ class Derived:
 
 
 class SelectedEvidence(NamedTuple):
-    """The observation of each surface that a call's columns follow from, and its receipts beside that one."""
+    """The observation of each surface that a call's columns follow from, and its receipts beside that one.
+
+    `joined` are the receipts that the model has together. `answer` is the first one where no result was recorded and
+    another took its place.
+    """
 
     observations: dict[str, Observation]
     other_receipts: list[Observation]
-    joined: tuple[Observation, ...] = ()  # the receipts that the model has together
+    joined: tuple[Observation, ...] = ()
+    answer: Observation | None = None
 
 
 def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
@@ -116,22 +122,24 @@ def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
     """
     observations = recorded.observations
     selected = {row.surface: row for row in observations if row.selected and row.surface != "receipt"}
-    shown = None
+    shown, answer = None, None
     joined: tuple[Observation, ...] = ()
     if own := receipts_in(recorded.receipts, recorded.call.run_id):
         shown, joined = select_receipt(own).observation_id, find_joined(observations, own)
         selected.update(("receipt", row) for row in observations if row.pk == shown)
+        first = None if joined or "result" in selected else find_answer(own)
+        answer = next((row for row in observations if first and row.pk == first.observation_id), None)
     others = {receipt.observation_id for receipt in recorded.receipts} - ({shown} if not joined else set())
-    return SelectedEvidence(selected, [row for row in observations if row.pk in others], joined)
+    return SelectedEvidence(selected, [row for row in observations if row.pk in others], joined, answer)
 
 
 def derive(recorded: RecordedCall) -> Derived:
     """Derives what follows from the evidence. Never raises on odd evidence."""
     call, hooks = recorded.call, recorded.hooks
-    observations, others, joined = _select_evidence(recorded)
+    observations, others, joined, answer = _select_evidence(recorded)
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
-    subject = result or receipt or observations.get("args")
+    subject = result or answer or receipt or observations.get("args")
     if receipt and joined:  # no row has their content, which the columns of the call follow from
         content = join_contents([bytes(row.data) for row in joined])
         members = {name: getattr(receipt, name) for name in ("surface", "line", "source_id", "fidelity")}
@@ -139,11 +147,12 @@ def derive(recorded: RecordedCall) -> Derived:
         observations = observations | {"receipt": receipt}
     settlement = recorded_members(observations.get("timing"))
     skip = recorded_skip(observations.get("timing"), settlement)
-    halves = _read_halves(call, observations, skip, sink)
+    halves = _read_halves(call, observations, skip, sink, answer=answer)
     receipts = {receipt.pk: _derive_receipt(call, halves, observations, skip, hooks)} if receipt else {}
     for other in others:
         replaced = observations | {"receipt": other}
-        other_halves = _read_halves(call, replaced, skip, VirtualSink(call.pk), is_further=other in joined[1:])
+        is_further = other in joined[1:]
+        other_halves = _read_halves(call, replaced, skip, VirtualSink(call.pk), answer=answer, is_further=is_further)
         receipts[other.pk] = _derive_receipt(call, other_halves, replaced, skip, hooks)
     own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, skip, ())
     document = recorded_members(observations.get("call"))
@@ -181,6 +190,7 @@ def _read_halves(
     skip: ToolError | None,
     sink: VirtualSink | None = None,
     *,
+    answer: Observation | None = None,
     hooked: bytes | None = None,
     is_linked: bool = False,
     is_further: bool = False,
@@ -193,6 +203,7 @@ def _read_halves(
         args=bytes(args.data) if args else b"null",
         result=hooked or (bytes(result.data) if result else None),
         content=bytes(receipt.data) if receipt else None,
+        answer=bytes(answer.data) if answer and answer is not receipt else None,
         is_error=call.source_error,
         skip=skip,
         is_further=is_further,

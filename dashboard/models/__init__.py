@@ -20,6 +20,7 @@ from dashboard.models.evidence import (
     RecordedReceipt,
     RequestUsage,
     current_receipts,
+    find_answer,
     receipts_in,
     select_receipt,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "Verdict",
     "load_slices",
     "current_receipts",
+    "find_answer",
     "receipts_in",
     "select_receipt",
 ]

@@ -20,6 +20,7 @@ from dashboard.models.fields import (
 )
 from dashboard.models.runs import Call, ReceiptAuthor, Run
 from dashboard.models.sources import DamagedEvidence, SourceSlice, load_slices
+from envelopes.recordings.base import REPLACEMENT
 from envelopes.text.untrusted_json import normalize_json
 
 # The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
@@ -178,6 +179,9 @@ class ReceiptSupersession(models.Model):
         return f"{self.reason} of {self.call} at line {self.line}"
 
 
+_REPLACED = (REPLACEMENT, "")  # the reasons of a text with another one in its place: a poll has none in its place
+
+
 def current_receipts(receipts: Sequence[RecordedReceipt]) -> Sequence[RecordedReceipt]:
     """The receipts of a call in a run that are in the context together, or the last one when all were superseded.
 
@@ -189,6 +193,12 @@ def current_receipts(receipts: Sequence[RecordedReceipt]) -> Sequence[RecordedRe
 def select_receipt(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt:
     """The last of the current ones."""
     return current_receipts(receipts)[-1]
+
+
+def find_answer(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt | None:
+    """The first of a run's receipts, where another text took its place; what the tool returned is known from it."""
+    first = receipts[0] if len(receipts) > 1 else None
+    return first if first and first.is_superseded and first.superseded_reason in _REPLACED else None
 
 
 def receipts_in(receipts: Sequence[RecordedReceipt], run: UUID) -> list[RecordedReceipt]:

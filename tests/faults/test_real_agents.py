@@ -142,4 +142,4 @@ def test_a_client_of_mcp_reads_them_over_http(server: RunningServer, tokens: dic
     assert tools == 6, done.stderr
     assert '{"hits":[1,2,3]}' in halves["canonical"]
     assert halves["receipt"] == "3 hits for x"
-    assert "No result was recorded: canonical is what the receipt states." in read
+    assert "No result was recorded: canonical is what the receipt states" in read

@@ -162,3 +162,17 @@ def test_of_a_long_list_that_is_no_json_the_rest_is_still_shown() -> None:
     assert broken.receipt is not None
     assert broken.receipt.text == "a.py"
     assert broken.note.startswith("result: ")
+
+
+def test_the_first_receipt_tells_what_came_back_where_another_one_took_its_place() -> None:
+    cut = "\n[... omitted 880 of 900 lines ...]\n\n"
+    failed = json.dumps(f"Exit code: 2\nTotal output lines: 900\nOutput:\nmake: no target\n{cut}end").encode()
+    call: dict[str, Any] = {"agent": "codex", "tool": "shell", "args": b'{"command":["make"]}', "is_error": None}
+    first = read_halves(**call, result=None, content=failed)
+    later = read_halves(**call, result=None, content=b'"[cleared]"', answer=failed)
+    assert first.projection.canonical == later.projection.canonical
+    assert first.projection.canonical.result["exit_status"] == 2
+    assert later.receipt is not None
+    assert (later.receipt.text, first.is_cut, later.is_cut) == ("[cleared]", True, False)
+    recorded = read_halves(**call, result=b'{"exit_code": 0, "stdout": "ok"}', content=b'"[cleared]"', answer=failed)
+    assert recorded.projection.canonical.result["exit_status"] == 0
