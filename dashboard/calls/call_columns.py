@@ -64,7 +64,7 @@ COLUMNS = (
     TableColumn(
         "answer",
         "Came back",
-        "The first line of the receipt; of a failed call, what failed",
+        "The first line of what came back; of a failed call, what failed",
         lambda row: show_first_line(_answer(row.call), row.run.cwd),
     ),
     TableColumn("run", "Run", "The run that made the call", lambda row: printable(str(row.run)), kind="run"),

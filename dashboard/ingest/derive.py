@@ -105,14 +105,13 @@ class Derived:
 class SelectedEvidence(NamedTuple):
     """The observation of each surface that a call's columns follow from, and its receipts beside that one.
 
-    `joined` are the receipts that the model has together. `answer` is the first one where no result was recorded and
-    another took its place.
+    `joined` are the receipts that the model has together. `first` is the first one, where another took its place.
     """
 
     observations: dict[str, Observation]
     other_receipts: list[Observation]
     joined: tuple[Observation, ...] = ()
-    answer: Observation | None = None
+    first: Observation | None = None
 
 
 def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
@@ -122,23 +121,24 @@ def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
     """
     observations = recorded.observations
     selected = {row.surface: row for row in observations if row.selected and row.surface != "receipt"}
-    shown, answer = None, None
+    shown, first = None, None
     joined: tuple[Observation, ...] = ()
     if own := receipts_in(recorded.receipts, recorded.call.run_id):
         shown, joined = select_receipt(own).observation_id, find_joined(observations, own)
         selected.update(("receipt", row) for row in observations if row.pk == shown)
-        first = None if joined or "result" in selected else find_answer(own)
-        answer = next((row for row in observations if first and row.pk == first.observation_id), None)
+        answer = None if joined else find_answer(own)
+        first = next((row for row in observations if answer and row.pk == answer.observation_id), None)
     others = {receipt.observation_id for receipt in recorded.receipts} - ({shown} if not joined else set())
-    return SelectedEvidence(selected, [row for row in observations if row.pk in others], joined, answer)
+    return SelectedEvidence(selected, [row for row in observations if row.pk in others], joined, first)
 
 
 def derive(recorded: RecordedCall) -> Derived:
     """Derives what follows from the evidence. Never raises on odd evidence."""
     call, hooks = recorded.call, recorded.hooks
-    observations, others, joined, answer = _select_evidence(recorded)
+    observations, others, joined, first = _select_evidence(recorded)
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
+    answer = first if result is None else None
     subject = result or answer or receipt or observations.get("args")
     if receipt and joined:  # no row has their content, which the columns of the call follow from
         content = join_contents([bytes(row.data) for row in joined])
@@ -156,7 +156,8 @@ def derive(recorded: RecordedCall) -> Derived:
         receipts[other.pk] = _derive_receipt(call, other_halves, replaced, skip, hooks)
     own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, skip, ())
     document = recorded_members(observations.get("call"))
-    columns = _columns(call, halves, observations, own, document, settlement)
+    came_back = receipts[first.pk] if first else own
+    columns = _columns(call, halves, observations, own, came_back.text, document, settlement)
     is_answered = columns["status"] != Call.Status.UNKNOWN
     odd = _unfit_values(columns, halves, document, settlement)
     return Derived(
@@ -255,10 +256,14 @@ def _columns(
     halves: Halves,
     observations: dict[str, Observation],
     receipt: DerivedReceipt,
+    came_back: str,
     document: dict[str, bytes],
     settlement: dict[str, bytes],
 ) -> dict[str, Any]:
-    """The members of an executor's whole call, and of the rest of a recorded settlement."""
+    """The columns of the call. `came_back` is the text that the model got first; it may have been replaced.
+
+    `document` and `settlement` are the members of an executor's whole call, and of the rest of a recorded settlement.
+    """
     canonical = halves.projection.canonical
     members = canonical.result if isinstance(canonical.result, dict) else {}
     has_value = "result" in observations and not call.source_error  # an error is stored in place of a result
@@ -286,7 +291,7 @@ def _columns(
         ),
         "summary": column_text(canonical.summary_text, 200),
         "asked": store_label(observations["args"].data) if "args" in observations else "",
-        "first_line": store_first_line(halves.receipt.text) if halves.receipt else "",
+        "first_line": store_first_line(came_back),
         "error_kind": error_kind,
         "retryable": error.retryable if error and is_answered else None,
         "exit_status": exit_status if exit_status is not None and abs(exit_status) < 2**31 else None,

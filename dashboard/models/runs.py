@@ -232,7 +232,7 @@ class Call(LoadedRow):
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.UNKNOWN)
     summary = models.CharField(max_length=200, default="")
     asked = models.CharField(max_length=500, default="")  # the argument that names it, `evidence.argument_labels`
-    first_line = models.CharField(max_length=500, default="")  # of its receipt
+    first_line = models.CharField(max_length=500, default="")  # of its receipt, the first one where it was replaced
     error_kind = models.CharField(max_length=100, default="")
     retryable = models.BooleanField(null=True)
     exit_status = models.IntegerField(null=True)
@@ -259,7 +259,9 @@ class Call(LoadedRow):
     seen_lines = models.BigIntegerField(default=0)  # of those, in the current receipt
     unseen_lines = models.BigIntegerField(default=0)  # the others, where the receipt is cut
     is_cut = models.BooleanField(default=False)
-    author = models.CharField(max_length=8, choices=ReceiptAuthor.choices, default="")  # of its receipt
+    author = models.CharField(
+        max_length=8, choices=ReceiptAuthor.choices, default=""
+    )  # of its receipt, the first one where it was replaced
     revision = models.BigIntegerField(default=0)  # of its run, when it last changed
 
     # Evidence and what is derived from it are written apart (design.md section 1a):

@@ -21,7 +21,7 @@ def run(project: Project, alice: User) -> Run:
 
 def test_a_receipt_without_a_result_says_that_there_is_nothing_to_link(client: Client, run: Run) -> None:
     page = load_call(client, recorded(run, "Bash", {"command": "x"}, None, "\x07"))
-    note = "This recording kept only this text; there is no separate result to link it to."
+    note = "This recording has no separate result that the text could be linked to."
     assert page.select_one(".share").text == note
 
 
@@ -66,7 +66,7 @@ def test_without_a_result_only_what_repeats_the_arguments_is_linked(
 ) -> None:
     page = load_call(client, recorded(run, tool, args, None, receipt))
     assert [(link["data-args"], link.exact) for link in page.select(".segments .linked")] == linked
-    note = "This recording kept only this text; there is no separate result to link it to."
+    note = "This recording has no separate result that the text could be linked to."
     assert page.select_one(".share").text == f"{note} {share}".strip()
 
 
