@@ -8,18 +8,18 @@ recorded receipt. Odd evidence raises nothing: where a mapping fails on a call, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TypeAlias
 
 import msgspec
 
-from envelopes.alignment.foreign_receipts import find_note, is_cut_proven
+from envelopes.alignment.foreign_receipts import find_unlinked, is_cut_proven
 from envelopes.alignment.mapping import Evidence, NoReading, OutputField, Reading, ToolMapping
 from envelopes.alignment.receipt_parts import RecordedPart, parse_parts
 from envelopes.alignment.saved_outputs import OutputPreview, find_output_preview
 from envelopes.alignment.source_cuts import SourceCut, complete_cut
-from envelopes.alignment.spans import Span, find_cut, to_segments, whole_cut
+from envelopes.alignment.spans import Span, clip_spans, find_cut, spans_before, to_segments, whole_cut
 from envelopes.families import FALLBACK
 from envelopes.families.base import Family
 from envelopes.families.registry import family, find_mapping
@@ -63,7 +63,8 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
     `receipt` is aligned: its sources point into the recorded result (`complete`) or the arguments. `aligned` counts
     the characters at its beginning that were aligned, None for all of them; `has_more_links` is true when each part
     was seen to have links behind those characters. `is_beginning`: `evidence` may have of the result's long lists
-    their beginning alone. `preview` is set where the receipt is that of a saved output.
+    their beginning alone. `preview` is set where the receipt is that of a saved output. `sent` is the receipt that the
+    model had before this one took its place: `outputs` and the cuts of the reading are then of that one.
 
     >>> halves = read_halves(agent="a", tool="T", args=b"{}", result=None, content=b'"done"', is_error=None)
     >>> halves.family, halves.receipt.text
@@ -82,6 +83,7 @@ class Halves(msgspec.Struct, frozen=True, kw_only=True):
     aligned: int | None = None
     has_more_links: bool = False
     is_beginning: bool = False
+    sent: Receipt | None = None
 
     @property
     def known_outputs(self) -> tuple[OutputCut, ...]:
@@ -106,7 +108,8 @@ class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
     evidence: Evidence
     parts: tuple[RecordedPart, ...] | None
-    answer: str | None
+    answer: tuple[RecordedPart, ...] | None
+    is_answer_sent: bool
     sink: ArtifactSink
     stored: StoredEnvelopes
     is_linked: bool
@@ -122,6 +125,7 @@ def read_halves(
     content: bytes | None,
     is_error: bool | None,
     answer: bytes | None = None,
+    is_answer_sent: bool = False,
     skip: ToolError | None = None,
     is_further: bool = False,
     sink: ArtifactSink | None = None,
@@ -132,11 +136,11 @@ def read_halves(
     """Reads a call of a foreign agent from its recorded JSON. `content` is that of the receipt.
 
     The bytes lie within lines that `untrusted_json.check_json` passed; what cannot be decoded is treated as absent and
-    noted. `args` None: not recorded. `answer` is the content of the first receipt where another one took its place:
-    what the tool returned is read from it, where no result was recorded. `skip` is the reason of a call that was
-    skipped. `is_further`: the model has earlier receipts of it too. `stored` gives the stored envelope of a mapping,
-    which is then not computed again. Not `is_linked`: the segments of the receipt come without sources, for a caller
-    that only counts characters.
+    noted. `args` None: not recorded. `answer` is the content of the first receipt where another one took its place: it
+    has what the tool returned, where no result was recorded, and which lines the model saw, where it had been sent
+    (`is_answer_sent`). `skip` is the reason of a call that was skipped. `is_further`: the model has earlier receipts of
+    it too. `stored` gives the stored envelope of a mapping, which is then not computed again. Not `is_linked`: the
+    segments of the receipt come without sources, for a caller that only counts characters.
 
     `first`: align only this many characters of the receipt. Allowed when the import recorded that nothing was cut
     from the outputs, and used when an envelope is stored.
@@ -145,14 +149,11 @@ def read_halves(
     ...     agent="claude-code", tool="Bash", args=b'{"command": "make test"}', is_error=False,
     ...     result=b'{"stdout": "3 passed", "stderr": "", "interrupted": false}', content=b'"3 passed"',
     ... )
-    >>> halves.family, halves.projection.canonical.status
-    ('command', 'success')
-    >>> halves.receipt.segments[0].source
-    SegmentSource(document='complete', pointer='/stdout', start=0, end=8)
+    >>> halves.family, halves.projection.canonical.status, halves.receipt.segments[0].source.pointer
+    ('command', 'success', '/stdout')
     """
     notes: list[str] = []
     parts = _parse_receipt(content, notes)
-    first_parts = _parse_receipt(answer if result is None else None, notes)
     evidence = Evidence(
         agent=agent,
         tool=tool,
@@ -166,7 +167,8 @@ def read_halves(
     call = _Recorded(
         evidence=evidence,
         parts=parts,
-        answer=_join_texts(first_parts),
+        answer=_parse_receipt(answer if result is None or is_answer_sent else None, notes),
+        is_answer_sent=is_answer_sent,
         sink=sink or MemorySink(),
         stored=cache(stored or (lambda _mapping: None)),
         is_linked=is_linked,
@@ -277,6 +279,8 @@ def _read(call: _Recorded, result: JsonValue, notes: list[str]) -> Halves:
 
 
 def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
+    if call.answer is not None and call.is_answer_sent:
+        return _apply_later(owner, mapping, call)
     envelope = call.stored(_mapping_name(owner, mapping))
     until = None if envelope is None else call.first
     reading = _read_answer(mapping, call)
@@ -285,7 +289,7 @@ def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
     preview = _find_preview(call.evidence, reading)
     seen = [span for part in spans for span in part]
     if preview and preview.is_inflated:
-        seen = _before(seen, preview.seen_end(call.evidence.receipt_text or ""))
+        seen = clip_spans(seen, preview.seen_end(call.evidence.receipt_text or ""))
     return Halves(
         family=owner.name,
         mapping=_mapping_name(owner, mapping),
@@ -300,11 +304,32 @@ def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
     )
 
 
+def _apply_later(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
+    """Shows a receipt that took the place of the first one: what came back and what was cut is that of the first."""
+    evidence = msgspec.structs.replace(call.evidence, receipt_text=_join_texts(call.answer))
+    sent = msgspec.structs.replace(call, evidence=evidence, parts=call.answer, answer=None, first=None)
+    first = _apply(owner, mapping, sent)
+    try:
+        later = _apply(owner, mapping, msgspec.structs.replace(call, answer=None, sink=MemorySink()))
+    except NoReading:  # a placeholder has no form of the tool's
+        later = msgspec.structs.replace(first, receipt=_receipt(call, []), aligned=None, has_more_links=False)
+    # The places of a preview of the first receipt are none of this one.
+    return msgspec.structs.replace(
+        first,
+        evidence=call.evidence,
+        receipt=later.receipt,
+        preview=None,
+        aligned=later.aligned,
+        has_more_links=later.has_more_links,
+        sent=first.receipt,
+    )
+
+
 def _read_answer(mapping: ToolMapping, call: _Recorded) -> Reading:
     """Reads what the tool returned from its first receipt; what is known of a cut is that of the receipt in view."""
     if call.answer is None:
         return mapping.read(call.evidence)
-    first = mapping.read(msgspec.structs.replace(call.evidence, receipt_text=call.answer))
+    first = mapping.read(msgspec.structs.replace(call.evidence, receipt_text=_join_texts(call.answer)))
     try:
         shown = mapping.read(call.evidence)
     except NoReading:  # a placeholder has no form of the tool's
@@ -321,30 +346,13 @@ def _align(mapping: ToolMapping, call: _Recorded, until: int | None) -> tuple[li
         spans: list[Span] = []
         if isinstance(part, str):
             if until is None or at < until:
-                spans, part_has_more = _spans_before(
+                spans, part_has_more = spans_before(
                     mapping.align(call.evidence, part), None if until is None else until - at
                 )
                 has_more = has_more and part_has_more
             at += len(part)
         aligned.append(spans)
     return aligned, has_more
-
-
-def _spans_before(spans: Iterable[Span], until: int | None) -> tuple[list[Span], bool]:
-    """The spans that begin before `until`, and whether one behind was seen.
-
-    A list has any order and is read whole; an iterator has the order of the text and is read no further than needed.
-    """
-    if until is None:
-        return list(spans), False
-    if isinstance(spans, list):
-        return [span for span in spans if span.start < until], False
-    before: list[Span] = []
-    for span in spans:
-        if span.start >= until:
-            return before, True
-        before.append(span)
-    return before, False
 
 
 def _mapping_name(owner: Family, mapping: ToolMapping) -> str:
@@ -384,7 +392,7 @@ def _output_cuts(
             own_by_pointer[span.pointer].append(span)
     is_linked = is_whole or has_preview or any(field.pointer in own_by_pointer for field in reading.outputs)
     can_prove = not is_whole and (not is_linked or any(field.claim != "certain" for field in reading.outputs))
-    note = _find_note(call.parts or (), spans) if can_prove else None
+    note = find_unlinked(call.parts or (), spans) if can_prove else None
     cuts: list[OutputCut] = []
     for field in reading.outputs:
         own = own_by_pointer.get(field.pointer, [])
@@ -401,27 +409,8 @@ def _output_cuts(
     return tuple(cuts)
 
 
-def _find_note(parts: Sequence[RecordedPart], spans: Sequence[Sequence[Span]]) -> str | None:
-    """The receipt without its links; None where it has parts that are no text."""
-    texts = [part for part in parts if isinstance(part, str)]
-    if len(texts) < len(parts):
-        return None
-    return " ".join(map(find_note, texts, spans))
-
-
 def _find_preview(evidence: Evidence, reading: Reading) -> OutputPreview | None:
     """The preview that the receipt is; None where the tool's own output begins like one."""
     preview = find_output_preview(evidence.receipt_text or "")
     outputs = [text_at(evidence.result, field.pointer) or "" for field in reading.outputs] if preview else []
     return None if any(find_output_preview(text.lstrip()) for text in outputs) else preview
-
-
-def _before(spans: list[Span], end: int) -> list[Span]:
-    """The spans as far as character `end` of the receipt."""
-    return [
-        msgspec.structs.replace(span, end=end, value_end=span.value_start + end - span.start)
-        if span.start < end < span.end
-        else span
-        for span in spans
-        if span.start < end
-    ]

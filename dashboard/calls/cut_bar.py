@@ -75,7 +75,7 @@ def build_cut_bars(
     if hooked is not None:
         cuts = (bar for bar in build_cut_bars(hooked, (), got=got) if bar.is_cut)
         return tuple(replace(cut, name=f"{cut.name}, as the hook returned it") for cut in cuts)
-    receipt = halves.receipt
+    receipt = halves.sent or halves.receipt
     if receipt is None:
         return ()
     # Not every file that a call names has its output: the receipt names the one that has.
@@ -100,6 +100,8 @@ def build_cut_bars(
         )
         bars.append(_output_bar(output, pages.get(cut.field.pointer, ""), got))
     bars += _other_bars(halves, got)
+    if halves.sent is not None:
+        bars = [replace(bar, sentence=f"{bar.sentence} Then another text took its place.") for bar in bars]
     with_key = next((bar for bar in bars if bar.leads_to_unseen), None)
     return tuple(replace(bar, has_key=bar is with_key) for bar in bars)
 

@@ -205,7 +205,7 @@ def _describe_reading(evidence: CallEvidence, *, is_complete: bool) -> Iterator[
             yield f"Read with {today}; the stored envelope was read with {stored.mapping}."
         else:
             yield f"Read with {stored.mapping}; today it would be {today}."
-    if evidence.answer is not None:
+    if evidence.answer is not None and evidence.result is None:
         yield "Read out of the first receipt: the one in view took its place."
     if evidence.halves.note:
         yield evidence.halves.note

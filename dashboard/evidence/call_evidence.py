@@ -78,12 +78,20 @@ class CallEvidence:
         return self.bytes_of("receipt")
 
     @cached_property
+    def _first(self) -> RecordedReceipt | None:
+        first = None if self.joined else find_answer(self.receipts)
+        return None if first is self.receipt else first
+
+    @cached_property
     def answer(self) -> Observation | None:
-        """The first receipt, where the one in view took its place and no result was recorded."""
-        first = None if self.joined or "result" in self.chosen else find_answer(self.receipts)
-        if first is None or first is self.receipt:
-            return None
-        return next((row for row in self.observations if row.pk == first.observation_id), None)
+        """The first receipt, where the one in view took its place."""
+        key = self._first.observation_id if self._first else None
+        return next((row for row in self.observations if row.pk == key), None)
+
+    @property
+    def is_answer_sent(self) -> bool:
+        """True where the model had the first receipt before."""
+        return self._first is not None and self._first.was_replaced_later
 
     @property
     def is_further(self) -> bool:
@@ -126,6 +134,7 @@ class CallEvidence:
             result=self.result,
             content=self.content,
             answer=bytes(self.answer.data) if self.answer else None,
+            is_answer_sent=self.is_answer_sent,
             is_error=self.call.source_error,
             skip=recorded_skip(next((row for row in self.observations if row.surface == "timing"), None)),
             is_further=self.is_further,

@@ -51,6 +51,7 @@ class RecordedBytes(msgspec.Struct, frozen=True, array_like=True):
     result: bytes | None
     content: bytes | None
     answer: bytes | None
+    is_answer_sent: bool
     is_error: bool | None
     skip: ToolError | None
     mapping: str
@@ -92,6 +93,7 @@ class StoredCall(msgspec.Struct, frozen=True, array_like=True):
             result=row.result,
             content=row.content,
             answer=row.answer,
+            is_answer_sent=row.is_answer_sent,
             is_error=row.is_error,
             skip=row.skip,
             stored=lambda mapping: parse_envelope(self.data) if mapping == row.mapping else None,
@@ -155,6 +157,7 @@ def _store_call(call: Call, missing: tuple[str, ...], evidence: CallEvidence | N
             result=evidence.result,
             content=evidence.content,
             answer=bytes(evidence.answer.data) if evidence.answer else None,
+            is_answer_sent=evidence.is_answer_sent,
             is_error=call.source_error,
             skip=recorded_skip(next((row for row in evidence.observations if row.surface == "timing"), None)),
             mapping="" if envelope is None else envelope.mapping,

@@ -27,6 +27,7 @@ from envelopes.pipeline.context_usage import (
 from envelopes.recordings.base import (
     CLEARING,
     COMPACTION,
+    LATER_TEXT,
     MICROCOMPACTION,
     NEW_CONVERSATION,
     PARTIAL_COMPACTION,
@@ -167,7 +168,7 @@ def _load_removals(run: Run) -> Iterator[ContextRemoval]:
     for event in events:
         tokens = parse_microcompaction(event.data).tokens if event.kind == MICROCOMPACTION else None
         yield ContextRemoval(event.line, EVENT_KINDS[event.kind], tokens)
-    ended = RecordedReceipt.objects.filter(run=run, superseded_reason__in=(REPLACEMENT, CLEARING))
+    ended = RecordedReceipt.objects.filter(run=run, superseded_reason__in=(REPLACEMENT, LATER_TEXT, CLEARING))
     replaced = ended.values("superseded_line")
     for line, tokens in replaced.annotate(sum=Sum("tokens")).values_list("superseded_line", "sum"):
         yield ContextRemoval(line or 0, "clear", tokens)

@@ -33,7 +33,7 @@ from envelopes.families.registry import all_families, unlisted_versions
 from envelopes.text.tokens import TokenCount, count_all, current_encoding
 from envelopes.variants import variants_for
 
-CUT_VERSION = 5  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
+CUT_VERSION = 6  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
 COUNTS_VERSION = 10  # of the other columns
 
 
@@ -146,11 +146,11 @@ CALL_COLUMNS = (
 )
 OBSERVATION_COLUMNS = ("id", "surface", "line", "sha256", "fidelity", "selected", "source_id", "size", "data")
 STORED_COLUMNS = (*OBSERVATION_COLUMNS[:-1], "call_id", "start", "own_data")
-RECEIPT_COLUMNS = ("id", "run_id", "seq", "observation_id", "superseded_line")
+RECEIPT_COLUMNS = ("id", "run_id", "seq", "observation_id", "superseded_line", "superseded_reason")
 PackedCall: TypeAlias = tuple[
     tuple[UUID, int, UUID, str, str, bool | None, int, int | None, int, datetime | None, datetime | None],
     list[tuple[UUID, str, int, str, str, bool, int | None, int, bytes]],
-    list[tuple[UUID, UUID, int, UUID | None, int | None]],
+    list[tuple[UUID, UUID, int, UUID | None, int | None, str]],
     list[HookOutput],
     str,
 ]

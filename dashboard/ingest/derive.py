@@ -105,13 +105,15 @@ class Derived:
 class SelectedEvidence(NamedTuple):
     """The observation of each surface that a call's columns follow from, and its receipts beside that one.
 
-    `joined` are the receipts that the model has together. `first` is the first one, where another took its place.
+    `joined` are the receipts that the model has together. `first` is the first one, where another took its place;
+    `is_first_sent` where the model had it before.
     """
 
     observations: dict[str, Observation]
     other_receipts: list[Observation]
     joined: tuple[Observation, ...] = ()
     first: Observation | None = None
+    is_first_sent: bool = False
 
 
 def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
@@ -121,7 +123,7 @@ def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
     """
     observations = recorded.observations
     selected = {row.surface: row for row in observations if row.selected and row.surface != "receipt"}
-    shown, first = None, None
+    shown, answer, first = None, None, None
     joined: tuple[Observation, ...] = ()
     if own := receipts_in(recorded.receipts, recorded.call.run_id):
         shown, joined = select_receipt(own).observation_id, find_joined(observations, own)
@@ -129,13 +131,14 @@ def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
         answer = None if joined else find_answer(own)
         first = next((row for row in observations if answer and row.pk == answer.observation_id), None)
     others = {receipt.observation_id for receipt in recorded.receipts} - ({shown} if not joined else set())
-    return SelectedEvidence(selected, [row for row in observations if row.pk in others], joined, first)
+    is_sent = answer is not None and answer.was_replaced_later
+    return SelectedEvidence(selected, [row for row in observations if row.pk in others], joined, first, is_sent)
 
 
 def derive(recorded: RecordedCall) -> Derived:
     """Derives what follows from the evidence. Never raises on odd evidence."""
     call, hooks = recorded.call, recorded.hooks
-    observations, others, joined, first = _select_evidence(recorded)
+    observations, others, joined, first, is_sent = _select_evidence(recorded)
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
     answer = first if result is None else None
@@ -147,12 +150,16 @@ def derive(recorded: RecordedCall) -> Derived:
         observations = observations | {"receipt": receipt}
     settlement = recorded_members(observations.get("timing"))
     skip = recorded_skip(observations.get("timing"), settlement)
-    halves = _read_halves(call, observations, skip, sink, answer=answer)
+    own_keys = {row.observation_id for row in receipts_in(recorded.receipts, call.run_id)} if first else set()
+    halves = _read_halves(call, observations, skip, sink, answer=first, is_sent=is_sent)
     receipts = {receipt.pk: _derive_receipt(call, halves, observations, skip, hooks)} if receipt else {}
     for other in others:
         replaced = observations | {"receipt": other}
         is_further = other in joined[1:]
-        other_halves = _read_halves(call, replaced, skip, VirtualSink(call.pk), answer=answer, is_further=is_further)
+        earlier = first if other.pk in own_keys else None
+        other_halves = _read_halves(
+            call, replaced, skip, VirtualSink(call.pk), answer=earlier, is_sent=is_sent, is_further=is_further
+        )
         receipts[other.pk] = _derive_receipt(call, other_halves, replaced, skip, hooks)
     own = receipts[receipt.pk] if receipt else _derive_receipt(call, halves, observations, skip, ())
     document = recorded_members(observations.get("call"))
@@ -192,6 +199,7 @@ def _read_halves(
     sink: VirtualSink | None = None,
     *,
     answer: Observation | None = None,
+    is_sent: bool = False,
     hooked: bytes | None = None,
     is_linked: bool = False,
     is_further: bool = False,
@@ -205,6 +213,7 @@ def _read_halves(
         result=hooked or (bytes(result.data) if result else None),
         content=bytes(receipt.data) if receipt else None,
         answer=bytes(answer.data) if answer and answer is not receipt else None,
+        is_answer_sent=is_sent,
         is_error=call.source_error,
         skip=skip,
         is_further=is_further,

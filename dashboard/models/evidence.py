@@ -20,7 +20,7 @@ from dashboard.models.fields import (
 )
 from dashboard.models.runs import Call, ReceiptAuthor, Run
 from dashboard.models.sources import DamagedEvidence, SourceSlice, load_slices
-from envelopes.recordings.base import REPLACEMENT
+from envelopes.recordings.base import LATER_TEXT, REPLACEMENT
 from envelopes.text.untrusted_json import normalize_json
 
 # The documented rank of a surface's observations: the best fidelity is selected, of equals the first.
@@ -151,6 +151,11 @@ class RecordedReceipt(LoadedRow):
     def is_superseded(self) -> bool:
         return self.superseded_line is not None
 
+    @property
+    def was_replaced_later(self) -> bool:
+        """True for a text that a request had, and that a later one has another text for."""
+        return self.is_superseded and self.superseded_reason in _REPLACED_LATER
+
     def show_in(self, call: Call) -> None:
         """Gives an unsaved copy of the call's row the columns of this receipt, which is of another run."""
         call.receipt_fidelity = self.fidelity
@@ -179,7 +184,9 @@ class ReceiptSupersession(models.Model):
         return f"{self.reason} of {self.call} at line {self.line}"
 
 
-_REPLACED = (REPLACEMENT, "")  # the reasons of a text with another one in its place: a poll has none in its place
+# The reasons of a text with another one in its place, of the second ones after the model had it. A poll has none.
+_REPLACED = (REPLACEMENT, LATER_TEXT, "")
+_REPLACED_LATER = (LATER_TEXT, "")
 
 
 def current_receipts(receipts: Sequence[RecordedReceipt]) -> Sequence[RecordedReceipt]:

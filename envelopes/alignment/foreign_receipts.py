@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.mapping import OutputField
+from envelopes.alignment.receipt_parts import RecordedPart
 from envelopes.alignment.spans import Span
 from envelopes.schema.result import JsonValue
 from envelopes.text.pointer import iterate_scalars
@@ -229,7 +230,15 @@ def _to_spans(
     return [span for span in spans if span.end > span.start]
 
 
-def find_note(text: str, spans: Iterable[Span]) -> str:
+def find_unlinked(parts: Sequence[RecordedPart], spans: Sequence[Sequence[Span]]) -> str | None:
+    """The characters of a receipt that no span links; None where it has parts that are no text."""
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) < len(parts):
+        return None
+    return " ".join(map(_find_note, texts, spans))
+
+
+def _find_note(text: str, spans: Iterable[Span]) -> str:
     """The characters of a text part that no span links, with one space in place of white space."""
     rest, at = [], 0
     for span in sorted(spans):

@@ -167,6 +167,34 @@ def to_segments(text: str, spans: Iterable[Span]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
+def clip_spans(spans: Iterable[Span], end: int) -> list[Span]:
+    """The spans as far as character `end` of the receipt."""
+    return [
+        msgspec.structs.replace(span, end=end, value_end=span.value_start + end - span.start)
+        if span.start < end < span.end
+        else span
+        for span in spans
+        if span.start < end
+    ]
+
+
+def spans_before(spans: Iterable[Span], until: int | None) -> tuple[list[Span], bool]:
+    """The spans that begin before `until`, and whether one behind was seen.
+
+    A list has any order and is read whole; an iterator has the order of the text and is read no further than needed.
+    """
+    if until is None:
+        return list(spans), False
+    if isinstance(spans, list):
+        return [span for span in spans if span.start < until], False
+    before: list[Span] = []
+    for span in spans:
+        if span.start >= until:
+            return before, True
+        before.append(span)
+    return before, False
+
+
 def find_cut(value: str, spans: Iterable[Span], *, start: int = 0) -> Cut:
     """Finds which lines of `value`, from character `start`, the spans show whole.
 

@@ -45,6 +45,7 @@ MICROCOMPACTION = "microcompact_boundary"
 NEW_CONVERSATION, REWIND = "new_conversation", "rewind"
 # Reasons of a receipt's end that no event states: a shorter text replaced it, or the client sent a note in its place.
 REPLACEMENT, CLEARING = "content-replacement", "old outputs, by the client"
+LATER_TEXT = "another text in a later request"  # so the model had the receipt before
 
 
 class SourceLine(msgspec.Struct, frozen=True, gc=False):

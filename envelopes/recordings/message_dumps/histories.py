@@ -19,7 +19,7 @@ import msgspec
 
 from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.recordings.base import (
-    REPLACEMENT,
+    LATER_TEXT,
     CallRecord,
     LineProblem,
     LineRecord,
@@ -173,7 +173,7 @@ def _answer(history: RunHistory, record: ReceiptRecord, sent: str, last: int) ->
             line=record.line,
             run=record.run,
             call=record.call,
-            reason=REPLACEMENT,
+            reason=LATER_TEXT,
             content=record.content,
             at=record.at,
             position=max(last, record.place + 1),

@@ -52,6 +52,32 @@ def test_the_canonical_half_is_that_of_the_first_receipt(call: Call, client: Cli
         assert is_replaced == (receipt == PLACEHOLDER)
 
 
+@pytest.mark.postgresql
+def test_what_the_model_had_before_is_not_said_to_be_cut(project: Project, client: Client, tmp_path: Path) -> None:
+    """The first receipt of the second call lacks lines; a placeholder took the place of both."""
+    output = "".join(f"line {number} of the output\n" for number in range(60))
+    records: list[dict[str, Any]] = [{"type": "run", "agent": "mine"}]
+    for call, sent in (("whole", output), ("part", output[: len(output) // 2])):
+        records += [{"type": "call", "call": call, "tool": "fetch", "args": {}}]
+        records += [
+            {"type": "result", "call": call, "complete": output},
+            {"type": "receipt", "call": call, "text": sent},
+        ]
+        records += [{"type": "receipt", "call": call, "seq": 2, "text": PLACEHOLDER}]
+    path = tmp_path / "native.jsonl"
+    path.write_text("".join(json.dumps({"v": 1, "run": "r1", **record}) + "\n" for record in records))
+    import_paths(project, [path])
+    for name, seen in (("whole", 60), ("part", 30)):
+        call = Call.objects.get(external_id=name)
+        assert (call.is_cut, call.seen_lines, call.output_lines) == (seen < 60, seen, 60)
+        assert set(call.receipts.values_list("is_cut", "seen_lines")) == {(seen < 60, seen)}
+        page = parse_page(client.get(f"/calls/{call.pk}/", follow=True))
+        words = "all 60 lines" if seen == 60 else "30 of 60 lines"
+        assert f"the model got {words}" in page.text
+        assert "Then another text took its place." in page.text
+        assert PLACEHOLDER in page.select(".halves > .half")[1].text
+
+
 def test_other_renderers_write_it_of_the_first_receipt_too(call: Call) -> None:
     for with_recorded in (False, True):
         (loaded,) = load_call_inputs([call.pk], with_recorded=with_recorded)
