@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
-from django.db.models import Sum
+from django.db.models import Q, Sum
 
 from dashboard.models import Event, Problem, RecordedReceipt, RequestUsage, Run, load_slices
 from dashboard.models.evidence import INPUT_COLUMNS
@@ -168,7 +168,8 @@ def _load_removals(run: Run) -> Iterator[ContextRemoval]:
     for event in events:
         tokens = parse_microcompaction(event.data).tokens if event.kind == MICROCOMPACTION else None
         yield ContextRemoval(event.line, EVENT_KINDS[event.kind], tokens)
-    ended = RecordedReceipt.objects.filter(run=run, superseded_reason__in=(REPLACEMENT, LATER_TEXT, CLEARING))
+    reasons = Q(superseded_reason__in=(REPLACEMENT, CLEARING)) | Q(superseded_reason__startswith=LATER_TEXT)
+    ended = RecordedReceipt.objects.filter(reasons, run=run)
     replaced = ended.values("superseded_line")
     for line, tokens in replaced.annotate(sum=Sum("tokens")).values_list("superseded_line", "sum"):
         yield ContextRemoval(line or 0, "clear", tokens)

@@ -154,7 +154,8 @@ class RecordedReceipt(LoadedRow):
     @property
     def was_replaced_later(self) -> bool:
         """True for a text that a request had, and that a later one has another text for."""
-        return self.is_superseded and self.superseded_reason in _REPLACED_LATER
+        is_later = not self.superseded_reason or self.superseded_reason.startswith(LATER_TEXT)
+        return self.is_superseded and is_later
 
     def show_in(self, call: Call) -> None:
         """Gives an unsaved copy of the call's row the columns of this receipt, which is of another run."""
@@ -184,11 +185,6 @@ class ReceiptSupersession(models.Model):
         return f"{self.reason} of {self.call} at line {self.line}"
 
 
-# The reasons of a text with another one in its place, of the second ones after the model had it. A poll has none.
-_REPLACED = (REPLACEMENT, LATER_TEXT, "")
-_REPLACED_LATER = (LATER_TEXT, "")
-
-
 def current_receipts(receipts: Sequence[RecordedReceipt]) -> Sequence[RecordedReceipt]:
     """The receipts of a call in a run that are in the context together, or the last one when all were superseded.
 
@@ -205,7 +201,9 @@ def select_receipt(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt:
 def find_answer(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt | None:
     """The first of a run's receipts, where another text took its place; what the tool returned is known from it."""
     first = receipts[0] if len(receipts) > 1 else None
-    return first if first and first.is_superseded and first.superseded_reason in _REPLACED else None
+    # The receipts of a command that was polled end for other reasons: no text takes the place of another.
+    is_replaced = first and (first.was_replaced_later or first.superseded_reason == REPLACEMENT)
+    return first if is_replaced else None
 
 
 def receipts_in(receipts: Sequence[RecordedReceipt], run: UUID) -> list[RecordedReceipt]:

@@ -48,6 +48,12 @@ REPLACEMENT, CLEARING = "content-replacement", "old outputs, by the client"
 LATER_TEXT = "another text in a later request"  # so the model had the receipt before
 
 
+def describe_later_text(reason: str) -> str:
+    """The reason of a receipt's end where a runtime states that it sent another text; `reason` is in its words."""
+    is_known = reason in ("", REPLACEMENT) or reason.startswith(LATER_TEXT)
+    return reason if is_known else f"{LATER_TEXT}: {reason}"
+
+
 class SourceLine(msgspec.Struct, frozen=True, gc=False):
     """`number` counts from 1, blank lines too; `offset` is the byte where it starts in the file."""
 

@@ -41,6 +41,7 @@ from envelopes.recordings.base import (
     SourcePath,
     SupersedeRecord,
     UsageRecord,
+    describe_later_text,
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines
 from envelopes.recordings.object_fields import ObjectFields
@@ -211,7 +212,7 @@ def _receipt_records(fields: ObjectFields, run: str, path: SourcePath) -> Record
     if content is not None and not content.startswith((b'"', b"[")):
         raise Untrusted("a receipt is a text or a list of parts", "$.text")
     if content and ((seq or 1) > 1 or supersedes):
-        reason = fields.text("reason") or ""
+        reason = describe_later_text(fields.text("reason") or "")
         yield SupersedeRecord(
             line=fields.line, run=run, position=position, call=call, reason=reason, content=content, at=at
         )
@@ -338,6 +339,6 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=lambda _call: False,
-        version=3,
+        version=4,
     ),
 )

@@ -83,7 +83,7 @@ def export_format(recorded: Format) -> Format:
         name=f"{recorded.name}-export",
         title=f"{recorded.title}, exported",
         mark="a file of the audit layout whose objects name the format that was exported",
-        version=1,  # of `read` here
+        version=2,  # of `read` here
         is_document=False,
         is_archive=False,
         sniff=partial(sniff, source=recorded.name),
@@ -193,6 +193,7 @@ FORMATS: tuple[Format, ...] = (
         agent="audit",
         namespace="audit",
         mark="a file of the audit layout whose objects have a runId or a plan",
+        version=2,
         sniff=sniff,
         read=read,
         is_global_call_id=is_global_call_id,

@@ -23,6 +23,7 @@ from envelopes.recordings.base import (
     SourcePath,
     SupersedeRecord,
     UsageRecord,
+    describe_later_text,
 )
 from envelopes.recordings.object_fields import ObjectFields
 from envelopes.text.untrusted_json import (
@@ -177,7 +178,7 @@ def receipt_records(fields: ObjectFields, run: str) -> Records:
             run=run,
             position=position,
             call=call,
-            reason=fields.text("reason") or "",
+            reason=describe_later_text(fields.text("reason") or ""),
             content=content,
             at=at,
             owner=owner,

@@ -80,7 +80,7 @@ def _format(
         agent=agent,
         namespace=agent,
         mark=mark,
-        version=4,
+        version=5,
         is_document=True,
         sniff=sniff,
         read=partial(read_document, agent, read_messages),

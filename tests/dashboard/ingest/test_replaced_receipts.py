@@ -53,7 +53,10 @@ def test_the_canonical_half_is_that_of_the_first_receipt(call: Call, client: Cli
 
 
 @pytest.mark.postgresql
-def test_what_the_model_had_before_is_not_said_to_be_cut(project: Project, client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", [None, "old outputs"])
+def test_what_the_model_had_before_is_not_said_to_be_cut(
+    reason: str | None, project: Project, client: Client, tmp_path: Path
+) -> None:
     """The first receipt of the second call lacks lines; a placeholder took the place of both."""
     output = "".join(f"line {number} of the output\n" for number in range(60))
     records: list[dict[str, Any]] = [{"type": "run", "agent": "mine"}]
@@ -63,7 +66,7 @@ def test_what_the_model_had_before_is_not_said_to_be_cut(project: Project, clien
             {"type": "result", "call": call, "complete": output},
             {"type": "receipt", "call": call, "text": sent},
         ]
-        records += [{"type": "receipt", "call": call, "seq": 2, "text": PLACEHOLDER}]
+        records += [{"type": "receipt", "call": call, "seq": 2, "text": PLACEHOLDER, "reason": reason}]
     path = tmp_path / "native.jsonl"
     path.write_text("".join(json.dumps({"v": 1, "run": "r1", **record}) + "\n" for record in records))
     import_paths(project, [path])
@@ -75,6 +78,7 @@ def test_what_the_model_had_before_is_not_said_to_be_cut(project: Project, clien
         words = "all 60 lines" if seen == 60 else "30 of 60 lines"
         assert f"the model got {words}" in page.text
         assert "Then another text took its place." in page.text
+        assert (reason or "replaced") in page.text
         assert PLACEHOLDER in page.select(".halves > .half")[1].text
 
 
