@@ -273,7 +273,7 @@ def _read(call: _Recorded, result: JsonValue, notes: list[str]) -> Halves:
             notes.append(f"{owner.name} could not read this call ({type(error).__name__}: {error})")
     else:
         nothing = msgspec.structs.replace(call.evidence, args=None, result=None, has_result=False, receipt_text=None)
-        halves = _apply(owner, mapping, msgspec.structs.replace(call, evidence=nothing, parts=None))
+        halves = _apply(owner, mapping, msgspec.structs.replace(call, evidence=nothing, parts=None, answer=None))
         halves = msgspec.structs.replace(halves, evidence=call.evidence, receipt=_receipt(call, []))
     return msgspec.structs.replace(halves, note="; ".join(notes))
 

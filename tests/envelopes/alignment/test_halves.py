@@ -55,9 +55,9 @@ def test_white_space_that_the_agent_trims_is_not_linked(space: str) -> None:
     assert (segment.source.pointer, segment.source.start, segment.source.end) == ("/stdout", 0, 7)
 
 
-def recorded(content: object, *, args: bytes = b"{}", result: bytes | None = b'"a"') -> Halves:
+def recorded(content: object, *, args: bytes = b"{}", result: bytes | None = b'"a"', **more: Any) -> Halves:
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return read_halves(agent="claude-code", tool="Bash", args=args, result=result, content=raw, is_error=False)
+    return read_halves(agent="claude-code", tool="Bash", args=args, result=result, content=raw, is_error=False, **more)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,10 @@ def test_an_output_that_is_empty_has_no_lines_to_show() -> None:
     assert empty.outputs == ()
 
 
-def test_a_call_that_no_mapping_can_read_has_no_result_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answer", [None, b'"b"'])
+def test_a_call_that_no_mapping_can_read_has_no_result_and_a_reason(
+    answer: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def raises(evidence: Evidence) -> Reading:
         raise LookupError("odd")
 
@@ -133,11 +136,11 @@ def test_a_call_that_no_mapping_can_read_has_no_result_and_a_reason(monkeypatch:
     broken = msgspec.structs.replace(registry.find_mapping("claude-code", "Bash")[1], read=raises)
     wary = msgspec.structs.replace(
         any_agent.FALLBACK_MAPPING,
-        read=lambda evidence: of_nothing(evidence) if evidence.result is None else raises(evidence),
+        read=lambda evidence: of_nothing(evidence) if evidence.receipt_text is None else raises(evidence),
     )
     monkeypatch.setitem(registry._mappings(), ("claude-code", "Bash"), (registry.family("command"), broken))
     monkeypatch.setattr("envelopes.halves.FALLBACK", (external.FAMILY, wary))
-    read_back = recorded("a")
+    read_back = recorded("a", answer=answer, is_answer_sent=answer is not None)
     assert (read_back.family, read_back.projection.canonical.status) == ("external", "success")
     assert read_back.note == (
         "command could not read this call (LookupError: odd); external could not read this call (LookupError: odd)"
