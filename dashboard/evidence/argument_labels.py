@@ -32,7 +32,10 @@ NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "u
 # A member of JSON with a text, which may end where the head does.
 _TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
 _TAG = re.compile(r"<[\w-]+>")
-_HEADER = re.compile(r"Wall time: [\d.]+ seconds|Output:")
+_CODEX_HEAD = re.compile(
+    r"(?:(?:Chunk ID|Wall time|Exit code|Process|Original token count|Total output lines)\b[^\n]*\n)+Output:\n"
+)
+_COUNT = re.compile(r"Total output lines: \d+|Warning: truncated output \(original token count: \d+\)")  # of Codex
 _SHELL_HEAD = re.compile(
     r"Command: [^\n]*(?:\n[^\n]*){0,20}?\nDirectory: [^\n]*\n(?:Output|Stdout): "
 )  # of the Gemini CLI and Qwen Code
@@ -108,17 +111,17 @@ def show_label(stored: str, cwd: str) -> str:
 def store_first_line(text: str) -> str:
     """The first line of a receipt with a text in it, for the column of a call; a tag on a line of its own is none.
 
-    Nor is a line of the header that Codex writes before the answer of an MCP server, or the command that other agents
-    repeat before its output.
+    Nor is a line of the header that Codex writes before an output, or the command that other agents repeat before it.
+    Without any other line it is empty: the summary of the call says more.
 
     A line without a letter or digit, such as the `{` of indented JSON, counts only where there is no other.
     """
     first = ""
-    head = _SHELL_HEAD.match(text)
+    head = _SHELL_HEAD.match(text) or _CODEX_HEAD.match(text)
     start = head.end() if head else 0
     for raw in text[start : start + RECEIPT_CHARACTERS].splitlines():
         line = " ".join(raw.split())
-        if line and not _TAG.fullmatch(line) and not _HEADER.fullmatch(line):
+        if line and not _TAG.fullmatch(line) and not _COUNT.fullmatch(line):
             if any(map(str.isalnum, line)):
                 return column_text(line, STORED_CHARACTERS)
             first = first or line

@@ -68,6 +68,13 @@ def test_a_label_is_the_argument_that_a_person_would_name(arguments: bytes, labe
         ("nul \x00", "nul ␀"),
         ('{\n  "city": "Oslo"\n}', '"city": "Oslo"'),
         ('Wall time: 0.0035 seconds\nOutput:\n{"result":"Hello"}', '{"result":"Hello"}'),
+        (
+            "Chunk ID: a\nWall time: 1 seconds\nProcess exited with code 0\nOriginal token count: 9\nOutput:\nhi",
+            "hi",
+        ),
+        ("Exit code: 0\nWall time: 0 seconds\nTotal output lines: 900\nOutput:\nTotal output lines: 900\n\nhi", "hi"),
+        ("Exit code: 0\nWall time: 0.1 seconds\nOutput:\n", ""),
+        ("Output:\nthe tool's own", "Output:"),
         ("<untrusted_context>\nHello Ada\n</untrusted_context>", "Hello Ada"),
         ("Command: cat <<E\none\nE\nDirectory: (root)\nOutput: one\nError: (none)\nExit Code: 0", "one"),
         ("Command: the best one\nof all", "Command: the best one"),
