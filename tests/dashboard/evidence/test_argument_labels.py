@@ -74,6 +74,7 @@ def test_a_label_is_the_argument_that_a_person_would_name(arguments: bytes, labe
         ),
         ("Exit code: 0\nWall time: 0 seconds\nTotal output lines: 900\nOutput:\nTotal output lines: 900\n\nhi", "hi"),
         ("Exit code: 0\nWall time: 0.1 seconds\nOutput:\n", ""),
+        ("Chunk ID: a\nProcess running with session ID 7\nOutput:\nChunk ID: b\nOutput:\nhi", "hi"),
         ("Output:\nthe tool's own", "Output:"),
         ("<untrusted_context>\nHello Ada\n</untrusted_context>", "Hello Ada"),
         ("Command: cat <<E\none\nE\nDirectory: (root)\nOutput: one\nError: (none)\nExit Code: 0", "one"),
