@@ -216,9 +216,10 @@ def _read_receipt(evidence: Evidence) -> Reading:
             cut_by_source=RECEIPT_CUT.search(shown.output) is not None,
         )
     cuts = find_source_cuts(evidence.receipt_text, "", "middle") + _receipt_cuts(evidence.receipt_text)
-    read = reading(
-        evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt", source_cuts=cuts
-    )
+    # The count of its lines is no line of the output.
+    printed = "" if shown.session else shown.output[shown.beginnings[0] :]
+    summary = recorded_outcome(msgspec.structs.replace(result, combined=printed))
+    read = reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
     return _as_timeout(evidence, read, shown) if shown.has_timed_out and not shown.session else read
 
 
@@ -399,4 +400,4 @@ def _common_tail(output: str, start: int, part: ComposedText, offset: int) -> li
     return part.spans(offset + len(output) - length, len(part.text) - length, len(part.text))
 
 
-MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=6, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=7, read=_read_command, align=_align_command),)

@@ -96,6 +96,7 @@ def test_a_receipt_that_states_its_cut_is_cut(name: str) -> None:
     halves = read(agent, tool, json.dumps(receipt).encode())
     assert halves.is_cut
     assert [cut.count for cut in halves.reading.source_cuts] == [count]
+    assert "Total output lines" not in halves.projection.canonical.summary_text
     assert not halves.note
 
 
