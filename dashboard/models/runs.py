@@ -256,12 +256,10 @@ class Call(LoadedRow):
     tokens = models.BigIntegerField(default=0)
     token_certainty = models.CharField(max_length=8, default="estimate")
     output_lines = models.BigIntegerField(default=0)  # lines of the complete output
-    seen_lines = models.BigIntegerField(default=0)  # of those, in the current receipt
+    seen_lines = models.BigIntegerField(default=0)  # of those, in the receipt, or in the one that it replaced later
     unseen_lines = models.BigIntegerField(default=0)  # the others, where the receipt is cut
     is_cut = models.BooleanField(default=False)
-    author = models.CharField(
-        max_length=8, choices=ReceiptAuthor.choices, default=""
-    )  # of its receipt, the first one where it was replaced
+    author = models.CharField(max_length=8, choices=ReceiptAuthor.choices, default="")  # of its receipt
     revision = models.BigIntegerField(default=0)  # of its run, when it last changed
 
     # Evidence and what is derived from it are written apart (design.md section 1a):

@@ -304,7 +304,6 @@ def build_run_list(project: Project, params: RunListParams, size: int = 0) -> Ru
         size=size,
         waiting=waiting,
         # A name whose calls wait occurs in no facet yet.
-        # A name whose calls wait occurs in no facet yet.
         hints=[] if rows or cursor or waiting else query.hints(project),
         unsearchable=describe_unsearchable(project) if query.payload_terms else "",
         payloads=query.in_payloads(),
