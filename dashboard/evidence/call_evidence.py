@@ -24,7 +24,7 @@ from dashboard.models import (
     Observation,
     RecordedReceipt,
     current_receipts,
-    find_answer,
+    find_replaced,
     load_slices,
     receipts_in,
     select_receipt,
@@ -79,7 +79,7 @@ class CallEvidence:
 
     @cached_property
     def _first(self) -> RecordedReceipt | None:
-        first = None if self.joined else find_answer(self.receipts)
+        first = None if self.joined else find_replaced(self.receipts)
         return None if first is self.receipt else first
 
     @cached_property

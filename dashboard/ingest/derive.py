@@ -23,7 +23,7 @@ from dashboard.models import (
     Observation,
     RecordedReceipt,
     Remark,
-    find_answer,
+    find_replaced,
     receipts_in,
     select_receipt,
 )
@@ -123,15 +123,15 @@ def _select_evidence(recorded: RecordedCall) -> SelectedEvidence:
     """
     observations = recorded.observations
     selected = {row.surface: row for row in observations if row.selected and row.surface != "receipt"}
-    shown, answer, first = None, None, None
+    shown, replaced, first = None, None, None
     joined: tuple[Observation, ...] = ()
     if own := receipts_in(recorded.receipts, recorded.call.run_id):
         shown, joined = select_receipt(own).observation_id, find_joined(observations, own)
         selected.update(("receipt", row) for row in observations if row.pk == shown)
-        answer = None if joined else find_answer(own)
-        first = next((row for row in observations if answer and row.pk == answer.observation_id), None)
+        replaced = None if joined else find_replaced(own)
+        first = next((row for row in observations if replaced and row.pk == replaced.observation_id), None)
     others = {receipt.observation_id for receipt in recorded.receipts} - ({shown} if not joined else set())
-    is_sent = answer is not None and answer.was_replaced_later
+    is_sent = replaced is not None and replaced.was_replaced_later
     return SelectedEvidence(selected, [row for row in observations if row.pk in others], joined, first, is_sent)
 
 
@@ -141,8 +141,7 @@ def derive(recorded: RecordedCall) -> Derived:
     observations, others, joined, first, is_sent = _select_evidence(recorded)
     sink = VirtualSink(call.pk)
     result, receipt = observations.get("result"), observations.get("receipt")
-    answer = first if result is None else None
-    subject = result or answer or receipt or observations.get("args")
+    subject = result or first or receipt or observations.get("args")
     if receipt and joined:  # no row has their content, which the columns of the call follow from
         content = join_contents([bytes(row.data) for row in joined])
         members = {name: getattr(receipt, name) for name in ("surface", "line", "source_id", "fidelity")}

@@ -20,7 +20,7 @@ from dashboard.models.evidence import (
     RecordedReceipt,
     RequestUsage,
     current_receipts,
-    find_answer,
+    find_replaced,
     receipts_in,
     select_receipt,
 )
@@ -97,7 +97,7 @@ __all__ = [
     "Verdict",
     "load_slices",
     "current_receipts",
-    "find_answer",
+    "find_replaced",
     "receipts_in",
     "select_receipt",
 ]

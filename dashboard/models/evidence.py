@@ -198,7 +198,7 @@ def select_receipt(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt:
     return current_receipts(receipts)[-1]
 
 
-def find_answer(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt | None:
+def find_replaced(receipts: Sequence[RecordedReceipt]) -> RecordedReceipt | None:
     """The first of a run's receipts, where another text took its place; what the tool returned is known from it."""
     first = receipts[0] if len(receipts) > 1 else None
     # The receipts of a command that was polled end for other reasons: no text takes the place of another.
