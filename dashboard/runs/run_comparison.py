@@ -20,7 +20,7 @@ from django.urls import reverse
 from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.execution import find_rerun_of
 from dashboard.models import Observation, Project, RecordedReceipt, Run, RunCall
-from dashboard.models.outcomes import Outcome, describe_outcome
+from dashboard.models.outcomes import NOT_COUNTED, Outcome, describe_outcome
 from dashboard.text.diff import align_items
 from dashboard.text.diff_markup import DiffView
 from dashboard.text.formatting import format_change, format_count, format_duration, format_size
@@ -51,6 +51,7 @@ class RunCallRow:
     is_cut: bool
     halves: Mapping[str, RecordedHalf]
     cwd: str = ""
+    is_counted: bool = True
 
     @property
     def label(self) -> str:
@@ -59,7 +60,8 @@ class RunCallRow:
 
     @property
     def words(self) -> str:
-        return describe_outcome(self.outcome, self.exit_status) + (", cut" if self.is_cut else "")
+        words = describe_outcome(self.outcome, self.exit_status) if self.is_counted else NOT_COUNTED
+        return words + (", cut" if self.is_cut else "")
 
     @property
     def is_plain(self) -> bool:
@@ -287,7 +289,7 @@ def align_calls(left: Sequence[RunCallRow], right: Sequence[RunCallRow]) -> tupl
 
 def _load_calls(run: Run) -> list[RunCallRow]:
     """The first COMPARED_CALLS calls of a run in its order, with the hashes of their halves; three queries."""
-    names = ("tool", "asked", "outcome", "exit_status", "tokens", "is_cut", "run_id")
+    names = ("tool", "asked", "outcome", "exit_status", "tokens", "is_cut", "run_id", "derivation")
     members = RunCall.objects.filter(run=run).order_by("ordinal", "call_id")
     rows = list(members.values_list("call_id", *(f"call__{name}" for name in names))[: settings.COMPARED_CALLS])
     halves: dict[UUID, dict[str, RecordedHalf]] = {}
@@ -304,10 +306,11 @@ def _load_calls(run: Run) -> list[RunCallRow]:
         receipts[call] = is_current, tokens, is_cut
         halves.setdefault(call, {})["receipt"] = RecordedHalf(str(sha256), size)
     calls = []
-    for number, (key, tool, asked, outcome, exit_status, tokens, is_cut, own) in enumerate(rows, start=1):
+    for number, (key, tool, asked, outcome, exit_status, tokens, is_cut, own, derivation) in enumerate(rows, start=1):
         _, tokens, is_cut = receipts.get(key, (True, tokens, is_cut)) if own != run.pk else (True, tokens, is_cut)
         of_call = halves.get(key, {})
-        calls.append(RunCallRow(key, number, tool, asked, outcome, exit_status, tokens, is_cut, of_call, run.cwd))
+        recorded = (key, number, tool, asked, outcome, exit_status, tokens, is_cut, of_call)
+        calls.append(RunCallRow(*recorded, cwd=run.cwd, is_counted=bool(derivation)))
     return calls
 
 
