@@ -46,7 +46,7 @@ RECEIPT = {
             heading="Rebuilt, not recorded",
             got="As far as it can be rebuilt, the model got",
             badge="reconstructed: what the model saw was not recorded",
-            means="The recording kept no receipt. This text was rebuilt from other parts of the recording.",
+            means="The recording has no text that was sent as it is. This one was rebuilt from what the recording has.",
             tone="warn",
         ),
         Fidelity(
@@ -54,8 +54,8 @@ RECEIPT = {
             heading="Recorded, but the model saw less",
             got="At most, the model got",
             badge="inflated: longer than what the model saw",
-            means="The agent told the model that the output was too large and showed it a preview, yet wrote the "
-            "full text into its log. The model got the preview, not all of this.",
+            means="The agent showed the model a preview of an output that was too large, or cut it when it was sent, "
+            "yet wrote the full text into its log. The model got a part of this.",
             tone="warn",
         ),
         Fidelity(

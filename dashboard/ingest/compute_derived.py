@@ -33,8 +33,8 @@ from envelopes.families.registry import all_families, unlisted_versions
 from envelopes.text.tokens import TokenCount, count_all, current_encoding
 from envelopes.variants import variants_for
 
-CUT_VERSION = 6  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
-COUNTS_VERSION = 11  # of the other columns
+CUT_VERSION = 7  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
+COUNTS_VERSION = 12  # of the other columns
 
 
 class DerivedCall(NamedTuple):

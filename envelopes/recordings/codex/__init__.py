@@ -18,6 +18,9 @@
 7. A file that was not used for long is rewritten as `.jsonl.zst`, which is one document here: its records have the
    positions of its lines.
 8. `arguments` is JSON in a string: the decoded object is stored, or the string where it is none.
+9. Releases 0.45 to 0.131 sent the JSON that they recorded of a shell command or a patch as text, to models with the
+   tool that takes patches as text: such a receipt is rebuilt. Since 0.53 the history cuts an output again when it is
+   sent, and the line has it uncut: such a receipt is inflated.
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ ROLLOUT = Format(
     agent="codex",
     namespace="codex",
     mark="lines of session_meta, response_item or event_msg with a payload",
-    version=5,
+    version=6,
     sniff=rollout.sniff,
     read=rollout.read,
     is_global_call_id=rollout.is_global_call_id,

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -26,10 +27,12 @@ from envelopes.recordings.base import (
     RunRecord,
 )
 from envelopes.recordings.codex.lines import (
+    TOKEN_BYTES,
     RolloutRead,
     digest,
     member,
     part_remark,
+    policy_bytes,
     read_blocks,
     read_item,
     session_remarks,
@@ -40,6 +43,7 @@ from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import array_slices, parse_json
 
 Records = Iterator[Record | LineProblem]
+PROMPT_BYTES = 20_000 * TOKEN_BYTES  # of the messages that an early compaction keeps
 _REQUEST_HEADING = "## My request for Codex:"
 _CONTEXT_TAGS = (
     *("environment_context", "user_instructions", "turn_aborted", "user_shell_command", "subagent_notification"),
@@ -66,6 +70,7 @@ def session_records(line: RolloutRead) -> Records:
         return
     state.began = True
     state.run = item.id or state.run
+    state.version = item.cli_version or ""
     state.own_from = item.subagent_history_start_ordinal or 0
     spawn = member(member(member(bytes(item.source), "subagent"), "thread_spawn"), "parent_thread_id")
     parent = item.parent_thread_id or (parse_json(spawn) if spawn else None)
@@ -87,10 +92,12 @@ def session_records(line: RolloutRead) -> Records:
 
 
 def turn_records(line: RolloutRead) -> Records:
-    line.state.turn = line.item.turn_id or line.state.turn
-    if line.item.model and not line.state.model:
-        line.state.model = True
-        yield RunRecord(line=line.number, run=line.run, model=line.item.model)
+    item, state = line.item, line.state
+    state.turn = item.turn_id or state.turn
+    state.output_bytes = policy_bytes(bytes(item.truncation_policy)) or state.output_bytes
+    if item.model and not state.model:
+        yield RunRecord(line=line.number, run=line.run, model=item.model)
+    state.model = item.model or state.model
 
 
 def reasoning_records(line: RolloutRead) -> Records:
@@ -104,7 +111,7 @@ def message_records(line: RolloutRead) -> Records:
     if item.role == "user" and (text := text_of_blocks(content)):
         line.state.prompts.append(digest(text))
         if not any(_CONTEXT.fullmatch(block.strip()) for block in read_blocks(content)):
-            line.state.turns.append(line.number)
+            line.state.turns.append((line.number, len(content)))
             yield from _title(line, text)
     yield build_message(line, item.role or "unknown", content or b'""')
 
@@ -130,7 +137,8 @@ def compaction_records(line: RolloutRead) -> Records:
     history, message = bytes(line.item.replacement_history), bytes(line.item.message)
     if not history.startswith(b"["):
         event = line.event(PARTIAL_COMPACTION, message="the conversation was compacted, but for what people wrote")
-        yield msgspec.structs.replace(event, position=line.number - 1)
+        kept = msgspec.json.encode({"kept": _kept_prompts(line.state.turns)})
+        yield msgspec.structs.replace(event, position=line.number - 1, payload=kept)
         if message.startswith(b'"') and message != b'""':
             yield build_message(line, "user", message)
         return
@@ -143,12 +151,18 @@ def compaction_records(line: RolloutRead) -> Records:
             yield build_message(line, item.role or "unknown", bytes(item.content), key=key)
 
 
+def _kept_prompts(turns: Sequence[tuple[int, int]]) -> list[int]:
+    """The lines of the newest messages of people, as far as a compaction keeps them whole."""
+    sizes = accumulate(size for _, size in reversed(turns))
+    return [line for (line, _), size in zip(reversed(turns), sizes, strict=True) if size <= PROMPT_BYTES][::-1]
+
+
 def rollback_records(line: RolloutRead) -> Records:
     turns, number = line.state.turns, line.item.num_turns or 0
     if number < 1 or not turns:
         yield line.event("thread_rolled_back")
         return
-    start = turns[-number:][0]
+    start = turns[-number:][0][0]
     del turns[-number:]
     message = f"the person went back: lines {start} to {line.number - 1} left the conversation"
     payload = {"left": [start, line.number], "returned": None}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 
 import msgspec
 
-from envelopes.alignment.mapping import ResultFidelity
+from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
 from envelopes.recordings.base import EventRecord, ReceiptRecord, RemarkKind, RemarkRecord, ResultRecord
 from envelopes.recordings.json_lines import (
     NOTHING,
@@ -18,12 +19,24 @@ from envelopes.recordings.json_lines import (
     storable,
     struct_reader,
 )
-from envelopes.text.untrusted_json import object_slices, parse_json
+from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_json
 
 NO_NUMBER = "left out: not a possible number"
 _TABLE_SIZE = 256
 _SESSIONS = 32
-_CUT_MARKS = (b" chars truncated", b" output truncated for persistence")
+_CUT_MARKS = (b" chars truncated", b" output truncated for persistence", b" bytes omitted ...\\n")
+_SHELL_TOOLS = ("shell", "container.exec", "local_shell")
+_PATCH_TOOL = "apply_patch"
+_FIRST_REWRITING, _LAST_REWRITING = (0, 45), (0, 131)  # releases
+_WITHOUT_CATALOG = (0, 106)  # the last releases in which every Codex model had the patch tool
+_PATCH_MODEL = re.compile(r"gpt-5\.\d|(?P<codex>gpt-5-codex|codex-(?!mini))")
+_STATED_LINES = re.compile(r"Total output lines: (\d{1,12})\n\n")
+_RELEASE = re.compile(r"(\d{1,6})\.(\d{1,6})")
+TOKEN_BYTES = 4  # as Codex estimates
+# Releases whose history cuts outputs; until 0.79 the limit of a model is not recorded, and from 0.133 on. Since 0.155
+# it is beside the output.
+_FIRST_CUTTING, _LAST_CUTTING, _LAST_OF_BYTES = (0, 53), (0, 154), (0, 79)
+_DEFAULT_LIMIT = 10_000 * 12 // 10  # tokens, with what the history adds; bytes for models without a name of Codex
 
 
 class RolloutLine(ForeignEntry, frozen=True, gc=False):
@@ -33,6 +46,7 @@ class RolloutLine(ForeignEntry, frozen=True, gc=False):
     id: str | None = None
     ordinal: int | None = None
     payload: msgspec.Raw = NOTHING
+    metadata: msgspec.Raw = NOTHING
     instructions: msgspec.Raw = NOTHING
     record_type: str | None = None
 
@@ -55,6 +69,7 @@ class RolloutItem(ForeignObject, frozen=True, gc=False):
     summary: msgspec.Raw = NOTHING
     message: msgspec.Raw = NOTHING
     replacement_history: msgspec.Raw = NOTHING
+    truncation_policy: msgspec.Raw = NOTHING
     num_turns: int | None = None
     info: msgspec.Raw = NOTHING
     item: msgspec.Raw = NOTHING
@@ -68,6 +83,8 @@ class RolloutItem(ForeignObject, frozen=True, gc=False):
     completed_at_ms: int | None = None
     new_thread_id: str | None = None
     agent_thread_id: str | None = None
+    receiver_thread_ids: msgspec.Raw = NOTHING
+    tool: str | None = None
     model: str | None = None
     timestamp: str | None = None
     cli_version: str | None = None
@@ -104,6 +121,20 @@ class CommandSession(msgspec.Struct):
     record: str = ""
     line: int = 0
     is_error: bool = False
+    has_ended: bool = False
+
+
+class TruncationPolicy(ForeignObject, frozen=True):
+    """How much of an output the history keeps."""
+
+    mode: str | None = None
+    limit: int | None = None
+
+
+class OutputMetadata(ForeignObject, frozen=True):
+    """Beside an output: how many tokens of it the history keeps where no policy decides."""
+
+    fallback_token_limit_override: int | None = None
 
 
 class RolloutState(msgspec.Struct):
@@ -111,15 +142,20 @@ class RolloutState(msgspec.Struct):
 
     `inputs` are the open calls that sent something to a session, with its id, `polls` those that only waited for its
     output, with the call of its command. `unanswered` are open calls of code mode, `prompts` digests of the last
-    messages of a user, `turns` the lines with which the last turns began, `searches` those of the actions of ended
-    searches by id, `unnamed` counts the searches without an id that are alike, `own_from` is the first ordinal that is
-    not a copy of the parent's history. `unknown` are kinds of lines.
+    messages of a user, `turns` the lines with which the last turns began, with the bytes of their messages, `searches`
+    those of the actions of ended searches by id, `unnamed` counts the searches without an id that are alike, `own_from`
+    is the first ordinal that is not a copy of the parent's history. `unknown` are kinds of lines. `version` is the
+    release, `has_patch_tool` says that the tool was called that takes patches as text, `output_bytes` how much of an
+    output the history keeps, 0 where that is not recorded.
     """
 
     run: str = ""
+    version: str = ""
     began: bool = False
     title: bool = False
-    model: bool = False
+    model: str = ""
+    has_patch_tool: bool = False
+    output_bytes: int = 0
     turn: str | None = None
     own_from: int = 0
     calls: dict[str, str] = {}
@@ -130,7 +166,7 @@ class RolloutState(msgspec.Struct):
     unnamed: dict[str, int] = {}
     unanswered: list[str] = []
     prompts: list[str] = []
-    turns: list[int] = []
+    turns: list[tuple[int, int]] = []
     requests: list[str] = []
     unknown: list[str] = []
 
@@ -151,6 +187,42 @@ class RolloutState(msgspec.Struct):
             known = self.sessions[session] = CommandSession(call=call)
         return known
 
+    def find_command(self, session: str) -> str:
+        """The call whose command runs on as that session; empty where none is known, or it has ended."""
+        known = self.sessions.get(session)
+        return known.call if known is not None and not known.has_ended else ""
+
+    def end_command(self, call: str) -> None:
+        for session in self.sessions.values():
+            session.has_ended = session.has_ended or session.call == call
+
+    @property
+    def release(self) -> tuple[int, int]:
+        number = _RELEASE.match(self.version)
+        return (int(number[1]), int(number[2])) if number else (0, 0)
+
+    @property
+    def history_bytes(self) -> int:
+        """How much of an output the history keeps, as recorded or by the default of the release; 0 where all of it."""
+        if self.output_bytes or not _FIRST_CUTTING <= self.release <= _LAST_CUTTING:
+            return self.output_bytes
+        is_bytes = self.release <= _LAST_OF_BYTES and "codex" not in self.model
+        return _DEFAULT_LIMIT * (1 if is_bytes else TOKEN_BYTES)
+
+    def is_rewritten(self, tool: str) -> bool:
+        """True where the client sends the JSON that it records of this tool's output in another form.
+
+        It did so in releases 0.45 to 0.131 for models with the tool that takes patches as text. Which these are is a
+        list of the program, so a call of the tool proves it, and the name of a model says it of all others.
+        """
+        release = self.release
+        if not _FIRST_REWRITING <= release <= _LAST_REWRITING:
+            return False
+        named = _PATCH_MODEL.match(self.model)
+        has_tool = self.has_patch_tool or (named is not None and (not named["codex"] or release <= _WITHOUT_CATALOG))
+        tools = (_PATCH_TOOL,) if release == _LAST_REWRITING else (*_SHELL_TOOLS, _PATCH_TOOL)
+        return has_tool and tool in tools
+
     def trim(self) -> None:
         for table, size in (
             (self.calls, _TABLE_SIZE),
@@ -170,6 +242,36 @@ read_line = struct_reader(RolloutLine)
 read_item = struct_reader(RolloutItem)
 read_tokens = struct_reader(RolloutTokens)
 read_duration = struct_reader(RolloutDuration)
+read_policy = struct_reader(TruncationPolicy)
+read_metadata = struct_reader(OutputMetadata)
+
+
+def policy_bytes(policy: bytes) -> int:
+    """How many bytes of an output the history keeps: a fifth more than the policy states. 0 where it states none."""
+    stated = read_policy(policy) if policy.startswith(b"{") else TruncationPolicy()
+    size = TOKEN_BYTES if stated.mode == "tokens" else 1
+    return max(0, stated.limit or 0) * size * 12 // 10
+
+
+def rewrite_output(content: bytes) -> bytes | None:
+    """The text that the client sends for `{"output": …, "metadata": {…}}` in a string; None for any other output."""
+    if not content.startswith(b'"{'):
+        return None
+    try:
+        document = parse_json(str(parse_json(content)).encode("utf-8", "surrogatepass"))
+    except Untrusted:
+        return None
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(metadata, dict):
+        return None
+    output, status, seconds = document.get("output"), metadata.get("exit_code"), metadata.get("duration_seconds")
+    if not isinstance(output, str) or not isinstance(status, int) or not isinstance(seconds, int | float):
+        return None
+    lines = [f"Exit code: {status}", f"Wall time: {int(seconds) if seconds == int(seconds) else seconds} seconds"]
+    if stated := _STATED_LINES.match(output):
+        lines.append(stated[0].strip())
+        output = output[stated.end() :]
+    return dump_json("\n".join([*lines, "Output:", output]))
 
 
 def bounded_or_structured(recorded: bytes) -> ResultFidelity:
@@ -185,6 +287,7 @@ class RolloutRead(msgspec.Struct, frozen=True):
     at: str | None
     inherited: bool
     state: RolloutState
+    metadata: bytes = b""
 
     @property
     def run(self) -> str:
@@ -205,15 +308,30 @@ class RolloutRead(msgspec.Struct, frozen=True):
     def receipt(
         self, call: str, content: bytes, *, is_further: bool = False, is_running: bool = False
     ) -> ReceiptRecord:
+        """The text that the client sent for an output, rebuilt where it is another one than was recorded."""
+        sent = rewrite_output(content) if self.state.is_rewritten(self.state.calls.get(call, "")) else None
+        fidelity: ReceiptFidelity = (
+            "inflated" if self._is_cut_later(content) else "reconstructed" if sent else "recorded"
+        )
         return ReceiptRecord(
             line=self.number,
             run=self.run,
             call=call,
-            content=content,
+            content=sent or content,
+            fidelity=fidelity,
             is_further=is_further,
             is_running=is_running,
             at=self.at,
         )
+
+    def _is_cut_later(self, content: bytes) -> bool:
+        """True for an output of which the history keeps less than the line has."""
+        limit = self.state.history_bytes
+        if self.metadata.startswith(b"{"):
+            limit = (read_metadata(self.metadata).fallback_token_limit_override or 0) * TOKEN_BYTES or limit
+        if not 0 < limit < len(content):
+            return False
+        return sum(len(text.encode("utf-8", "surrogatepass")) for text in read_blocks(content)) > limit
 
     def remark(self, kind: RemarkKind, path: str, was: bytes, became: str) -> RemarkRecord:
         return remark(kind, path, was, became, line=self.number, run=self.run)

@@ -54,7 +54,7 @@ from envelopes.recordings.json_lines import (
     storable,
     valid_timestamp,
 )
-from envelopes.text.untrusted_json import Untrusted, object_slices
+from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_json
 
 Records = Iterator[Record | LineProblem]
 _SLOT = "codex"
@@ -66,6 +66,7 @@ _TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg"
 _RUNS_ON = re.compile(rb"Process running with session ID (\d{1,12})")
 _ENDED = re.compile(rb"Process exited with code -?\d")
 _SESSION_TOOLS = ("write_stdin", "unified_exec")
+_STARTS_AGENT = "spawn_agent"
 _NO_INPUT = (b"", b'""', b"null", b"[]", b'[""]')
 _HEAD_BYTES = 400  # of an output: its header is in them
 _RECORD_BYTES = 64 * 1024  # of a session's record that waits for its last poll
@@ -125,7 +126,7 @@ def _read_entry(line: SourceLine, entry: RolloutLine, state: RolloutState) -> Re
     item = read_item(payload)
     inherited = entry.ordinal is not None and entry.ordinal < state.own_from
     at = valid_timestamp(entry.timestamp)
-    rollout_line = RolloutRead(line.number, line.raw, item, payload, at, inherited, state)
+    rollout_line = RolloutRead(line.number, line.raw, item, payload, at, inherited, state, bytes(entry.metadata))
     reader = _ITEMS.get(item.type or "") if kind in ("response_item", "event_msg") else _LINES.get(kind or "")
     records = list(reader(rollout_line)) if reader else list(_other(rollout_line, kind or ""))
     if kind and kind not in _TYPES and kind not in state.unknown:
@@ -152,14 +153,16 @@ def _call(line: RolloutRead) -> Records:
     state.calls[call] = tool
     if item.type == "custom_tool_call" and name == "exec":
         state.unanswered.append(call)
+    state.has_patch_tool = state.has_patch_tool or (item.type == "custom_tool_call" and name == "apply_patch")
     if name in _SESSION_TOOLS and (session := member(args, "session_id").decode("utf-8", "replace").strip('"')):
-        command = state.sessions[session].call if session in state.sessions else ""
+        command = state.find_command(session)
         if command and (member(args, "chars") or member(args, "input")) in _NO_INPUT:
             state.polls[call] = command
             del state.calls[call]
             yield line.event("poll", call=command, message=f"polled by {storable(call)}")
             return
-        state.inputs[call] = session
+        if command or session not in state.sessions:
+            state.inputs[call] = session
     if name == "update_plan":
         yield RunRecord(line=line.number, run=line.run, plan=args)
     yield CallRecord(
@@ -215,7 +218,7 @@ def _output(line: RolloutRead) -> Records:
     What the client tells the model by itself, as the objective of a goal, is an output with a name and without a call.
     """
     item, state = line.item, line.state
-    call, content, failed = item.call_id or "", bytes(item.output) or bytes(item.tools) or b'""', None
+    call, content, failed = item.call_id or "", bytes(item.output) or _text_of(bytes(item.tools)), None
     if not call and item.name:
         yield build_message(line, "tool", content, kind=storable(_tool_name(item.namespace or "", item.name)))
         return
@@ -231,15 +234,26 @@ def _output(line: RolloutRead) -> Records:
     runs_on = _RUNS_ON.search(head)
     if command := state.polls.pop(call, None):
         yield line.receipt(command, content, is_further=True, is_running=runs_on is not None)
+        if _ENDED.search(head):
+            state.end_command(command)
         return
     is_input = call in state.inputs  # ends where its window does
-    yield line.receipt(call, content, is_running=runs_on is not None and not is_input)
-    if failed is not None:
-        yield line.result(call, None, is_error=failed)
+    # An output with a name is one that a program of code mode sent beside its own.
+    yield line.receipt(call, content, is_further=bool(item.name), is_running=runs_on is not None and not is_input)
+    is_start = state.calls.get(call, "").endswith(_STARTS_AGENT)
+    child = member(decode_arguments(content), "agent_id") if is_start else b""
+    if failed is not None or child:
+        thread = storable(str(parse_json(child))) if child else None
+        yield line.result(call, None, is_error=failed, child_run=thread)
     if (session_id := state.inputs.pop(call, None)) in state.sessions:
         yield from _input(line, state.sessions[str(session_id)], call, has_ended=_ENDED.search(head) is not None)
     elif runs_on:
         state.open_session(runs_on[1].decode(), call)
+
+
+def _text_of(tools: bytes) -> bytes:
+    """The definitions of tools that a search found, as the text that they are; an empty one without any."""
+    return dump_json(tools.decode("utf-8", "surrogatepass"))
 
 
 def _input(line: RolloutRead, session: CommandSession, call: str, *, has_ended: bool) -> Records:
@@ -248,7 +262,7 @@ def _input(line: RolloutRead, session: CommandSession, call: str, *, has_ended: 
         state = "which reports its end" if has_ended else "while it ran"
         yield line.event("input", call=session.call, message=f"input by {storable(call)}, {state}")
     if has_ended:
-        session.poll = call
+        session.poll, session.has_ended = call, True
         yield from _session_result(line, session)
 
 
@@ -323,11 +337,17 @@ def _item_completed(line: RolloutRead) -> Records:
         answers = (member(recorded, "result"), member(recorded, "error"))
         recorded = next((answer for answer in answers if answer.startswith(b"{")), recorded)
     if _names_call(line, item.id):
-        duration, child = _milliseconds(outer), item.agent_thread_id
+        duration, child = _milliseconds(outer), item.agent_thread_id or _started_thread(item)
         yield line.result(item.id or "", recorded, is_error=failed, duration_ms=duration, child_run=child)
         yield from _note_session(line, item, recorded, failed=failed)
         return
     yield from _unnamed_end(line, item, item.type or "item_completed", failed=failed)
+
+
+def _started_thread(item: RolloutItem) -> str | None:
+    """The thread of a subagent that a call started."""
+    threads = parse_json(bytes(item.receiver_thread_ids) or b"null") if item.tool == _STARTS_AGENT else None
+    return threads[0] if isinstance(threads, list) and len(threads) == 1 and isinstance(threads[0], str) else None
 
 
 def _token_count(line: RolloutRead) -> Records:

@@ -46,6 +46,19 @@ def test_a_compaction_is_in_front_of_the_messages_that_it_left(
     assert len({message.key for message in after}) == len(after)
 
 
+def test_a_compaction_without_its_history_keeps_the_newest_messages_of_people_and_no_receipt() -> None:
+    """Codex keeps 20,000 tokens of them, as it estimates."""
+    texts = ("first", "second " * 11_420, "<environment_context></environment_context>")
+    prompts = [said("user", text) for text in texts]
+    sample = rollout(
+        *(("response_item", prompt) for prompt in prompts),
+        ("response_item", {"type": "function_call_output", "call_id": "c", "output": "a"}),
+        ("compacted", {"message": "so far"}),
+    )
+    event = only(EventRecord, sample.records)[-1]
+    assert (event.kind, json.loads(event.payload)) == ("partial_compact_boundary", {"kept": [2]})
+
+
 def test_a_message_that_a_compaction_kept_stands_behind_it_too() -> None:
     """Since 0.171 it keeps its id, by which it would be the message that left the context."""
     prompt = said("user", "go", id="m1")
