@@ -33,7 +33,8 @@ NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "u
 _TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
 _TAG = re.compile(r"<[\w-]+>")
 _CODEX_HEAD = re.compile(
-    r"(?:(?:(?:Chunk ID|Wall time|Exit code|Process|Original token count|Total output lines)\b[^\n]*\n)+Output:\n)+"
+    r"(?:(?:(?:Script \w+|Chunk ID|Wall time|Exit code|Process|Original token count|Total output lines)\b[^\n]*\n)+"
+    r"Output:\n?)+"
 )  # of one or more receipts without an output yet
 _COUNT = re.compile(r"Total output lines: \d+|Warning: truncated output \(original token count: \d+\)")  # of Codex
 _SHELL_HEAD = re.compile(

@@ -90,14 +90,24 @@ _CLAUDE_CODE = (
     _rule(r"Found \d+ matches [^.]*\. (?P<hint>To replace all[^.]*\.[^.]*\.)", "tool_execution_failed"),
 )
 _certain = partial(_rule, certain=True)
+_CODEX_CALL = r"(?:exec_command|shell|apply_patch) failed for [^\n]*?"
+_CODEX_HEADER = r"(?:Wall time: [\d.]+ seconds\n(?:Output:\n?)?)?"
+_CODEX_ERROR = _CODEX_HEADER + r"(?:err: \"|\[\{\"type\":\"text\",\"text\":\")?tool call error: "
+_CODEX_WAIT = r".{0,400}?\btimed out awaiting tools/call\b"
 _CODEX = (
     _certain(r"(?:exec command |patch |tool call )?(?:rejected|denied|declined) by (?:the )?user\b", "write_denied"),
-    _certain(r"(?:exec_command|shell|apply_patch) failed for [^\n]*?[Rr]ejected", "write_denied"),
-    _certain(r"(?:Wall time: [\d.]+ seconds\n)?aborted by user\b", "cancelled", retryable=True),
+    _certain(_CODEX_CALL + r"(?:[Rr]ejected by|[Rr]ejected\(\"rejected)", "write_denied"),
+    _certain(_CODEX_HEADER + r"aborted by user\b", "cancelled", retryable=True),
     _rule(r"Script terminated\n", "cancelled", retryable=True),
     _certain(r"failed to parse function arguments\b", "invalid_tool_input"),
-    _certain(r"unsupported (?:call|custom tool call)\b", "unknown_tool"),
+    _certain(_CODEX_HEADER + r"err: [^\n]* at line \d+ column \d+\Z", "invalid_tool_input"),
+    _certain(r"unsupported (?:call|custom tool call)\b|\w+ is unavailable in \w+ mode\Z", "unknown_tool"),
     _certain(r"apply_patch verification failed\b|invalid patch\b", "invalid_tool_input"),
+    _certain(r"(?:failed in sandbox \S+ with )?execution error: command timed out\b", "command_timed_out"),
+    _certain(_CODEX_ERROR + _CODEX_WAIT, "timeout", retryable=True),
+    _rule(_CODEX_WAIT, "timeout", retryable=True),
+    _certain(_CODEX_ERROR, "tool_execution_failed"),
+    _certain(r"resources/(?:templates/)?(?:list|read) failed: |unable to locate image at `", "tool_execution_failed"),
     _certain(r"(?:exec_command|write_stdin|shell|apply_patch|tool call) (?:failed|error)\b", "tool_execution_failed"),
     _certain(r"execution error: |failed in sandbox\b", "tool_execution_failed"),
 )

@@ -17,6 +17,7 @@ What an agent or a tool leaves out of an output is in neither half. It writes on
     middle   …5549 chars truncated…                 between the halves, 5,000 bytes each, of what Codex records
              ... command output truncated for       between the halves, 32 KiB each, of what later releases record
              persistence ...
+             ... 1981727 bytes omitted ...          between the halves, 512 KiB each, of what a command printed
     receipt  …768 tokens truncated…                 between the halves of what Codex sent, often behind a line with the
                                                     number of lines, and `Warning: truncated output` in code mode
              (Results are truncated. …)            behind a listing of 100 files
@@ -65,20 +66,24 @@ _LONG_LINE = re.compile(
 )
 _MIDDLE = re.compile(r"…(?P<count>\d{1,12}) chars truncated…")
 _PERSISTED = re.compile(r"\n\.\.\. command output truncated for persistence \.\.\.\n")
+_OMITTED = re.compile(r"\n\.\.\. \d{1,15} bytes omitted \.\.\.\n")
 _CLIPPED = re.compile(r"(?:…|\.\.\.)?<response clipped>(?=<NOTE>|\s*\Z)")
 _TOO_LARGE = re.compile(r"\ATool output was too large and has been truncated\.\n")
 _TOKENS = re.compile(r"…(?P<count>\d{1,12}) tokens truncated…")
+_WARNING = r"Warning: truncated output \(original token count: \d{1,12}\)\n"
 TOKENS_HEAD = re.compile(
-    r"(?:Warning: truncated output \(original token count: \d{1,12}\)\n)?Total output lines: (?P<total>\d{1,12})\n\n"
+    rf"(?:{_WARNING})?Total output lines: (?P<total>\d{{1,12}})\n\n"
+    rf"|{_WARNING}\.\.\. \d{{1,15}} bytes omitted \.\.\.\n\n"
 )
+# The header of code mode, or of an answer of an MCP server, may stand before it.
 _CODE_MODE = re.compile(
-    r"\AWarning: truncated output \(original token count: \d{1,12}\)|\[omitted \d{1,6} text items \.\.\.\]\s*\Z"
+    rf"\A(?:[^\n]*\nWall time:? [\d.]+ seconds\nOutput:\n)?{_WARNING}|\[omitted \d{{1,6}} text items \.\.\.\]\s*\Z"
 )
 _SHORTENED = re.compile(
     r"\A\s*The output of your call to \S+ was too long to be displayed\.\n"
     r"Here is a truncated version:\n<START_TOOL_OUTPUT>"
 )
-_BETWEEN_HALVES = (_TRUNCATED, _MIDDLE, _PERSISTED)
+_BETWEEN_HALVES = (_TRUNCATED, _MIDDLE, _PERSISTED, _OMITTED)
 # For each place: a text without which no mark is there, the mark, and the unit of what it replaces.
 _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] = {
     "stream": (
@@ -99,6 +104,7 @@ _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] =
     "middle": (
         (" chars truncated…", _MIDDLE, "characters"),
         (" truncated for persistence ...", _PERSISTED, "output"),
+        (" bytes omitted ...", _OMITTED, "output"),
     ),
 }
 

@@ -25,6 +25,8 @@ equal to it.
 from __future__ import annotations
 
 import re
+import shlex
+from contextlib import suppress
 from itertools import pairwise
 
 import msgspec
@@ -52,14 +54,19 @@ HEADER = re.compile(
     r"|Process exited with code (?P<exit_code>-?\d{1,10})|Process running with session ID (?P<process_id>\d{1,12})"
     r"|Original token count: \d+|Total output lines: (?P<total>\d{1,12}))\n)+Output:\n"
 )
+SHELL = re.compile(r"\S*/(?:ba|z)?sh -l?c (?=['\"])")  # before the command in the events of `codex exec --json`
 LEGACY = re.compile(r'\{"output":(?:\s*")?')
 LEGACY_EXIT = re.compile(r'"exit_code":(?P<exit_code>-?\d{1,10})[,}]')
 TIMED_OUT = re.compile(r"command timed out after \d{1,12} milliseconds(?:\n|\Z)")
+ABORTED = re.compile(r"(?:Wall time: [\d.]+ seconds\n)?(?P<message>aborted by user)\b")
+NO_STATUS = -1  # of a command that was stopped
 TIMEOUT_STATUS = 124  # which Codex gives a command that it stopped
 RECEIPT_CUT = re.compile(
     r"…(?P<count>\d{1,12}) (?P<unit>tokens|chars|characters|lines) truncated…"
-    r"|\n\[\.\.\. (?:omitted (?P<lines>\d{1,12}) of \d{1,12} lines|output truncated to fit \d{1,12} bytes) \.\.\.\]\n\n"
+    r"|\n\[\.\.\. (?:omitted (?P<lines>\d{1,12}) of (?P<of>\d{1,12}) lines|output truncated to fit \d{1,12} bytes)"
+    r" \.\.\.\]\n\n"
 )
+LOOSE_LINES = 3  # the ends of a cut may break lines off, and the last may have no end
 LEAST_PART = 24  # characters: a shorter part of an output may be another one with the same words
 
 
@@ -143,22 +150,31 @@ def _read_recorded(evidence: Evidence, recorded: RecordedObject) -> Reading:
         for pointer, text in pointers.items()
         if text.strip()
     )
-    read = reading(evidence, result, recorded_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
-    has_timed_out = shown.has_timed_out and status in (None, TIMEOUT_STATUS) and not TIMED_OUT.match(combined)
+    # The receipt of a poll begins behind what the ones before it had.
+    printed = {"stdout": "", "stderr": "", "combined": shown.output} if evidence.tool == POLL and shown.header else {}
+    summary = recorded_outcome(msgspec.structs.replace(result, **printed))
+    read = reading(evidence, result, summary, links=links, outputs=outputs, source_cuts=cuts)
+    if status == NO_STATUS and (aborted := ABORTED.match(receipt)):
+        return _as_error(evidence, read, "cancelled", aborted["message"], {"exit_status": status})
+    is_printed = any(TIMED_OUT.match(text) for text in (combined, *streams.values()))
+    has_timed_out = shown.has_timed_out and status in (None, TIMEOUT_STATUS) and not is_printed
     return _as_timeout(evidence, read, shown) if has_timed_out else read
 
 
 def _as_timeout(evidence: Evidence, read: Reading, shown: _ShownOutput) -> Reading:
-    """The reading of a command that Codex stopped at its time limit: an error, whose details have the output."""
+    """The reading of a command that Codex stopped at its time limit."""
     start = shown.beginnings[-1]
     message = shown.output[shown.beginnings[0] : start].strip()
-    output = shown.output[start:]
-    result = read.complete.result
-    if read.links and isinstance(result, CommandResult):  # all of it was recorded
-        output = f"{result.stdout}{result.stderr}{result.combined}"
     status = {} if shown.exit_status is None else {"exit_status": shown.exit_status}
-    details: dict[str, JsonValue] = {**status, "output": output}
-    error = ToolError(kind="command_timed_out", message=message, details=details, retryable=True)
+    return _as_error(evidence, read, "command_timed_out", message, {**status, "output": shown.output[start:]})
+
+
+def _as_error(evidence: Evidence, read: Reading, kind: str, message: str, details: dict[str, JsonValue]) -> Reading:
+    """The reading as an error, whose details have the output that was recorded."""
+    result = read.complete.result
+    if read.links and isinstance(result, CommandResult):
+        details = {**details, "output": f"{result.stdout}{result.stderr}{result.combined}"}
+    error = ToolError(kind=kind, message=message, details=details, retryable=True)
     complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=message, error=error)
     links = dict.fromkeys(read.links, "/error/details")
     return msgspec.structs.replace(read, build=lambda: complete, links=links)
@@ -193,7 +209,11 @@ def _canonical(pointer: str) -> str:
 def _command(evidence: Evidence) -> str:
     args = RecordedObject(evidence.args)
     words = args.strings("command")
-    return args.text("cmd") or args.text("command") or (words[-1] if words else "")
+    command = args.text("cmd") or args.text("command") or (words[-1] if words else "")
+    if SHELL.match(command):
+        with suppress(ValueError):  # an open quotation mark
+            return shlex.split(command)[-1]
+    return command
 
 
 def _read_receipt(evidence: Evidence) -> Reading:
@@ -253,15 +273,22 @@ def _receipt_cuts(receipt: str) -> tuple[SourceCut, ...]:
 
 
 def _stated_cuts(shown: _ShownOutput) -> tuple[SourceCut, ...]:
-    """A mark needs no long texts on both sides if the receipt has the number of lines."""
-    mark = None if shown.total is None else _find_mark(shown.output)
-    if mark and mark["lines"]:
+    """A mark needs no long texts on both sides if the receipt, or the mark, has the number of lines."""
+    mark = _find_mark(shown.output)
+    mark = mark if mark and (shown.total is not None or _counts_lines(mark, shown.output)) else None
+    if mark and mark["lines"] not in (None, "0"):
         return (SourceCut(pointer="", unit="lines", count=int(mark["lines"])),)
     if mark and mark["unit"] == "tokens":
         return (SourceCut(pointer="", unit="tokens", count=int(mark["count"])),)
     if mark and not mark["unit"]:
         return (SourceCut(pointer="", unit="output"),)
     return find_token_cuts(shown.output)
+
+
+def _counts_lines(mark: re.Match[str], output: str) -> bool:
+    """True where a mark of early releases states about as many lines as are shown beside those that it replaces."""
+    shown = output.count("\n", 0, mark.start()) + output.count("\n", mark.end())
+    return bool(mark["lines"]) and abs(int(mark["of"]) - int(mark["lines"]) - shown) <= LOOSE_LINES
 
 
 def _find_mark(output: str) -> re.Match[str] | None:
@@ -400,4 +427,4 @@ def _common_tail(output: str, start: int, part: ComposedText, offset: int) -> li
     return part.spans(offset + len(output) - length, len(part.text) - length, len(part.text))
 
 
-MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=7, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=8, read=_read_command, align=_align_command),)

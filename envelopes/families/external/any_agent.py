@@ -11,7 +11,7 @@ from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
-from envelopes.alignment.source_cuts import find_source_cuts
+from envelopes.alignment.source_cuts import SourceCut, find_source_cuts, find_token_cuts
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
@@ -36,7 +36,8 @@ def _read(evidence: Evidence) -> Reading:
         return read_untyped(evidence)
     returned = "null" if evidence.result is None else "a result"
     result, summary = JsonResult(evidence.result), f"{evidence.tool} returned {returned}"
-    return reading(evidence, result, summary, links={"": "/result/value"}, outputs=find_outputs(evidence.result))
+    outputs, cuts = find_outputs(evidence.result), _sent_cuts(evidence)
+    return reading(evidence, result, summary, links={"": "/result/value"}, outputs=outputs, source_cuts=cuts)
 
 
 def _find_blocks(result: JsonValue) -> str | None:
@@ -93,8 +94,14 @@ def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
         f"{evidence.tool} returned {words}",
         links=links,
         outputs=tuple(OutputField(at, claim="certain" if _is_printed(evidence) else "proven") for at in texts),
-        source_cuts=tuple(cut for at, text in texts.items() for cut in find_source_cuts(text, at, "server")),
+        source_cuts=_sent_cuts(evidence)
+        + tuple(cut for at, text in texts.items() for cut in find_source_cuts(text, at, "server")),
     )
+
+
+def _sent_cuts(evidence: Evidence) -> tuple[SourceCut, ...]:
+    """The cut that Codex made in what it sent of an answer, all of which it recorded."""
+    return find_token_cuts(evidence.receipt_text or "") if evidence.agent == "codex" else ()
 
 
 def _without_header(evidence: Evidence) -> str:
@@ -150,4 +157,4 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     return spans or ([] if _is_printed(evidence) else match_result(evidence.result, text))
 
 
-FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=7, read=_read, align=_align)
+FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=8, read=_read, align=_align)

@@ -72,6 +72,8 @@ def test_a_label_is_the_argument_that_a_person_would_name(arguments: bytes, labe
             "Chunk ID: a\nWall time: 1 seconds\nProcess exited with code 0\nOriginal token count: 9\nOutput:\nhi",
             "hi",
         ),
+        ("Script completed\nWall time 0.1 seconds\nOutput:\nhi", "hi"),
+        ("Wall time: 0.1 seconds\nOutput:err: no value", "err: no value"),
         ("Exit code: 0\nWall time: 0 seconds\nTotal output lines: 900\nOutput:\nTotal output lines: 900\n\nhi", "hi"),
         ("Exit code: 0\nWall time: 0.1 seconds\nOutput:\n", ""),
         ("Chunk ID: a\nProcess running with session ID 7\nOutput:\nChunk ID: b\nOutput:\nhi", "hi"),

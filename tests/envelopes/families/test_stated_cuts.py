@@ -37,6 +37,19 @@ CUT = {
         ),
         88,
     ),
+    "codex, lines that the mark alone counts": (
+        "codex",
+        "shell",
+        json.dumps({"output": "a\nb\n[... omitted 88 of 92 lines ...]\n\nc\nd\n", "metadata": {"exit_code": 0}}),
+        88,
+    ),
+    "codex, bytes omitted": (
+        "codex",
+        "exec_command",
+        f"{RAN}Warning: truncated output (original token count: 757576)\n... 1981727 bytes omitted ...\n\n"
+        "a\n…768 tokens truncated…b",
+        768,
+    ),
     "codex, bytes": (
         "codex",
         "shell",
@@ -51,6 +64,13 @@ CUT = {
     ),
     "codex, a server": ("codex", "mcp__docs__read", f"{LINES}…768 tokens truncated…{LINES}", 768),
     "codex, code mode": ("codex", "exec", f"Warning: truncated output (original token count: 9000)\n{LINES}", None),
+    "codex, code mode, behind its header": (
+        "codex",
+        "exec",
+        "Script completed\nWall time 0.0 seconds\nOutput:\nWarning: truncated output (original token count: 1098)\n"
+        "Total output lines: 500\n\na\n…1048 tokens truncated…b",
+        None,
+    ),
     "codex, items": ("codex", "exec", f"{LINES}\n[omitted 3 text items ...]", None),
     "gemini": (
         "gemini-cli",
@@ -71,6 +91,11 @@ CUT = {
 WHOLE = {
     "codex": ("codex", "exec_command", RAN + LINES),
     "codex, a count": ("codex", "shell", "Exit code: 0\nOutput:\na\n…4 tokens truncated…b\n"),
+    "codex, lines of a text that the command printed": (
+        "codex",
+        "shell",
+        json.dumps({"output": "a\n[... omitted 88 of 92 lines ...]\n\nb\n" + LINES, "metadata": {"exit_code": 0}}),
+    ),
     "codex, quoted": ("codex", "exec_command", f"{RAN}it wrote …768 tokens truncated… there\n{LINES}"),
     "gemini": (
         "gemini-cli",
