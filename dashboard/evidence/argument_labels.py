@@ -20,6 +20,7 @@ from dashboard.text.masks import mask_text, mask_value
 from dashboard.text.text_markup import printable
 from envelopes.text.untrusted_json import Untrusted, dump_json, is_portable, parse_json
 
+ESCAPE_CHARACTERS = 6  # of the longest escape in JSON
 HEAD_BYTES = 600
 MAX_CHARACTERS = 160
 # Of a stored label or line: more than is shown, so that a secret is masked before it is cut.
@@ -140,6 +141,8 @@ def _shorten(line: str) -> str:
 def _find_label(raw: bytes) -> tuple[str, str]:
     """The name of the argument and its text as one line, which ends in an ellipsis where `raw` or the head ends."""
     text = raw[:HEAD_BYTES].decode("utf-8", "replace")
+    if text.startswith('"'):  # the input of a tool that takes a text
+        return "", _as_text(text)
     name, escaped = _choose_text(text)
     may_be_repeated = raw.count(f'"{name}"'.encode()) > 1 or b"\\u" in raw
     if may_be_repeated and not is_portable(raw):
@@ -155,6 +158,17 @@ def _find_label(raw: bytes) -> tuple[str, str]:
     line = " ".join(label.split())
     place = _find_place(text, name)
     return name, f"{line}…" if text.endswith(escaped) else f"{line} in {place}" if place else line
+
+
+def _as_text(text: str) -> str:
+    """A JSON string as one line; where its end is missing, without the escape that is cut."""
+    with suppress(json.JSONDecodeError):
+        return " ".join(str(_DECODE(text)).split())
+    for cut in range(ESCAPE_CHARACTERS):
+        with suppress(json.JSONDecodeError):
+            beginning = str(_DECODE(text[: len(text) - cut] + '"'))
+            return " ".join(beginning.split()) + "…"
+    return ""
 
 
 def _as_line(text: str) -> str:

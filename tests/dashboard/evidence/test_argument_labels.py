@@ -51,6 +51,11 @@ SAMPLES = Path(dashboard.__file__).parent / "samples"
         (b'{"command":"one","then":{"command":"another"}}', "one"),
         (b'{"questions":[{"header":"first","header":"last"}]}', "last"),
         (b"not JSON", ""),
+        (b'"*** Begin Patch\\n*** Add File: a.txt\\n+x = 1"', "*** Begin Patch *** Add File: a.txt +x = 1"),
+        (b'"' + 30 * b"a\\n" + 700 * b"x" + b'"', 30 * "a " + 99 * "x" + "…"),
+        (b'"cut in an escape \\u00', "cut in an escape…"),
+        (b'"cut in an escape \\', "cut in an escape…"),
+        (b'""', ""),
     ],
 )
 def test_a_label_is_the_argument_that_a_person_would_name(arguments: bytes, label: str) -> None:
