@@ -138,7 +138,8 @@ def read_halves(
     The bytes lie within lines that `untrusted_json.check_json` passed; what cannot be decoded is treated as absent and
     noted. `args` None: not recorded. `answer` is the content of the first receipt where another one took its place: it
     has what the tool returned, where no result was recorded, and which lines the model saw, where it had been sent
-    (`is_answer_sent`). `skip` is the reason of a call that was skipped. `is_further`: the model has earlier receipts of
+    (`is_answer_sent`). `skip` is the reason of a call that was skipped or refused; without a message it is the kind of
+    the recorded failure. `is_further`: the model has earlier receipts of
     it too. `stored` gives the stored envelope of a mapping, which is then not computed again. Not `is_linked`: the
     segments of the receipt come without sources, for a caller that only counts characters.
 
@@ -161,7 +162,7 @@ def read_halves(
         has_result=result is not None,
         receipt_text=_join_texts(parts),
         is_error=is_error,
-        skip=skip if result is None else None,
+        skip=skip if skip and (result is None or not skip.message) else None,
         is_further=is_further,
     )
     call = _Recorded(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SKIP_KINDS: dict[str, str] = {
     row.reason: row.kind for row in SITUATIONS if row.end == "skipped" and row.reason and row.kind
 }
-DENIED = re.compile(b'"denied(?:_r|R)eason"')
+DENIED = re.compile(b'"(?:denied(?:_r|R)eason|refusalKind)"')
 SNAKE = re.compile("(?<=[a-z])_([a-z])")
 MAX_CHARACTERS = 1_000  # of one value on the page
 CALL_LABELS = {
@@ -48,6 +48,7 @@ POLICY_LABELS = {"confirmationsRequired": "Confirmation required", "sandbox": "S
 RESULT_LABELS = {
     "phase": "Phase",
     "deniedReason": "Denied because of",
+    "refusalKind": "Refused as",
     "userMessage": "Message to the user",
     "debugMessage": "Message for debugging",
     "effects": "Effects",
@@ -126,11 +127,14 @@ def recorded_word(members: dict[str, bytes], name: str) -> str:
 def recorded_skip(settlement: Observation | None, members: dict[str, bytes] | None = None) -> ToolError | None:
     """The reason of a call that its runtime skipped or refused, as the error of its envelope; None for any other.
 
-    `members` are `recorded_members` of the settlement, where the caller has read them.
+    The message is empty where it is the recorded result, or the receipt. `members` are `recorded_members` of the
+    settlement, where the caller has read them.
     """
     if settlement is None or not (b'"status"' in settlement.data or DENIED.search(settlement.data)):
         return None
     members = recorded_members(settlement) if members is None else members
+    if kind := recorded_word(members, "refusalKind"):
+        return ToolError(kind=kind, message="", retryable=False)
     status, reason = recorded_word(members, "status"), recorded_word(members, "deniedReason")
     end = read_end(status) if status or not reason else "refused"
     if end not in ("skipped", "refused") or "error" in members:

@@ -200,9 +200,10 @@ class CallMerge:
             result = self._observe("result", record.error, "structured", record.line, record.at, run)
         if record.document is not None:
             self._observe("timing", record.document, "structured", record.line, record.at, run)
-        elif record.effects or record.extra:  # the rest of a settlement, with fields that are unknown to us
-            status = msgspec.json.encode(record.status) if record.status else None
-            members = {"status": status, "effects": record.effects, "extra": record.extra}
+        elif record.effects or record.extra or record.refusal:  # the rest, with fields that are unknown to us
+            words = {"status": record.status, "refusalKind": record.refusal}
+            members = {name: msgspec.json.encode(word) if word else None for name, word in words.items()}
+            members |= {"effects": record.effects, "extra": record.extra}
             rest = join_object({name: raw for name, raw in members.items() if raw})
             self._observe("timing", rest, "structured", record.line, record.at, run)
         if record.position is None:

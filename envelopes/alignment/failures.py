@@ -68,6 +68,13 @@ _CLAUDE_CODE = (
     ),
     _rule(r"User rejected tool use\b", "write_denied", certain=True),
     _rule(r"Permission to use .+? has been (?:auto-)?denied", "write_denied"),
+    _rule(r"Claude requested permissions to [^\n]+?, but you haven't granted it yet\.", "write_denied"),
+    _rule(
+        r"(?:\S+ (?:in|targeting)|Output redirection to) '[^\n]+' was blocked"
+        r"(?:\. For security, Claude Code may only\b| by a deny rule\.)",
+        "write_denied",
+    ),
+    _rule(r"\S+ in '[^\n]+' needs approval\. The path is outside the working directories\b", "write_denied"),
     _rule(r"Permission for this action was denied by the Claude Code auto mode\b", "write_denied", certain=True),
     _rule(
         r"\S+ is temporarily unavailable, so auto mode cannot determine the safety of\b|"
@@ -194,7 +201,7 @@ def read_failure(evidence: Evidence) -> Reading | None:
 
     A message beyond 2,000 characters is shortened to its head and tail, and is whole in `details.text`.
     """
-    if (skip := evidence.skip) is not None:
+    if (skip := evidence.skip) and skip.message:
         skipped = CompleteOutput(
             tool_name=evidence.tool, status="error", summary_text=summarize(skip.message), error=skip
         )
@@ -205,6 +212,8 @@ def read_failure(evidence: Evidence) -> Reading | None:
     if failure is None:
         return None
     error = tool_error(evidence.agent, failure.text)
+    if skip:
+        error = msgspec.structs.replace(error, kind=skip.kind)
     links = {} if failure.offset is None else {"": "/error/message"}
     outputs: tuple[OutputField, ...] = ()
     if (result := evidence.result) and failure.fidelity == "structured" and _has_more(result):

@@ -65,7 +65,7 @@ def _read_command(evidence: Evidence) -> Reading:
     if recorded.has_any(STREAMS):
         return _read_streams(evidence, recorded)
     failure = find_failure_text(evidence)
-    exited = EXIT_CODE.match(failure.text) if failure else None
+    exited = EXIT_CODE.match(failure.text) if failure and not evidence.skip else None
     if failure and exited:
         return _read_exit(evidence, failure, exited)
     return read_failure(evidence) or read_text(evidence)

@@ -94,6 +94,8 @@ class SessionEntry(ForeignEntry, frozen=True, gc=False, rename="camel"):
     tool_use_result: msgspec.Raw = NOTHING
     mcp_meta: msgspec.Raw = NOTHING
     tool_denial_kind: msgspec.Raw = NOTHING
+    tool_denial_after_run: bool | None = None
+    permission_decision: msgspec.Raw = NOTHING
     forked_from: msgspec.Raw = NOTHING
     origin: msgspec.Raw = NOTHING
     replacements: msgspec.Raw = NOTHING
@@ -115,9 +117,17 @@ class MessageOrigin(msgspec.Struct, frozen=True):
     kind: str | None = None
 
 
+class PermissionDecision(msgspec.Struct, frozen=True):
+    """`permissionDecision` of a line with a result, by releases from 2.1.332 on."""
+
+    decision: str | None = None
+    source: str | None = None
+
+
 read_entry = struct_reader(SessionEntry)
 _read_message_origin = struct_reader(MessageOrigin)
 _read_fork_origin = struct_reader(ForkOrigin)
+_read_permission_decision = struct_reader(PermissionDecision)
 
 
 class FileIdentity(msgspec.Struct, frozen=True):
@@ -163,6 +173,8 @@ class SessionLine(msgspec.Struct, frozen=True):
     def message_context(self, run: str) -> MessageContext:
         entry = self.entry
         extra = {"mcpMeta": entry.mcp_meta, "toolDenialKind": entry.tool_denial_kind}
+        if refusal := self.refusal:
+            extra["permissionDecision"] = entry.permission_decision
         slices = {name: bytes(value) for name, value in extra.items() if value is not NOTHING}
         return MessageContext(
             line=self.number,
@@ -173,11 +185,23 @@ class SessionLine(msgspec.Struct, frozen=True):
             at=self.at,
             result=entry.tool_use_result,
             extra=join_object(slices) if slices else None,
+            refusal=refusal,
             inherited=self.inherited,
             names_other=self.names_other,
             delivery="withheld" if self.is_withheld else "sent",
             kind=self.client_kind,
         )
+
+    @property
+    def refusal(self) -> str | None:
+        """The error kind of a call that a hook, a person or a rule did not allow to run, where the line states that."""
+        entry = self.entry
+        if first_byte(entry.permission_decision) != b"{" or entry.tool_denial_after_run:
+            return None
+        decision = _read_permission_decision(entry.permission_decision)
+        if decision.decision != "reject":
+            return None
+        return "denied_by_hook" if decision.source == "hook" else "write_denied"
 
     @property
     def client_kind(self) -> str | None:

@@ -102,6 +102,7 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     path: str = "$.message"
     result: msgspec.Raw = NOTHING
     extra: bytes | None = None
+    refusal: str | None = None
     origin: Literal["message", "progress"] = "message"
     inherited: bool = False
     names_other: bool = False
@@ -244,11 +245,11 @@ def _call(
 
 
 def _results(context: MessageContext, results: list[tuple[int, ApiBlock, bytes]]) -> Iterator[Record | LineProblem]:
-    """A line has one structured result for all its blocks: it belongs to a block only where that is the only one."""
+    """A line has one structured result and one decision: they belong to a block only where that is the only one."""
     is_single = len(results) == 1
     for index, block, raw in results:
         if block.tool_use_id:
-            yield from _result_records(context, block.tool_use_id, block, context.result if is_single else NOTHING)
+            yield from _result_records(context, block.tool_use_id, block, is_single=is_single)
             yield from _block_remarks(context, block, index, block.tool_use_id)
         else:
             yield context.problem(f".content[{index}].tool_use_id", "a tool_result block without tool_use_id", raw)
@@ -263,7 +264,8 @@ def _results(context: MessageContext, results: list[tuple[int, ApiBlock, bytes]]
         )
 
 
-def _result_records(context: MessageContext, call: str, block: ApiBlock, result: msgspec.Raw) -> Iterator[Record]:
+def _result_records(context: MessageContext, call: str, block: ApiBlock, *, is_single: bool) -> Iterator[Record]:
+    result = context.result if is_single else NOTHING
     meta = _read_result_meta(result) if first_byte(result) == b"{" else _NO_META
     content = bytes(block.content)
     yield ResultRecord(
@@ -277,6 +279,7 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, result:
         duration_ms=_duration_ms(meta),
         child_run=f"{context.session}/{meta.agent_id}" if meta.agent_id else None,
         extra=context.extra,
+        refusal=context.refusal if is_single and block.is_error else None,
     )
     yield from _result_remarks(context, call, meta)
     preview = _persisted_preview(content)

@@ -103,6 +103,24 @@ def test_filters_presets_and_counts_keep_failures_apart_from_refusals(
     assert sidebar.has('a[href="?q=outcome%3Atimed_out"]')
 
 
+DECISIONS: dict[str, tuple[dict[str, Any], str, str]] = {  # members of the line, outcome, error kind
+    "person": ({"permissionDecision": {"decision": "reject", "source": "config"}}, "refused", "write_denied"),
+    "hook": ({"permissionDecision": {"decision": "reject", "source": "hook"}}, "refused", "denied_by_hook"),
+    "ran": ({"permissionDecision": {"decision": "reject", "source": "hook"}, "toolDenialAfterRun": True}, "failed", ""),
+    "allowed": ({"permissionDecision": {"decision": "accept", "source": "config"}}, "failed", ""),
+}
+
+
+def test_a_recorded_decision_states_that_a_call_was_refused(project: Project, tmp_path: Path) -> None:
+    lines: list[Any] = [user("go", uuid="u1")]
+    words = "Exit code 5\nby the rules of this project"
+    for name, (members, *_) in DECISIONS.items():
+        lines += [asks(name), answers(name, words, f"Error: {words}", is_error=True) | members]
+    import_paths(project, [write(tmp_path / "session.jsonl", lines)])
+    ends = {call.external_id: (call.outcome, call.error_kind) for call in Call.objects.all()}
+    assert ends == {name: (outcome, kind) for name, (_, outcome, kind) in DECISIONS.items()}
+
+
 def test_a_call_without_an_answer_is_running_while_its_run_is_live(client: Client, calls: dict[str, Call]) -> None:
     Run.objects.update(ended_at=None, last_at=timezone.now() - timedelta(seconds=5))
     call = calls["open"]

@@ -149,6 +149,34 @@ def test_what_auto_mode_held_back_was_refused(text: str, kind: str, *, retryable
     assert (error.kind, error.retryable) == (kind, retryable)
 
 
+FOLDERS = "the allowed working directories for this session: '/home/dev/project'."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Claude requested permissions to write to /home/dev/project/w.txt, but you haven't granted it yet.",
+        "Claude requested permissions to use WebFetch, but you haven't granted it yet.",
+        f"touch in '/etc/x' was blocked. For security, Claude Code may only create or modify files in {FOLDERS}",
+        f"Output redirection to '/etc/x' was blocked. For security, Claude Code may only write to files in {FOLDERS}",
+        "Output redirection to '/etc/x' was blocked by a deny rule.",
+        "touch in '/etc/x' needs approval. The path is outside the working directories for this session ('/home/dev').",
+    ],
+)
+def test_a_call_that_nobody_permitted_was_refused(text: str) -> None:
+    """A command may print the sentence too, so that it needs the flag of the agent."""
+    assert tool_error("claude-code", text).kind == "write_denied"
+    assert read_failure(recorded(text, text)) is None
+
+
+def test_a_refusal_that_the_source_states_keeps_its_words() -> None:
+    skip = ToolError(kind="denied_by_hook", message="", retryable=False)
+    evidence = msgspec.structs.replace(recorded("Error: not here", "not here", is_error=True), skip=skip)
+    failure = read_failure(evidence)
+    assert failure is not None
+    assert failure.complete.error == ToolError(kind="denied_by_hook", message="not here", retryable=False)
+
+
 @pytest.mark.parametrize(
     ("result", "message", "details"),
     [
