@@ -20,7 +20,7 @@ from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.gemini_receipts import untrusted_text
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.mapping import NATIVE, Evidence, OutputField, Reading, ResultFidelity, bounded_fidelity
-from envelopes.alignment.source_cuts import find_source_cuts
+from envelopes.alignment.source_cuts import find_source_cuts, is_saved_result
 from envelopes.alignment.spans import Span, match_once
 from envelopes.schema.result import CompleteOutput, JsonValue, ToolError, summarize
 from envelopes.text.preview import head_tail
@@ -381,10 +381,13 @@ def _from_receipt(evidence: Evidence) -> FailureText | None:
 
 
 def _from_string(evidence: Evidence, recorded: str) -> FailureText | None:
-    """A string result is a failure by the error flag, by its `Error: `, or by a sentence that is certain."""
+    """A string result is a failure by the error flag, by its `Error: `, or by a sentence that is certain.
+
+    The `Error: ` before the name of the file with a server's answer is that of no failure.
+    """
     offset = error_prefix_length(recorded)
     text = recorded[offset:]
-    if evidence.is_error or offset or _classify(evidence.agent, text)[0].certain:
+    if evidence.is_error or (offset and not is_saved_result(recorded)) or _classify(evidence.agent, text)[0].certain:
         return FailureText(text, "stringified", offset)
     return None
 

@@ -234,7 +234,7 @@ def read_untyped(evidence: Evidence) -> Reading:
             links={"": "/result/text"},
             outputs=(OutputField("", claim="proven"),),
             fidelity="stringified",
-            source_cuts=find_source_cuts(text, "", "stream"),
+            source_cuts=find_source_cuts(text, "", "stream") or find_source_cuts(text, "", "server"),
         )
     if evidence.result is not None:
         text = outline_text(evidence.result)

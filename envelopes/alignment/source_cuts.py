@@ -128,6 +128,11 @@ class SourceCut(msgspec.Struct, frozen=True, kw_only=True):
     is_limit: bool = False
 
 
+def is_saved_result(text: str) -> bool:
+    """True for what Claude Code wrote in place of a server's answer, which it saved to a file: the call succeeded."""
+    return _SAVED_RESULT.match(text) is not None
+
+
 def find_receipt_cuts(receipt: str) -> tuple[SourceCut, ...]:
     """The cuts that a receipt other than a preview shows by itself, where no result was recorded."""
     if receipt.endswith(_LISTING_LIMIT):

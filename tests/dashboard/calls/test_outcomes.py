@@ -121,6 +121,23 @@ def test_a_recorded_decision_states_that_a_call_was_refused(project: Project, tm
     assert ends == {name: (outcome, kind) for name, (_, outcome, kind) in DECISIONS.items()}
 
 
+def test_an_answer_of_a_server_that_the_client_saved_to_a_file_is_no_failure(project: Project, tmp_path: Path) -> None:
+    notice = (
+        "Error: result (768,889 characters across 30,000 lines) exceeds maximum allowed tokens. Output has been saved "
+        "to /home/dev/.claude/tool-results/mcp-demo-huge.txt.\nFormat: Plain text\nUse offset and limit parameters."
+    )
+    tool = "mcp__demo__huge"
+    answer = answers("toolu_saved", notice, notice)
+    del answer["message"]["content"][0]["is_error"]
+    lines: list[Any] = [user("go", uuid="u1"), asks("toolu_saved", tool, {}), answer]
+    lines += [asks("toolu_failed", tool, {}), answers("toolu_failed", notice, notice, is_error=True)]
+    import_paths(project, [write(tmp_path / "session.jsonl", lines)])
+    assert {
+        call.external_id: (call.outcome, call.result_fidelity, call.is_cut, call.output_lines, call.seen_lines)
+        for call in Call.objects.all()
+    } == {"toolu_saved": ("succeeded", "bounded", True, 1, 0), "toolu_failed": ("failed", "bounded", True, 0, 0)}
+
+
 def test_a_call_without_an_answer_is_running_while_its_run_is_live(client: Client, calls: dict[str, Call]) -> None:
     Run.objects.update(ended_at=None, last_at=timezone.now() - timedelta(seconds=5))
     call = calls["open"]
