@@ -40,21 +40,33 @@ StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the stor
 
 
 class OutputCut(msgspec.Struct, frozen=True):
-    """Which lines of one recorded output field the receipt shows. `cut.shown` counts from 0.
+    """Which lines of one recorded output field the receipt shows. `cut.shown` counts from 0, in the whole field.
 
-    `source_cuts` are what the source left out of the field itself. Not `is_known`: the receipt may have the other lines
-    in a form that is not recognised, so they are not called cut.
+    `prefix_lines` end before the output (`Error: Exit code 2`), `source_cuts` are what the source left out of the field.
+    Not `is_known`: the receipt may have the other lines in an unrecognised form, so they are not called cut.
     """
 
     field: OutputField
     cut: Cut
     source_cuts: tuple[SourceCut, ...] = ()
     is_known: bool = True
+    prefix_lines: int = 0
+
+    @property
+    def recorded(self) -> Cut:
+        """The cut of the recorded output, without what the field has in front of it."""
+        return complete_cut(self.cut, self._prefix)
 
     @property
     def complete(self) -> Cut:
-        """The cut of the complete output, of which the recorded field may be a part."""
-        return complete_cut(self.cut, self.source_cuts) if self.source_cuts else self.cut
+        """The cut of the complete output, of which the recorded one may be a part."""
+        return complete_cut(self.cut, (*self._prefix, *self.source_cuts))
+
+    @property
+    def _prefix(self) -> tuple[SourceCut, ...]:
+        """The lines in front of the output as a gap that stands for no line of it."""
+        gap = SourceCut(pointer=self.field.pointer, unit="lines", end=self.prefix_lines)
+        return (gap,) if self.prefix_lines else ()
 
 
 class Halves(msgspec.Struct, frozen=True, kw_only=True):
@@ -406,7 +418,8 @@ def _output_cuts(
         if not is_known and note is not None:
             is_known = is_cut_proven(text, cut, note, is_linked=bool(own))
         if field.claim != "shortened" or (is_known and not cut.is_whole):
-            cuts.append(OutputCut(field, cut, source_cuts, is_known=is_known))
+            prefix = text.count("\n", 0, field.start)
+            cuts.append(OutputCut(field, cut, source_cuts, is_known=is_known, prefix_lines=prefix))
     return tuple(cuts)
 
 

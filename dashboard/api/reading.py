@@ -148,7 +148,7 @@ def _output_gaps(evidence: CallEvidence) -> list[OutputGaps]:
     if evidence.halves.receipt is None:  # what the model got is not known
         return gaps
     for output in evidence.halves.known_outputs:
-        cut, first = output.cut, output.field.first_line
+        cut, first = output.recorded, output.field.first_line
         ranges = [(start + first, end + first - 1) for start, end in cut.gaps]
         pointer = output.field.pointer
         shown = ranges[:MOST_GAPS]

@@ -105,7 +105,7 @@ def _describe_absent(halves: Halves, output: OutputCut) -> Iterator[str]:
     for other in halves.outputs:
         if other is not output:
             name = printable(split(other.field.pointer)[-1]) if other.field.pointer else "result"
-            lines = "1 line" if other.cut.total == 1 else f"{other.cut.total:,} lines"
+            lines = "1 line" if other.recorded.total == 1 else f"{other.recorded.total:,} lines"
             yield f"Not laid out here: {name}, {lines}."
     if output.source_cuts:
         yield describe_source_cuts(output.source_cuts)
@@ -116,11 +116,11 @@ def _pair(output: OutputCut, text: str, receipt: Receipt, seen_end: int) -> Iter
     if lines and not lines[-1]:
         lines.pop()  # behind the last newline there is no line
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
-    first, at = output.field.first_line, 0
+    first, at = output.field.first_line - output.prefix_lines, 0
     receipt_lines, partly = _read_receipt(receipt, output.field.pointer, starts, seen_end)
 
     def unpaired(index: int) -> LineRow:
-        return _unpaired(lines[index], index, first + index, output, is_partly=index in partly)
+        return _unpaired(lines[index], index, max(0, first + index), output, is_partly=index in partly)
 
     for number, line in enumerate(receipt_lines, 1):
         own = escape(line.text[:LINE_CHARACTERS])

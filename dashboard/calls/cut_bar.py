@@ -185,6 +185,7 @@ class _Output:
         self.field, self.cut, self.text = output.field, output.cut, text
         self.is_saved, self.is_linked, self.is_beginning = is_saved, is_linked, is_beginning
         self.complete, self.source_cuts, self.is_known = output.complete, output.source_cuts, output.is_known
+        self.recorded, self.prefix_lines = output.recorded, output.prefix_lines
         self.lines_before = output.field.first_line - 1
         # Agents count the nothing behind a last newline as a line; here it is none.
         total = output.field.total_lines or 0
@@ -193,6 +194,10 @@ class _Output:
         self.total_lines = max(total, self.lines_before + self.complete.total)
         spans = [] if output.cut.is_whole or receipt is None else shown_spans(receipt, output.field.pointer)
         self.partial: PartialLine | None = find_partial_line(text, spans, output.cut)
+
+    def shown_characters(self, partial: PartialLine) -> tuple[int, int]:
+        """The characters of the output that the receipt has of its one line, and all of it."""
+        return partial.end - self.field.start, len(self.text) - self.field.start
 
 
 def _output_bar(output: _Output, page: str, got: str) -> CutBar:
@@ -228,7 +233,7 @@ def _sentence(output: _Output, got: str) -> str:
     if not output.is_known and output.is_beginning:
         return f"Only the beginning of the receipt was compared with the recorded output ({_count_lines(cut.total)})."
     if not output.cut.shown and not output.is_linked:
-        return f"The recorded output ({_count_lines(output.cut.total)}) was not found in the receipt."
+        return f"The recorded output ({_count_lines(output.recorded.total)}) was not found in the receipt."
     if not output.is_known:
         lines = f"{cut.shown_count:,} of {_count_lines(cut.total)}"
         return f"The receipt has {lines} word for word. It may have the others in another form: that is not known."
@@ -237,8 +242,9 @@ def _sentence(output: _Output, got: str) -> str:
         return f"{least} {describe_source_cuts(output.source_cuts)}"
     source = f" {describe_source_cuts(output.source_cuts)}" if output.source_cuts else ""
     if partial and cut.total == 1:
-        return f"{got} the first {partial.end:,} of {len(output.text):,} characters of its one line."
-    beginning = f" Of line {partial.line + before:,} it got the beginning." if partial else ""
+        first, size = output.shown_characters(partial)
+        return f"{got} the first {first:,} of {size:,} characters of its one line."
+    beginning = f" Of line {partial.line - output.prefix_lines + before:,} it got the beginning." if partial else ""
     if cut.total == 1 and not partial:
         return f"{got} nothing of its one line."
     if not cut.shown:
@@ -300,8 +306,9 @@ def _domain(output: _Output) -> str:
 def _stretches(output: _Output) -> tuple[CutStretch, ...]:
     total = max(output.total_lines, 1)
     if output.partial and total == 1:
-        share = output.partial.end / len(output.text) * WIDTH
-        title = f"{output.partial.end:,} of {len(output.text):,} characters: {SEEN}"
+        first, size = output.shown_characters(output.partial)
+        share = first / size * WIDTH
+        title = f"{first:,} of {size:,} characters: {SEEN}"
         return (
             CutStretch(x="0", width=f"{share:.2f}", kind="seen", title=title),
             CutStretch(x=f"{share:.2f}", width=f"{WIDTH - share:.2f}", kind="unseen", title=f"the rest: {UNSEEN}"),

@@ -47,7 +47,8 @@ from envelopes.text.outline import outline_text
 AGENT = "claude-code"
 STREAMS = ("stdout", "stderr")
 EXIT_CODE = re.compile(r"Exit code (-?[0-9]{1,10})(?:\n|$)")
-TIMED_OUT = re.compile(r"Command timed out after \d")
+_DURATION = r"\d[\d.]*(?:ms|[dhms])"
+TIMED_OUT = re.compile(rf"Command timed out after {_DURATION}(?: {_DURATION}\b)*[ \n]?")
 INLINE_CUT = re.compile(r"\n\n\.\.\. \[(\d+) (lines|characters) truncated\] \.\.\.(?:\n\n|\Z)")
 BACKGROUND = re.compile(r"Command [\w ()-]{0,80}background[\w ]{0,80} with ID: (?P<id>[\w-]+)")
 JS_SPACE = (
@@ -151,9 +152,12 @@ def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) 
     A command that the agent stopped at its time limit has no verdict: it is an error.
     """
     output = failure.text[exited.end() :]
-    stopped = read_failure(evidence) if TIMED_OUT.match(output) else None
-    if stopped is not None:
-        outputs = () if failure.offset is None else (OutputField("", start=failure.offset + exited.end()),)
+    timed_out = TIMED_OUT.match(output)
+    stopped = read_failure(evidence) if timed_out else None
+    if timed_out and stopped:
+        printed = output[timed_out.end() :]
+        start = (failure.offset or 0) + len(failure.text) - len(printed)
+        outputs = (OutputField("", start=start),) if failure.offset is not None and printed.strip() else ()
         return msgspec.structs.replace(stopped, outputs=outputs)
     cuts = _find_failure_cuts(evidence, failure)
     command = RecordedObject(evidence.args).text("command") or ""
@@ -331,6 +335,6 @@ def _align_tag(text: str, at: int, tag: str, pointer: str, value: JsonValue) -> 
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=5, read=_read_command, align=_align_command),
+    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=6, read=_read_command, align=_align_command),
     ToolMapping(agent=AGENT, tools=("BashOutput",), version=3, read=_read_background, align=_align_background),
 )

@@ -41,6 +41,14 @@ def test_equal_lines_stand_beside_each_other_and_a_header_stands_alone(client: C
     ]
 
 
+def test_the_line_with_the_exit_status_has_no_number_of_the_output(client: Client, run: Run) -> None:
+    text = "Exit code 3\nboom\nsecond"
+    call = recorded(run, "Bash", {"command": "make"}, f"Error: {text}", text, source_error=True)
+    page = load_call(client, call, "?left=lines")
+    assert [row[:2] for row in rows(page)] == [("", "Error: Exit code 3"), ("1", "boom"), ("2", "second")]
+    assert (call.output_lines, call.seen_lines) == (2, 2)
+
+
 def test_lines_that_the_model_did_not_see_are_marked_and_the_middle_of_many_is_folded(client: Client, run: Run) -> None:
     lines = [f"line {number} of a long output" for number in range(1, 101)]
     preview = "\n".join(lines[:3])

@@ -80,7 +80,7 @@ SAVED = "The complete output was saved to a file."
 CUT = {
     "a failing command": (
         Answered("Bash", {"command": "make"}, FAILURE, f"Error: {FAILURE}", is_error=True),
-        Shown(581, 582, "bounded", "581 / 582+", [BY_SOURCE], f"581 of at least 582 lines. {CUT_CHARACTERS}"),
+        Shown(580, 581, "bounded", "580 / 581+", [BY_SOURCE], f"580 of at least 581 lines. {CUT_CHARACTERS}"),
     ),
     "a long stream": (
         Answered("Bash", {"command": "make"}, STREAM, stdout(STREAM)),

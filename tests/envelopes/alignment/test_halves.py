@@ -28,7 +28,7 @@ def halves(**more: Any) -> Halves:
 
 
 @pytest.mark.parametrize(
-    ("mapping_key", "summary"), [("command:claude-code:5", "as it was stored"), ("command:other:1", "")]
+    ("mapping_key", "summary"), [("command:claude-code:6", "as it was stored"), ("command:other:1", "")]
 )
 def test_an_envelope_that_is_stored_under_the_mapping_is_not_made_again(mapping_key: str, summary: str) -> None:
     fresh = halves()
@@ -39,7 +39,7 @@ def test_an_envelope_that_is_stored_under_the_mapping_is_not_made_again(mapping_
 
     reread = halves(stored=stored)
     assert reread.projection.canonical.summary_text == (summary or fresh.projection.canonical.summary_text)
-    assert (reread.receipt, reread.outputs, reread.mapping) == (fresh.receipt, fresh.outputs, "command:claude-code:5")
+    assert (reread.receipt, reread.outputs, reread.mapping) == (fresh.receipt, fresh.outputs, "command:claude-code:6")
 
 
 @pytest.mark.parametrize("space", ["\n\n", " \t\r\n", "\u2003\u00a0\u3000\ufeff\n"])
@@ -179,3 +179,20 @@ def test_the_first_receipt_tells_what_came_back_where_another_one_took_its_place
     assert (later.receipt.text, first.is_cut, later.is_cut) == ("[cleared]", True, False)
     recorded = read_halves(**call, result=b'{"exit_code": 0, "stdout": "ok"}', content=b'"[cleared]"', answer=failed)
     assert recorded.projection.canonical.result["exit_status"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("Exit code 1", []),
+        ("Exit code 3\nboom", [(1, 1)]),
+        ("Exit code 4\n\n\nx", [(3, 3)]),
+        ("Exit code 143\nCommand timed out after 1s", []),
+        ("Exit code 143\nCommand timed out after 2m 0.0s\nhalf\nof it", [(2, 2)]),
+        ("Exit code 143\nCommand timed out after 2m 0.0s half", [(1, 1)]),
+    ],
+)
+def test_what_the_agent_writes_before_an_output_is_no_line_of_it(text: str, lines: list[tuple[int, int]]) -> None:
+    result, content = json.dumps(f"Error: {text}").encode(), json.dumps(text).encode()
+    failed = read_halves(agent="claude-code", tool="Bash", args=b"{}", result=result, content=content, is_error=True)
+    assert [(output.complete.shown_count, output.complete.total) for output in failed.outputs] == lines
