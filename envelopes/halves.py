@@ -42,7 +42,7 @@ StoredEnvelopes: TypeAlias = Callable[[str], CanonicalResult | None]  # the stor
 class OutputCut(msgspec.Struct, frozen=True):
     """Which lines of one recorded output field the receipt shows. `cut.shown` counts from 0, in the whole field.
 
-    `prefix_lines` end before the output (`Error: Exit code 2`), `source_cuts` are what the source left out of the field.
+    `prefix_lines` end before the output (`Error: Exit code 2`), `source_cuts` are what the source cut out of the field.
     Not `is_known`: the receipt may have the other lines in an unrecognised form, so they are not called cut.
     """
 

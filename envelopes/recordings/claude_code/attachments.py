@@ -9,7 +9,8 @@
    where it differs from the one before.
 4. `queued_command` is what a person wrote, or a background task reported, while a tool ran. A client that writes
    `rendered` sends queued messages by their attachments, so that the queue's own lines are none.
-5. What a hook printed when a session began or a prompt was sent went to the model too, by older releases with the
+5. An error by which a hook before a tool (PreToolUse) blocked a call states that the call was refused.
+6. What a hook printed when a session began or a prompt was sent went to the model too, by older releases with the
    success of the hook. Everything else is an event. What names a call is an event of it, message or not.
 """
 
@@ -29,7 +30,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.claude_code.conversation import take_attached
 from envelopes.recordings.claude_code.line import SessionLine
-from envelopes.recordings.claude_code.reader_state import digest, follow_up_records, is_report
+from envelopes.recordings.claude_code.reader_state import digest, follow_up_records, is_report, remember
 from envelopes.recordings.json_lines import NOTHING, first_byte, struct_reader
 from envelopes.text.untrusted_json import Untrusted, array_slices, object_slices
 
@@ -64,6 +65,7 @@ class Attachment(msgspec.Struct, frozen=True, gc=False):
     tools: msgspec.Raw = NOTHING
     tool_use_id: str | None = msgspec.field(default=None, name="toolUseID")
     hook_event: str | None = msgspec.field(default=None, name="hookEvent")
+    hook_name: str | None = msgspec.field(default=None, name="hookName")
 
 
 class RenderedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -85,6 +87,8 @@ def attachment_records(line: SessionLine) -> Iterator[Record | LineProblem]:
     rendered = _rendered_content(line)
     line.state.renders = line.state.renders or rendered is not None
     name = attachment.type or "attachment"
+    if name == "hook_blocking_error" and attachment.hook_event == "PreToolUse" and attachment.tool_use_id:
+        remember(line.state.blocked, attachment.tool_use_id, attachment.hook_name or "")
     if name == "prompt_snapshot":
         messages = list(_snapshot_messages(line, attachment))
     elif name == "queued_command":

@@ -140,6 +140,7 @@ class ReaderState(msgspec.Struct):
     `sends`      the client records its requests, see `requests`
     `unsent`     messages with answers of tools that no request had yet
     `answers`    the receipts that were read, by call
+    `blocked`    the hook that blocked each call which it did not allow to run
     """
 
     session: str | None = None
@@ -173,6 +174,7 @@ class ReaderState(msgspec.Struct):
     sends: bool = False
     unsent: list[UnsentMessage] = []
     answers: dict[str, SentAnswer] = {}
+    blocked: dict[str, str] = {}
 
     @classmethod
     def load(cls, saved: dict[str, object]) -> ReaderState:

@@ -121,6 +121,29 @@ def test_a_recorded_decision_states_that_a_call_was_refused(project: Project, tm
     assert ends == {name: (outcome, kind) for name, (_, outcome, kind) in DECISIONS.items()}
 
 
+def test_a_call_that_a_hook_blocked_was_refused(project: Project, tmp_path: Path) -> None:
+    """Release 2.1.100 names the call in an attachment before its result; earlier releases have the reason alone."""
+    lines: list[Any] = [user("go", uuid="u1")]
+    for name, event, is_error in (
+        ("before", "PreToolUse", True),
+        ("after", "PostToolUse", True),
+        ("allowed", "PreToolUse", False),
+    ):
+        attachment = {"type": "hook_blocking_error", "hookEvent": event, "hookName": f"{event}:Bash", "toolUseID": name}
+        attachment["blockingError"] = {"blockingError": "not in this project", "command": "python3 hook.py"}
+        line = user("", uuid=f"h-{name}") | {"type": "attachment", "attachment": attachment}
+        del line["message"]
+        result = "Error: not in this project" if is_error else None
+        lines += [asks(name), line, answers(name, "not in this project", result, is_error=is_error)]
+    import_paths(project, [write(tmp_path / "session.jsonl", lines)])
+    assert {call.external_id: (call.outcome, call.error_kind) for call in Call.objects.all()} == {
+        "before": ("refused", "denied_by_hook"),
+        "after": ("failed", "tool_execution_failed"),
+        "allowed": ("succeeded", ""),
+    }
+    assert Call.objects.get(external_id="before").summary == "not in this project"
+
+
 def test_an_answer_of_a_server_that_the_client_saved_to_a_file_is_no_failure(project: Project, tmp_path: Path) -> None:
     notice = (
         "Error: result (768,889 characters across 30,000 lines) exceeds maximum allowed tokens. Output has been saved "
