@@ -310,7 +310,7 @@ def _apply(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves:
         reading=reading,
         projection=projection,
         receipt=_receipt(call, spans if call.is_linked else []),
-        outputs=_output_cuts(call, reading, seen, spans, is_whole=until is not None, has_preview=preview is not None),
+        outputs=_output_cuts(call, reading, seen, spans, is_whole=until is not None),
         preview=preview,
         aligned=until,
         has_more_links=has_more_links,
@@ -390,12 +390,11 @@ def _output_cuts(
     spans: list[list[Span]],
     *,
     is_whole: bool,
-    has_preview: bool,
 ) -> tuple[OutputCut, ...]:
     """`seen` are the spans that the model got, `spans` all of each part.
 
     Outputs of which nothing is linked may stand in the receipt in a form that their family does not know: that they
-    are missing has to be proven then, whatever the family claims, unless the receipt is a preview (`has_preview`).
+    are missing has to be proven then, whatever the family claims.
 
     `is_whole`: the import found no cut, and only the beginning of the receipt was aligned.
     """
@@ -403,7 +402,7 @@ def _output_cuts(
     for span in seen if reading.outputs else ():
         if span.document == "complete":
             own_by_pointer[span.pointer].append(span)
-    is_linked = is_whole or has_preview or any(field.pointer in own_by_pointer for field in reading.outputs)
+    is_linked = is_whole or any(field.pointer in own_by_pointer for field in reading.outputs)
     can_prove = not is_whole and (not is_linked or any(field.claim != "certain" for field in reading.outputs))
     note = find_unlinked(call.parts or (), spans) if can_prove else None
     cuts: list[OutputCut] = []

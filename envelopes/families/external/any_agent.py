@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 
 import msgspec
 
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.foreign_receipts import find_outputs, match_result
-from envelopes.alignment.json_spans import match_json
+from envelopes.alignment.json_spans import match_json, place_in_json
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.source_cuts import SourceCut, find_source_cuts, find_token_cuts
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
@@ -154,7 +157,26 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     if matches:
         return matches[0] if len(matches) == 1 else []
     spans = match_json(text, structured, structured_pointer) if structured_pointer else []
+    spans = spans or list(_align_saved(evidence.result, pointer, text))
     return spans or ([] if _is_printed(evidence) else match_result(evidence.result, text))
+
+
+def _align_saved(result: JsonValue, pointer: str, text: str) -> Iterator[Span]:
+    """Links the texts in a preview of the blocks' JSON, as which Claude Code saves an answer that is too long."""
+    preview = find_output_preview(text)
+    if preview is None:
+        return
+    blocks = [block.recorded for block in _recorded_blocks(result)]
+    whole, shown = json.dumps(blocks, ensure_ascii=False, indent=2), text[: preview.end]
+    if preview.start == preview.end or not whole.startswith(shown[preview.start :]):
+        return
+    at = 0
+    for index, block in enumerate(_recorded_blocks(result)):
+        if (value := block.text("text")) is not None:
+            opening = '\n    "text": '
+            at = whole.index(opening + json.dumps(value, ensure_ascii=False), at) + len(f'{opening}"')
+            spans = [Span(0, len(value), f"{pointer}/{index}/text", 0, len(value))]
+            yield from place_in_json(shown, preview.start + at, spans)
 
 
 FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=8, read=_read, align=_align)

@@ -129,7 +129,12 @@ def test_a_call_that_a_hook_blocked_was_refused(project: Project, tmp_path: Path
         ("after", "PostToolUse", True),
         ("allowed", "PreToolUse", False),
     ):
-        attachment = {"type": "hook_blocking_error", "hookEvent": event, "hookName": f"{event}:Bash", "toolUseID": name}
+        attachment: dict[str, Any] = {
+            "type": "hook_blocking_error",
+            "hookEvent": event,
+            "hookName": f"{event}:Bash",
+            "toolUseID": name,
+        }
         attachment["blockingError"] = {"blockingError": "not in this project", "command": "python3 hook.py"}
         line = user("", uuid=f"h-{name}") | {"type": "attachment", "attachment": attachment}
         del line["message"]

@@ -60,6 +60,42 @@ def test_what_the_client_cut_out_of_the_answer_of_a_server_is_cut(texts: list[st
     assert reading.fidelity == ("bounded" if cut else "structured")
 
 
+SAVED_HEAD = "<persisted-output>\nOutput too large (75.1KB). Full output saved to: /t/1.json\n\nPreview (first 2KB):\n"
+LINES = "\n".join(f'the "row" {number}\tof C:\\temp' for number in range(3_000))
+
+
+@pytest.mark.parametrize("seen", [0, 1, 40])
+@pytest.mark.parametrize("before", [[], [{"type": "text", "text": "the head"}, {"type": "image", "data": "aaaa"}]])
+def test_a_preview_of_the_json_of_an_answer_shows_lines_of_it(before: list[JsonValue], seen: int) -> None:
+    blocks = [*before, {"type": "text", "text": LINES}]
+    whole = json.dumps(blocks, ensure_ascii=False, indent=2)
+    preview = whole[: whole.index(json.dumps(f'the "row" {seen}')[1:-1]) + len("the")]
+    halves = read_halves(
+        agent="claude-code",
+        tool="mcp__demo__huge",
+        args=b"{}",
+        result=json.dumps(blocks).encode(),
+        content=json.dumps(f"{SAVED_HEAD}{preview}\n...\n</persisted-output>").encode(),
+        is_error=None,
+    )
+    counts = [(output.cut.shown_count, output.cut.total) for output in halves.known_outputs]
+    assert counts == [*([(1, 1)] if before else []), (seen, 3_000)]
+    assert halves.is_cut
+
+
+def test_a_preview_in_an_unknown_form_says_nothing_of_lines() -> None:
+    preview = "<answer>\n" + "".join(f"<line>the row {number}</line>\n" for number in range(60))
+    halves = read_halves(
+        agent="claude-code",
+        tool="mcp__demo__huge",
+        args=b"{}",
+        result=json.dumps([{"type": "text", "text": LINES}]).encode(),
+        content=json.dumps(f"{SAVED_HEAD}{preview}...\n</persisted-output>").encode(),
+        is_error=None,
+    )
+    assert (halves.known_outputs, halves.is_cut) == ((), True)
+
+
 @pytest.mark.parametrize(
     ("agent", "tool", "known"),
     [
