@@ -15,7 +15,7 @@ from dashboard.models import Observation, Run
 from dashboard.text.find_secrets import CONTEXT
 from dashboard.text.masks import mask_text
 from envelopes.schema.result import JsonValue, ToolError
-from envelopes.schema.settlement import SITUATIONS, read_end
+from envelopes.schema.settlement import RETRYABLE_KINDS, SITUATIONS, read_end
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SKIP_KINDS: dict[str, str] = {
     row.reason: row.kind for row in SITUATIONS if row.end == "skipped" and row.reason and row.kind
 }
-DENIED = re.compile(b'"(?:denied(?:_r|R)eason|refusalKind)"')
+DENIED = re.compile(b'"(?:denied(?:_r|R)eason|statedKind)"')
 SNAKE = re.compile("(?<=[a-z])_([a-z])")
 MAX_CHARACTERS = 1_000  # of one value on the page
 CALL_LABELS = {
@@ -48,7 +48,7 @@ POLICY_LABELS = {"confirmationsRequired": "Confirmation required", "sandbox": "S
 RESULT_LABELS = {
     "phase": "Phase",
     "deniedReason": "Denied because of",
-    "refusalKind": "Refused as",
+    "statedKind": "Kind of error, as stated",
     "userMessage": "Message to the user",
     "debugMessage": "Message for debugging",
     "effects": "Effects",
@@ -133,8 +133,8 @@ def recorded_skip(settlement: Observation | None, members: dict[str, bytes] | No
     if settlement is None or not (b'"status"' in settlement.data or DENIED.search(settlement.data)):
         return None
     members = recorded_members(settlement) if members is None else members
-    if kind := recorded_word(members, "refusalKind"):
-        return ToolError(kind=kind, message="", retryable=False)
+    if kind := recorded_word(members, "statedKind"):
+        return ToolError(kind=kind, message="", retryable=kind in RETRYABLE_KINDS)
     status, reason = recorded_word(members, "status"), recorded_word(members, "deniedReason")
     end = read_end(status) if status or not reason else "refused"
     if end not in ("skipped", "refused") or "error" in members:

@@ -200,8 +200,8 @@ class CallMerge:
             result = self._observe("result", record.error, "structured", record.line, record.at, run)
         if record.document is not None:
             self._observe("timing", record.document, "structured", record.line, record.at, run)
-        elif record.effects or record.extra or record.refusal:  # the rest, with fields that are unknown to us
-            words = {"status": record.status, "refusalKind": record.refusal}
+        elif record.effects or record.extra or record.stated_kind:  # the rest, with fields that are unknown to us
+            words = {"status": record.status, "statedKind": record.stated_kind}
             members = {name: msgspec.json.encode(word) if word else None for name, word in words.items()}
             members |= {"effects": record.effects, "extra": record.extra}
             rest = join_object({name: raw for name, raw in members.items() if raw})

@@ -213,7 +213,7 @@ def read_failure(evidence: Evidence) -> Reading | None:
         return None
     error = tool_error(evidence.agent, failure.text)
     if skip:
-        error = msgspec.structs.replace(error, kind=skip.kind)
+        error = msgspec.structs.replace(error, kind=skip.kind, retryable=error.retryable or skip.retryable)
     links = {} if failure.offset is None else {"": "/error/message"}
     outputs: tuple[OutputField, ...] = ()
     if (result := evidence.result) and failure.fidelity == "structured" and _has_more(result):

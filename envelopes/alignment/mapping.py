@@ -39,7 +39,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     `has_result` distinguishes a recorded null from no record. `receipt_text` joins the text parts of the receipt.
     `is_further`: that text is one that the model got behind earlier ones of the call, without those.
     `skip` is the reason of a call that its source skipped and that has neither a result nor an error; without a message
-    it is the kind of a call that its source refused, and the result, or the receipt, is the message.
+    it is the kind of a call that was refused or stopped, and the result, or the receipt, is the message.
     """
 
     agent: str

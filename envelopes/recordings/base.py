@@ -148,8 +148,8 @@ class CallRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="call"):
 class ResultRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="result"):
     """`result` None: the source kept no structured result. `is_error` is the source's own flag.
 
-    `refusal` is the error kind of a call that did not run because it was not allowed, where the source states that: the
-    result, or the receipt, is its message.
+    `stated_kind` is the error kind of a call that was refused or stopped, where the source states that beside the
+    result: that, or the receipt, is the message.
 
     `duration_ms` is the tool's own measurement, where the source has one: the time between the stamps of the
     call and of this record includes the wait for a permission. `ended_at` is the recorded end; without it the call
@@ -161,7 +161,7 @@ class ResultRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="result"
     fidelity: ResultFidelity = "structured"
     is_error: bool | None = None
     status: str | None = None
-    refusal: str | None = None
+    stated_kind: str | None = None
     at: str | None = None
     started_at: str | None = None
     ended_at: str | None = None

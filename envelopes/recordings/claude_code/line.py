@@ -59,6 +59,9 @@ _LEVELS: dict[str, Literal["info", "warn", "error"]] = {
     "error": "error",
 }
 _OPENS_RUN = frozenset({"user", "assistant"})
+_REJECTED, _BY_USER = b'"User rejected tool use"', b'"user-rejected"'
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
+_STATES_DECISIONS = (2, 1, 332)  # the earliest release of which recordings with permissionDecision were seen
 
 
 class SessionEntry(ForeignEntry, frozen=True, gc=False, rename="camel"):
@@ -95,6 +98,7 @@ class SessionEntry(ForeignEntry, frozen=True, gc=False, rename="camel"):
     mcp_meta: msgspec.Raw = NOTHING
     tool_denial_kind: msgspec.Raw = NOTHING
     tool_denial_after_run: bool | None = None
+    tool_denial_before_run: bool | None = None
     permission_decision: msgspec.Raw = NOTHING
     forked_from: msgspec.Raw = NOTHING
     origin: msgspec.Raw = NOTHING
@@ -173,7 +177,7 @@ class SessionLine(msgspec.Struct, frozen=True):
     def message_context(self, run: str) -> MessageContext:
         entry = self.entry
         extra = {"mcpMeta": entry.mcp_meta, "toolDenialKind": entry.tool_denial_kind}
-        if refusal := self.refusal:
+        if stated_kind := self.stated_kind:
             extra["permissionDecision"] = entry.permission_decision
         slices = {name: bytes(value) for name, value in extra.items() if value is not NOTHING}
         return MessageContext(
@@ -185,7 +189,7 @@ class SessionLine(msgspec.Struct, frozen=True):
             at=self.at,
             result=entry.tool_use_result,
             extra=join_object(slices) if slices else None,
-            refusal=refusal,
+            stated_kind=stated_kind,
             inherited=self.inherited,
             names_other=self.names_other,
             delivery="withheld" if self.is_withheld else "sent",
@@ -193,15 +197,21 @@ class SessionLine(msgspec.Struct, frozen=True):
         )
 
     @property
-    def refusal(self) -> str | None:
-        """The error kind of a call that a hook, a person or a rule did not allow to run, where the line states that."""
+    def stated_kind(self) -> str | None:
+        """The error kind of a call that was not allowed to run, or was stopped, where the line states that.
+
+        Of a person who stopped a running call the client writes what it writes of one who refused it. It has no
+        decision then, and does not say that the call had not begun.
+        """
         entry = self.entry
-        if first_byte(entry.permission_decision) != b"{" or entry.tool_denial_after_run:
-            return None
-        decision = _read_permission_decision(entry.permission_decision)
-        if decision.decision != "reject":
-            return None
-        return "denied_by_hook" if decision.source == "hook" else "write_denied"
+        if first_byte(entry.permission_decision) == b"{":
+            decision = _read_permission_decision(entry.permission_decision)
+            if decision.decision != "reject" or entry.tool_denial_after_run:
+                return None
+            return "denied_by_hook" if decision.source == "hook" else "write_denied"
+        is_stopped = bytes(entry.tool_use_result) == _REJECTED and bytes(entry.tool_denial_kind) == _BY_USER
+        is_known = is_stopped and not entry.tool_denial_before_run and _states_decisions(entry.version or "")
+        return "cancelled" if is_known else None
 
     @property
     def client_kind(self) -> str | None:
@@ -276,6 +286,12 @@ class SessionLine(msgspec.Struct, frozen=True):
             branch=entry.git_branch,
             started_at=None if self.inherited else self.at,
         )
+
+
+def _states_decisions(version: str) -> bool:
+    """True for a release that writes the decision about a call beside its result."""
+    numbers = _VERSION.match(version)
+    return numbers is not None and tuple(map(int, numbers.groups())) >= _STATES_DECISIONS
 
 
 def identify_file(path: SourcePath) -> FileIdentity:

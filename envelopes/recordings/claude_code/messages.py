@@ -102,7 +102,7 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     path: str = "$.message"
     result: msgspec.Raw = NOTHING
     extra: bytes | None = None
-    refusal: str | None = None
+    stated_kind: str | None = None
     origin: Literal["message", "progress"] = "message"
     inherited: bool = False
     names_other: bool = False
@@ -279,7 +279,7 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, *, is_s
         duration_ms=_duration_ms(meta),
         child_run=f"{context.session}/{meta.agent_id}" if meta.agent_id else None,
         extra=context.extra,
-        refusal=context.refusal if is_single and block.is_error else None,
+        stated_kind=context.stated_kind if is_single and block.is_error else None,
     )
     yield from _result_remarks(context, call, meta)
     preview = _persisted_preview(content)

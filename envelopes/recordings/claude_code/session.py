@@ -223,7 +223,7 @@ def _message(line: SessionLine) -> Records:
 def _with_hook(line: SessionLine, record: Record | LineProblem) -> Record | LineProblem:
     """States of a failed result that a hook had blocked its call, where an attachment of a line before says so."""
     if isinstance(record, ResultRecord) and record.is_error and record.call in line.state.blocked:
-        return msgspec.structs.replace(record, refusal="denied_by_hook")
+        return msgspec.structs.replace(record, stated_kind="denied_by_hook")
     return record
 
 

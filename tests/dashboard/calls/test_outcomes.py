@@ -149,6 +149,30 @@ def test_a_call_that_a_hook_blocked_was_refused(project: Project, tmp_path: Path
     assert Call.objects.get(external_id="before").summary == "not in this project"
 
 
+@pytest.mark.parametrize(
+    ("members", "outcome"),
+    [
+        ({"version": "2.1.332"}, "cancelled"),
+        ({"version": "2.1.332", "toolDenialBeforeRun": True}, "refused"),
+        ({"version": "2.1.332", "permissionDecision": {"decision": "reject", "source": "user_reject"}}, "refused"),
+        ({"version": "2.1.299"}, "refused"),
+        ({"version": "2.1.332", "toolDenialKind": "permission-rule"}, "refused"),
+    ],
+)
+def test_a_running_call_that_a_person_stopped_is_cancelled(
+    project: Project, tmp_path: Path, members: dict[str, Any], outcome: str
+) -> None:
+    """The client tells the model that the call was rejected, whether it ran or not."""
+    receipt = f"{REFUSAL} STOP what you are doing and wait for the user to tell you how to proceed."
+    answer = answers("toolu_1", receipt, "User rejected tool use", is_error=True) | {"toolDenialKind": "user-rejected"}
+    import_paths(
+        project, [write(tmp_path / "session.jsonl", [user("go", uuid="u1"), asks("toolu_1"), answer | members])]
+    )
+    call = Call.objects.get()
+    assert (call.outcome, call.is_waiting) == (outcome, outcome == "refused")
+    assert call.summary == "User rejected tool use"
+
+
 def test_an_answer_of_a_server_that_the_client_saved_to_a_file_is_no_failure(project: Project, tmp_path: Path) -> None:
     notice = (
         "Error: result (768,889 characters across 30,000 lines) exceeds maximum allowed tokens. Output has been saved "
