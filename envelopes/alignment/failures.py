@@ -31,6 +31,7 @@ NAMED_ARGUMENTS = ("file_path", "notebook_path", "path", "url", "query", "patter
 LEAST_ARGUMENT = 8  # characters: a shorter text occurs in a sentence by chance
 OPENING, CLOSING = "<tool_use_error>", "</tool_use_error>"
 _MESSAGES = ("error", "detail", "reason", "stderr")  # members in which results of any form state what failed
+_LISTED = "InputValidationError: ["  # JSON of what is wrong with the arguments; the model is told it in sentences
 _BLOCK_MEMBERS = frozenset({"content", "isError", "is_error", "_meta"})
 
 
@@ -224,12 +225,21 @@ def read_failure(evidence: Evidence) -> Reading | None:
     complete = CompleteOutput(
         tool_name=evidence.tool,
         status="error",
-        summary_text=summarize(failure.text[:MESSAGE_CHARACTERS].strip().partition("\n")[0]) or "the call failed",
+        summary_text=_summarize_failure(evidence, failure.text) or "the call failed",
         error=error,
     )
     cuts = find_source_cuts(failure.text, "", "failure")
     fidelity = bounded_fidelity(failure.fidelity, cuts)
     return Reading(build=lambda: complete, fidelity=fidelity, links=links, outputs=outputs, source_cuts=cuts)
+
+
+def _summarize_failure(evidence: Evidence, text: str) -> str:
+    """The first line of the message; in place of a list in JSON the sentences that the model got."""
+    told = unwrap(evidence.receipt_text or "") if text.startswith(_LISTED) else ""
+    if told.startswith(_LISTED.removesuffix("[")) and not told.startswith(_LISTED):
+        heading, _, issues = told[:MESSAGE_CHARACTERS].partition("\n")
+        return summarize(f"{heading} {'; '.join(issues.splitlines())}")
+    return summarize(text[:MESSAGE_CHARACTERS].strip().partition("\n")[0])
 
 
 def _has_more(result: JsonValue) -> bool:

@@ -158,7 +158,8 @@ def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) 
         printed = output[timed_out.end() :]
         start = (failure.offset or 0) + len(failure.text) - len(printed)
         outputs = (OutputField("", start=start),) if failure.offset is not None and printed.strip() else ()
-        return msgspec.structs.replace(stopped, outputs=outputs)
+        complete = msgspec.structs.replace(stopped.complete, summary_text=timed_out[0].strip())
+        return msgspec.structs.replace(stopped, outputs=outputs, build=lambda: complete)
     cuts = _find_failure_cuts(evidence, failure)
     command = RecordedObject(evidence.args).text("command") or ""
     result = CommandResult(

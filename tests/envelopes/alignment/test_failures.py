@@ -149,6 +149,27 @@ def test_what_auto_mode_held_back_was_refused(text: str, kind: str, *, retryable
     assert (error.kind, error.retryable) == (kind, retryable)
 
 
+LISTED = 'Error: InputValidationError: [\n  {\n    "code": "invalid_type",\n    "path": ["command"]\n  }\n]'
+TOLD = "InputValidationError: Bash failed due to the following issues:"
+
+
+@pytest.mark.parametrize(
+    ("result", "receipt", "summary"),
+    [
+        (LISTED, f"<tool_use_error>{TOLD}\nOne is missing\nAn unexpected one was provided</tool_use_error>")
+        + (f"{TOLD} One is missing; An unexpected one was provided",),
+        (LISTED, "[Old tool result content cleared]", "InputValidationError: ["),
+        (LISTED, LISTED.removeprefix("Error: "), "InputValidationError: ["),
+        ("Error: InputValidationError: JSON parse failed (15 bytes)", f"<tool_use_error>{TOLD}\nx</tool_use_error>")
+        + ("InputValidationError: JSON parse failed (15 bytes)",),
+    ],
+)
+def test_the_summary_of_refused_arguments_is_what_the_model_was_told(result: str, receipt: str, summary: str) -> None:
+    failure = read_failure(recorded(result, receipt, is_error=True))
+    assert failure is not None
+    assert failure.complete.summary_text == summary
+
+
 FOLDERS = "the allowed working directories for this session: '/home/dev/project'."
 
 

@@ -104,6 +104,14 @@ def test_a_failed_command_that_printed_nothing_is_its_exit_code_alone() -> None:
     assert linked(evidence) == [("Exit code 1", "")]
 
 
+def test_the_summary_of_a_command_that_timed_out_names_its_limit() -> None:
+    text = "Exit code 143\nCommand timed out after 2m 0.0s\nhalf of it"
+    complete = read(recorded(f"Error: {text}", text, is_error=True)).complete
+    assert complete.error is not None
+    assert (complete.error.kind, complete.error.message) == ("command_timed_out", text)
+    assert complete.summary_text == "Command timed out after 2m 0.0s"
+
+
 def test_a_failed_command_without_a_result_is_read_from_its_receipt() -> None:
     evidence = recorded(None, "Exit code 1\nno such file", is_error=True)
     assert read(evidence).fidelity == "parsed_from_receipt"
