@@ -85,7 +85,7 @@ _CLAUDE_CODE = (
         certain=True,
     ),
     _rule(r"(?:PreToolUse:\S+ hook error|Hook PreToolUse\S* denied)\b", "denied_by_hook"),
-    _rule(r"(?:Exit code \d+\n)?Command timed out after \d", "command_timed_out", retryable=True),
+    _rule(r"(?:Exit code 143\n)?Command timed out after \d", "command_timed_out", retryable=True),
     _rule(r"MCP error -32001\b|Request timed out\b|timeout of \d+ ?ms exceeded", "timeout", retryable=True),
     _rule(r"InputValidationError\b", "invalid_tool_input"),
     _rule(r"(?:Error: )?No such tool available\b", "unknown_tool"),

@@ -50,6 +50,7 @@ EXIT_CODE = re.compile(r"Exit code (-?[0-9]{1,10})(?:\n|$)")
 _DURATION = r"\d[\d.]*(?:ms|[dhms])"
 TIMED_OUT = re.compile(rf"Command timed out after {_DURATION}(?: {_DURATION}\b)*[ \n]?")
 INLINE_CUT = re.compile(r"\n\n\.\.\. \[(\d+) (lines|characters) truncated\] \.\.\.(?:\n\n|\Z)")
+STOPPED = 143  # the exit status that the agent writes of a command at its time limit
 BACKGROUND = re.compile(r"Command [\w ()-]{0,80}background[\w ]{0,80} with ID: (?P<id>[\w-]+)")
 JS_SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -149,10 +150,11 @@ def _read_interrupted(evidence: Evidence, result: CommandResult, cuts: tuple[Sou
 def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) -> Reading:
     """A non-zero exit is a verdict of the command's domain inside a success (design.md section 1).
 
-    A command that the agent stopped at its time limit has no verdict: it is an error.
+    A command that the agent stopped at its time limit has no verdict: it is an error. The agent writes the status of a
+    signal for it, so that the same sentence behind another status is an output of the command.
     """
     output = failure.text[exited.end() :]
-    timed_out = TIMED_OUT.match(output)
+    timed_out = TIMED_OUT.match(output) if int(exited[1]) == STOPPED else None
     stopped = read_failure(evidence) if timed_out else None
     if timed_out and stopped:
         printed = output[timed_out.end() :]

@@ -112,6 +112,14 @@ def test_the_summary_of_a_command_that_timed_out_names_its_limit() -> None:
     assert complete.summary_text == "Command timed out after 2m 0.0s"
 
 
+def test_a_command_that_prints_the_sentence_of_a_time_out_has_failed() -> None:
+    text = "Exit code 1\nCommand timed out after 5s"
+    evidence = recorded(f"Error: {text}", text, is_error=True)
+    assert read(evidence).complete.status == "success"
+    assert outcome(evidence)["exit_status"] == 1
+    assert outcome(evidence)["combined_output_preview"] == "Command timed out after 5s"
+
+
 def test_a_failed_command_without_a_result_is_read_from_its_receipt() -> None:
     evidence = recorded(None, "Exit code 1\nno such file", is_error=True)
     assert read(evidence).fidelity == "parsed_from_receipt"
