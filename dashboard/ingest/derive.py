@@ -29,7 +29,7 @@ from dashboard.models import (
 )
 from dashboard.models.fields import compress_beside
 from dashboard.models.identity import derive_id
-from dashboard.models.outcomes import decide_outcome
+from dashboard.models.outcomes import decide_outcome, find_exit_status
 from dashboard.models.runs import ReceiptAuthor
 from dashboard.search.documents import collect_texts
 from dashboard.text.formatting import column_int, column_text
@@ -281,7 +281,7 @@ def _columns(
     is_answered = has_half or call.source_error is not None or is_denied
     error = canonical.error
     own = receipt.columns
-    exit_status = column_int(members.get("exit_status"))
+    exit_status = column_int(find_exit_status(members))
     status = canonical.status if is_answered else Call.Status.UNKNOWN
     error_kind = column_text(error.kind, 100) if error and is_answered else ""
     return {
@@ -331,7 +331,7 @@ def _unfit_values(
             yield EvidenceRemark(Remark.Kind.STATUS, path, word, became)
     result = canonical.result if isinstance(canonical.result, dict) else {}
     numbers = {
-        "exit_status": (dump_json(result.get("exit_status")), columns["exit_status"]),
+        "exit_status": (dump_json(find_exit_status(result)), columns["exit_status"]),
         "iteration.index": (_round_index(call), columns["iteration"]),
     }
     for path, (number, column) in numbers.items():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.db import models
 
+from envelopes.schema.result import JsonValue
 from envelopes.schema.settlement import CODES, SKIPPED_KINDS, RecordedEnd, read_end
 
 UNKNOWN, ERROR = "unknown", "error"  # statuses of an envelope
@@ -73,6 +76,12 @@ def decide_outcome(
         return Outcome.CANCELLED
     is_failed = not is_exit_an_answer and (bool(exit_status) or bool(source_error))
     return Outcome.FAILED if is_failed else Outcome.SUCCEEDED
+
+
+def find_exit_status(result: Mapping[str, JsonValue]) -> JsonValue:
+    """That of the command, or of the task whose output was asked for: both calls report how a command ended."""
+    task = result.get("task")
+    return task.get("exit_status") if isinstance(task, dict) else result.get("exit_status")
 
 
 def describe_outcome(outcome: str, exit_status: int | None = None) -> str:

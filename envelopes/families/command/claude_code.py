@@ -95,7 +95,8 @@ def _read_background(evidence: Evidence) -> Reading:
         **({"/status": "/result/task_handle/status"} if recorded.text("status") else {}),
     }
     outputs = _output_fields(recorded)
-    return reading(evidence, result, command_outcome(result), links=links, outputs=outputs, source_cuts=cuts)
+    summary = "command was killed" if status == "killed" else command_outcome(result)
+    return reading(evidence, result, summary, links=links, outputs=outputs, source_cuts=cuts)
 
 
 def _read_streams(evidence: Evidence, recorded: RecordedObject) -> Reading:
@@ -339,5 +340,5 @@ def _align_tag(text: str, at: int, tag: str, pointer: str, value: JsonValue) -> 
 
 MAPPINGS = (
     ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=6, read=_read_command, align=_align_command),
-    ToolMapping(agent=AGENT, tools=("BashOutput",), version=3, read=_read_background, align=_align_background),
+    ToolMapping(agent=AGENT, tools=("BashOutput",), version=4, read=_read_background, align=_align_background),
 )

@@ -173,6 +173,34 @@ def test_a_running_call_that_a_person_stopped_is_cancelled(
     assert call.summary == "User rejected tool use"
 
 
+def test_a_look_at_a_command_in_the_background_ends_as_the_command(project: Project, tmp_path: Path) -> None:
+    """Release 1.0.128 has BashOutput, 2.0.77 TaskOutput."""
+
+    def looks(name: str, status: str, code: int | None) -> list[Any]:
+        shell = {"shellId": "b1", "status": status, "exitCode": code, "stdout": "x", "stderr": ""}
+        task = {"task_id": "b1", "task_type": "local_bash", "status": status, "output": "x\n", "exitCode": code}
+        return [
+            *(asks(f"bash_{name}", "BashOutput", {"bash_id": "b1"}), answers(f"bash_{name}", "x", shell)),
+            asks(f"task_{name}", "TaskOutput", {"task_id": "b1"}),
+            answers(f"task_{name}", "x", {"retrieval_status": "success", "task": task}),
+        ]
+
+    lines = [user("go", uuid="u1"), *looks("failed", "failed", 5), *looks("ok", "completed", 0)]
+    lines += [*looks("runs", "running", None), *looks("killed", "killed", None)]
+    import_paths(project, [write(tmp_path / "session.jsonl", lines)])
+    calls = {call.external_id: (call.outcome, call.exit_status, call.summary) for call in Call.objects.all()}
+    assert calls == {
+        "bash_failed": ("failed", 5, "command exited with status 5"),
+        "task_failed": ("failed", 5, "Task b1 has failed"),
+        "bash_ok": ("succeeded", 0, "command exited with status 0"),
+        "task_ok": ("succeeded", 0, "Task b1 is completed"),
+        "bash_runs": ("succeeded", None, "command is still running"),
+        "task_runs": ("succeeded", None, "Task b1 is running"),
+        "bash_killed": ("succeeded", None, "command was killed"),
+        "task_killed": ("succeeded", None, "Task b1 is killed"),
+    }
+
+
 def test_an_answer_of_a_server_that_the_client_saved_to_a_file_is_no_failure(project: Project, tmp_path: Path) -> None:
     notice = (
         "Error: result (768,889 characters across 30,000 lines) exceeds maximum allowed tokens. Output has been saved "
