@@ -2,8 +2,9 @@
 
 Claude Code writes an `attachment` line for each hook that ended well (`hook_success`), with what the hook printed. A
 PostToolUse hook may print JSON whose `hookSpecificOutput` has `updatedToolOutput`, or `updatedMCPToolOutput` for tools
-of MCP servers: another output, from which the client makes the receipt. A client ignores one that does not have the
-form of the tool's results, so such a line alone is no proof of a rewrite. A hook counts as the author of a receipt only
+of MCP servers: another output, from which the client makes the receipt. Of both, release 2.1.100 takes the second and
+2.1.332 the first. A client ignores one that does not have the form of the tool's results, so such a line alone is no
+proof of a rewrite. A hook counts as the author of a receipt only
 where most of its characters come from the hook's output, and more than from the tool's own, as recorded.
 """
 
@@ -24,11 +25,11 @@ from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 ATTACHMENT, HOOK_SUCCESS = "attachment", "hook_success"  # the kind and the message of such an event
 AFTER_TOOL = "PostToolUse"
-ANY_TOOL, MCP_TOOL = "updatedToolOutput", "updatedMCPToolOutput"  # the second counts where the first is absent
+ANY_TOOL, MCP_TOOL = "updatedToolOutput", "updatedMCPToolOutput"
 MCP_PREFIX = "mcp__"
 
 RewriteState: TypeAlias = Literal["rewritten", "same", "ignored", "either"]
-# The first of several hooks is that which explains most.
+# The first of several outputs is that which explains most.
 AUTHORS: dict[RewriteState, str] = {
     "rewritten": ReceiptAuthor.HOOK,
     "same": ReceiptAuthor.UNCLEAR,
@@ -72,8 +73,7 @@ def _read_outputs(events: Iterable[Event], tool: str) -> Iterator[HookOutput]:
         if attachment.hook_event != AFTER_TOOL or not isinstance(answer, dict):
             continue
         names = (ANY_TOOL, MCP_TOOL) if tool.startswith(MCP_PREFIX) else (ANY_TOOL,)
-        output = next((answer[name] for name in names if answer.get(name) is not None), None)
-        if output is not None:
+        for output in (answer[name] for name in names if answer.get(name) is not None):
             yield HookOutput(event.line, attachment.hook_name, attachment.command, dump_json(output))
 
 

@@ -56,10 +56,15 @@ def returns(output: Any, name: str = "updatedToolOutput") -> Line:
     return {"hookSpecificOutput": {"hookEventName": "PostToolUse", name: output}}
 
 
+# Releases differ in which of the two they take.
+TWO = {"hookSpecificOutput": {"updatedMCPToolOutput": blocks(MASKED), "updatedToolOutput": blocks("[removed]")}}
 # By call: the tool, the receipt, the recorded result and the hook's answer.
 HOOKED: dict[str, tuple[str, Any, Any, Any]] = {
     "replaced": ("Bash", MASKED, stdout(OWN), returns(stdout(MASKED))),
     "both_replaced": (TOOL, blocks(MASKED), blocks(MASKED), returns(blocks(MASKED), "updatedMCPToolOutput")),
+    "first_of_two": (TOOL, blocks(MASKED), blocks(OWN), TWO),
+    "second_of_two": (TOOL, blocks("[removed]"), blocks(OWN), TWO),
+    "both_first_of_two": (TOOL, blocks(MASKED), blocks(MASKED), TWO),
     "ignored": ("Bash", OWN, stdout(OWN), returns("[removed]")),
     "a_tool_of_no_server": ("Bash", OWN, stdout(OWN), returns(stdout(MASKED), "updatedMCPToolOutput")),
     "either": ("Bash", "no output at all", stdout(OWN), returns(stdout(MASKED))),
@@ -83,6 +88,9 @@ HOOKED: dict[str, tuple[str, Any, Any, Any]] = {
 AUTHORS = {
     "replaced": ("hook", False),
     "both_replaced": ("unclear", False),
+    "first_of_two": ("hook", False),
+    "second_of_two": ("hook", False),
+    "both_first_of_two": ("unclear", False),
     "either": ("unclear", False),  # its receipt has nothing of any output, so it is not known what it is of
     "by_chance": ("unclear", False),
     "shortened": ("hook", True),
@@ -191,8 +199,8 @@ def test_a_receipt_that_a_hook_wrote_is_no_cut_by_itself_and_a_filter_finds_it(
 ) -> None:
     assert authors(project) == AUTHORS
     queries = {
-        "author:hook": ["replaced", "shortened"],
-        "author:unclear": ["both_replaced", "either", "by_chance"],
+        "author:hook": ["replaced", "first_of_two", "second_of_two", "shortened"],
+        "author:unclear": ["both_replaced", "both_first_of_two", "either", "by_chance"],
         "author:hook cut:yes": ["shortened"],
         "-author:hook cut:yes": [],
     }
@@ -202,8 +210,8 @@ def test_a_receipt_that_a_hook_wrote_is_no_cut_by_itself_and_a_filter_finds_it(
         assert list(parse(query).runs(project)) == [run] * (query[0] != "-")
     assert parse("author:tool").problems
     page = parse_page(operator_client.get(f"/runs/{run.pk}/?q=author:hook"))
-    assert page.texts(".row-summary em") == ["written by a hook"] * 2
-    assert page.texts('.chips[aria-label="By author"] a.chip') == ["unclear 3", "hook 2"]
+    assert page.texts(".row-summary em") == ["written by a hook"] * 4
+    assert page.texts('.chips[aria-label="By author"] a.chip') == ["hook 4", "unclear 4"]
     facets = parse_page(operator_client.get("/runs/")).select_one(".facets")
     assert facets.by_role("link", name="written by a hook")["href"] == "?q=author%3Ahook"
 
