@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.failures import align_failure, error_prefix_length, read_failure
 from envelopes.alignment.gemini_receipts import untrusted_text
 from envelopes.alignment.json_spans import match_json
 from envelopes.alignment.mapping import (
@@ -26,7 +26,7 @@ from envelopes.alignment.mapping import (
     ToolMapping,
     bounded_fidelity,
 )
-from envelopes.alignment.source_cuts import SourceCut, find_receipt_cuts, find_source_cuts
+from envelopes.alignment.source_cuts import SourceCut, find_receipt_cuts, find_source_cuts, is_saved_result
 from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.schema.result import CompleteOutput, JsonValue, summarize
 from envelopes.text.outline import outline_text, scalar_text
@@ -230,7 +230,7 @@ def read_untyped(evidence: Evidence) -> Reading:
         return reading(
             evidence,
             RecordedText(text),
-            _first_line(text),
+            _first_line(text[error_prefix_length(text) :] if is_saved_result(text) else text),
             links={"": "/result/text"},
             outputs=(OutputField("", claim="proven"),),
             fidelity="stringified",
