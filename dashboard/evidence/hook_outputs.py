@@ -4,8 +4,8 @@ Claude Code writes an `attachment` line for each hook that ended well (`hook_suc
 PostToolUse hook may print JSON whose `hookSpecificOutput` has `updatedToolOutput`, or `updatedMCPToolOutput` for tools
 of MCP servers: another output, from which the client makes the receipt. Of both, release 2.1.100 takes the second and
 2.1.332 the first. A client ignores one that does not have the form of the tool's results, so such a line alone is no
-proof of a rewrite. A hook counts as the author of a receipt only
-where most of its characters come from the hook's output, and more than from the tool's own, as recorded.
+proof of a rewrite. A hook counts as the author of a receipt only where most of its characters come from the hook's
+output, and more than from the tool's own, as recorded.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ _CLAUDE_CODE = (
     _rule(r"Permission to use .+? has been (?:auto-)?denied", "write_denied"),
     _rule(r"Claude requested permissions to [^\n]+?, but you haven't granted it yet\.", "write_denied"),
     _rule(
-        r"(?:\S+ (?:in|targeting)|Output redirection to) '[^\n]+' was blocked"
-        r"(?:\. For security, Claude Code may only\b| by a deny rule\.)",
+        r"(?:\S+ (?:in|targeting)|Output redirection to) '[^\n]+' was blocked\. For security, Claude Code may only\b|"
+        r"Output redirection to '[^\n]+' was blocked by a deny rule\.",
         "write_denied",
     ),
     _rule(r"\S+ in '[^\n]+' needs approval\. The path is outside the working directories\b", "write_denied"),

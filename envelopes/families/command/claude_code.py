@@ -47,8 +47,8 @@ from envelopes.text.outline import outline_text
 AGENT = "claude-code"
 STREAMS = ("stdout", "stderr")
 EXIT_CODE = re.compile(r"Exit code (-?[0-9]{1,10})(?:\n|$)")
-_DURATION = r"\d[\d.]*(?:ms|[dhms])"
-TIMED_OUT = re.compile(rf"Command timed out after {_DURATION}(?: {_DURATION}\b)*[ \n]?")
+_UNIT = r"(?:ms|[dhms])\b"
+TIMED_OUT = re.compile(rf"Command timed out after \d[\d.]*(?:{_UNIT})?(?: \d[\d.]*{_UNIT})*[ \n]?")
 INLINE_CUT = re.compile(r"\n\n\.\.\. \[(\d+) (lines|characters) truncated\] \.\.\.(?:\n\n|\Z)")
 STOPPED = 143  # the exit status that the agent writes of a command at its time limit
 BACKGROUND = re.compile(r"Command [\w ()-]{0,80}background[\w ]{0,80} with ID: (?P<id>[\w-]+)")

@@ -190,6 +190,11 @@ def test_a_call_that_nobody_permitted_was_refused(text: str) -> None:
     assert read_failure(recorded(text, text)) is None
 
 
+def test_a_server_that_blocks_by_a_rule_of_its_own_has_failed() -> None:
+    error = tool_error("claude-code", "Request in 'zone' was blocked by a deny rule.")
+    assert error.kind == "tool_execution_failed"
+
+
 def test_a_refusal_that_the_source_states_keeps_its_words() -> None:
     skip = ToolError(kind="denied_by_hook", message="", retryable=False)
     evidence = msgspec.structs.replace(recorded("Error: not here", "not here", is_error=True), skip=skip)
