@@ -20,8 +20,8 @@ import msgspec
 from envelopes.recordings.base import Format, LineProblem, Record, RunRecord, SourceLine, SourcePath
 from envelopes.recordings.document_fields import list_member, text_member, time_member
 from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
-from envelopes.recordings.gemini_cli.chat import ChatState, checked_records, message_records
-from envelopes.recordings.gemini_cli.conversation import replace_history, rewind_history
+from envelopes.recordings.gemini_cli.chat import LEVELS, ChatState, checked_records, message_records
+from envelopes.recordings.gemini_cli.conversation import is_copied, replace_history, rewind_history, take_out
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, struct_reader
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted
@@ -99,9 +99,12 @@ def _line_records(node: DocumentValue, state: ChatState, path: SourcePath) -> Re
         if "messages" in changes:
             yield from replace_history(node, list_member(changes, "messages"), state)
     elif "$rewindTo" in members:
+        yield from take_out(node, state)
         yield from rewind_history(node, text_member(members, "$rewindTo") or "", state)
     elif "type" in members or "sessionId" not in members:
-        yield from message_records(node, state, "$")
+        if text_member(members, "type") not in LEVELS:
+            yield from take_out(node, state)
+        yield from message_records(node, state, "$", is_history=is_copied(node, state))
     else:
         yield from _header_records(node, members, state, path)
 
@@ -142,7 +145,7 @@ DOCUMENT = Format(
     sniff=sniff_document,
     read=read_document,
     is_global_call_id=is_global_call_id,
-    version=3,
+    version=4,
 )
 FORMATS: tuple[Format, ...] = (
     msgspec.structs.replace(

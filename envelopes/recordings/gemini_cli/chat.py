@@ -2,7 +2,8 @@
 
 1. A message has `type` user, gemini, info, warning or error, `content` and, of the model, `toolCalls`, `thoughts` and
    `tokens`. `content` is a text, or a list of parts as the API has them. Its calls and their responses are parts too
-   where the client copied its history into the file: these are read from `toolCalls` alone.
+   where the client copied its history into the file: these are read from `toolCalls` alone, but for masked responses.
+   Such a copy begins with the client's context, and may have several messages of one role as the parts of one.
 2. A tool call is `{id, name, args, status, timestamp, agentId?, result, resultDisplay}`. `result` is what went to the
    model, a list of parts: the receipt is the text of its one `functionResponse`, or the list where it has other parts.
 3. When tool outputs fill the context, the client replaces old ones by `<tool_output_masked>` with a preview, in the
@@ -54,7 +55,7 @@ LEVELS = ("info", "warning", "error")
 TOOL_PARTS = ("functionCall", "functionResponse")
 _KNOWN = 4_096  # messages, and calls
 _STAMPED_ID = re.compile(r"(?:(?P<prefix>.+)__)?(?P<tool>.+)[-_](?P<milliseconds>\d{13})[-_][0-9a-f]{1,16}")
-_SESSION_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
+SESSION_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
 _FOLDER = re.compile(r"(?:Workspace Directories:\**\n\s*- |working in the directory: )(?P<path>[^\n]+)")
 _SNAPSHOT = "<state_snapshot>"
 _MADE_UP_ANSWER = "Got it. Thanks for the additional context!"
@@ -75,14 +76,27 @@ class KnownCall(msgspec.Struct):
     message: str
 
 
+class HeldHistory(msgspec.Struct):
+    """The messages and the calls that the history in a line lacks: they leave once the conversation goes on."""
+
+    line: int
+    messages: list[str]
+    calls: list[str]
+
+
 class ChatState(msgspec.Struct):
-    """`messages` are those of the conversation so far, by id, `calls` those that have returned something."""
+    """`messages` are those of the conversation so far, by id, `calls` those that have returned something.
+
+    `is_copying`: messages are those of the history once more.
+    """
 
     run: str = ""
     title: bool = False
     model: bool = False
     messages: dict[str, KnownMessage] = {}
     calls: dict[str, KnownCall] = {}
+    is_copying: bool = False
+    held: HeldHistory | None = None
 
     def forget_oldest(self) -> None:
         for key in list(self.messages)[:-_KNOWN]:
@@ -99,6 +113,19 @@ def content_digest(content: DocumentValue | None) -> str:
     """The digest of the text of a content, or of its other parts where it has none; empty for no content."""
     sent = content_text(content).encode("utf-8", "surrogatepass") or _message_content(content)
     return digest(sent) if sent else ""
+
+
+def part_digests(content: DocumentValue | None) -> list[str]:
+    """The digests of the texts that are parts of a content."""
+    parts = content.elements() if content is not None and content.is_list else ()
+    texts = [text_member(part.members(), "text") for part in parts]
+    return [digest(text.encode("utf-8", "surrogatepass")) for text in texts if text]
+
+
+def has_known_parts(content: DocumentValue | None, state: ChatState) -> bool:
+    """True for a content whose parts are texts of messages that came before."""
+    digests = set(part_digests(content))
+    return bool(digests) and digests <= {message.text for message in state.messages.values()}
 
 
 def content_text(content: DocumentValue | None) -> str:
@@ -134,6 +161,8 @@ def message_records(node: DocumentValue, state: ChatState, path: str, *, is_hist
     is_known = known is not None and known.text == now.text
     if is_history and not is_known:
         is_known = any(message.text == now.text for message in state.messages.values())
+        if not is_known and has_known_parts(content, state):
+            is_known, now.text = True, ""  # several messages that are counted by themselves
     state.messages[key] = now
     if content and sent and not is_known:
         yield MessageRecord(
@@ -151,6 +180,7 @@ def message_records(node: DocumentValue, state: ChatState, path: str, *, is_hist
         yield _reasoning(thought, state)
     for number, call in enumerate(list_member(members, "toolCalls")):
         yield from _call_records(call, state, key, f"{path}.toolCalls[{number}]")
+    yield from _masked_records(content, state, key)
     if members.get("tokens") and members["tokens"].is_object:
         yield from _usage(members["tokens"], state, key)
 
@@ -170,7 +200,7 @@ def _message_content(content: DocumentValue | None) -> bytes:
 def _message_kind(role: str, text: str) -> str | None:
     if role != "user":
         return META if text == _MADE_UP_ANSWER else None
-    if text.lstrip().startswith(_SESSION_CONTEXT):
+    if text.lstrip().startswith(SESSION_CONTEXT):
         return META
     return COMPACTION_SUMMARY if _SNAPSHOT in text else None
 
@@ -232,7 +262,7 @@ def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -
         record = ResultRecord(line=line, run=run, call=call, result=None, at=ended, child_run=child)
         yield read_answer(display, status, receipt or "", tool, record)
     if "result" in members and members["result"].raw != b"null":
-        yield from _receipt_records(members["result"], state, call, step)
+        yield from _receipt_records(_receipt(members["result"]), state, call, step)
 
 
 def _began(call: str, tool: str) -> str | None:
@@ -241,9 +271,17 @@ def _began(call: str, tool: str) -> str | None:
     return epoch_time(int(stamp["milliseconds"])) if stamp and is_own else None
 
 
-def _receipt_records(result: DocumentValue, state: ChatState, call: str, message: str) -> Records:
+def _masked_records(content: DocumentValue | None, state: ChatState, message: str) -> Records:
+    """What masks the receipts of calls in a copy of the history."""
+    for part in content.elements() if content is not None and content.is_list else ():
+        response = object_member(part.members(), "functionResponse")
+        call, receipt = text_member(response, "id") or "", find_response_text(response)
+        if call in state.calls and receipt and (receipt.text() or "").startswith(MASKED_TAG):
+            yield from _receipt_records(receipt, state, call, message)
+
+
+def _receipt_records(receipt: DocumentValue, state: ChatState, call: str, message: str) -> Records:
     """The receipt of a call; what replaces it where the call comes again with another one, or is masked."""
-    receipt = _receipt(result)
     sent, known, text = digest(receipt.raw), state.calls.get(call), receipt.text() or ""
     state.calls[call] = KnownCall(sent, message)
     if known is not None and known.sent == sent:

@@ -2,8 +2,10 @@
 
 1. `{"$set": {"messages": […]}}` is the history as the client has it from here on: at the beginning with the context
    that it adds, after a compression with a summary in place of what came before, later with shorter tool outputs. What
-   is in it under another id, or as parts of calls, stays. What is not in it has left.
-2. `{"$rewindTo": id}` takes away that message and all behind it; of an id that is not there, all of them.
+   is in it under another id, as one part of a message, or as parts of calls, stays. What is not in it leaves when the
+   next message comes: until then another history may have it again, as that of a chat that is resumed.
+2. Before such a change the messages of the new history may stand line by line. They begin with the context.
+3. `{"$rewindTo": id}` takes away that message and all behind it; of an id that is not there, all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +25,17 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.document_fields import list_member, text_member
 from envelopes.recordings.documents import DocumentValue
-from envelopes.recordings.gemini_cli.chat import TOOL_PARTS, ChatState, checked_records, content_digest
+from envelopes.recordings.gemini_cli.chat import (
+    SESSION_CONTEXT,
+    TOOL_PARTS,
+    ChatState,
+    HeldHistory,
+    checked_records,
+    content_digest,
+    content_text,
+    has_known_parts,
+    part_digests,
+)
 
 Records = Iterator[Record | LineProblem]
 _COMPRESSED = "compression"  # the reason of a receipt's end
@@ -46,15 +58,36 @@ def replace_history(node: DocumentValue, messages: Sequence[DocumentValue], stat
         if known.text and key not in kept.messages and known.text not in kept.contents
     ]
     lost = [call for call in state.calls if call not in kept.calls]
-    if left or lost:
-        yield _compaction(node, state, len(left), len(lost))
-    for call in lost:
-        del state.calls[call]
-        yield SupersedeRecord(line=node.line, run=state.run, call=call, reason=_COMPRESSED)
-    for key in left:
-        del state.messages[key]
+    state.held = HeldHistory(node.line, left, lost) if left or lost else None
+    state.is_copying = False
     for number, message in enumerate(messages):
         yield from checked_records(message, state, f"$.$set.messages[{number}]", is_history=True)
+
+
+def is_copied(node: DocumentValue, state: ChatState) -> bool:
+    """True for a message of the history that stands before the change that has it; the model answers behind that."""
+    members = node.members()
+    content = members.get("content")
+    if members.get("tokens") and members["tokens"].is_object:
+        state.is_copying = False
+    elif (text_member(members, "id") or "") not in state.messages and has_known_parts(content, state):
+        state.is_copying |= content_text(content).lstrip().startswith(SESSION_CONTEXT)
+    return state.is_copying
+
+
+def take_out(node: DocumentValue, state: ChatState) -> Records:
+    """Takes out what the last history lacks, now that `node` follows it."""
+    if (held := state.held) is None:
+        return
+    state.held = None
+    messages = [key for key in held.messages if key in state.messages]
+    calls = [call for call in held.calls if call in state.calls]
+    yield _compaction(node, state, held.line, messages, calls)
+    for call in calls:
+        del state.calls[call]
+        yield SupersedeRecord(line=node.line, position=held.line, run=state.run, call=call, reason=_COMPRESSED)
+    for key in messages:
+        del state.messages[key]
 
 
 def _find_kept(messages: Iterable[DocumentValue]) -> _Kept:
@@ -62,7 +95,7 @@ def _find_kept(messages: Iterable[DocumentValue]) -> _Kept:
     for message in messages:
         members = message.members()
         kept.messages.add(text_member(members, "id") or "")
-        kept.contents.add(content_digest(members.get("content")))
+        kept.contents |= {content_digest(members.get("content")), *part_digests(members.get("content"))}
         named = list(list_member(members, "toolCalls"))
         if (content := members.get("content")) and content.is_list:
             parts = [part.members() for part in content.elements()]
@@ -71,15 +104,16 @@ def _find_kept(messages: Iterable[DocumentValue]) -> _Kept:
     return kept
 
 
-def _compaction(node: DocumentValue, state: ChatState, left: int, lost: int) -> EventRecord:
-    """The event stands before the messages of the new history, at the line before its own."""
-    stayed = sum(bool(known.text) for known in state.messages.values()) - left
-    calls = len(state.calls) - lost
-    counts = {"message": stayed, "call": calls}
+def _compaction(
+    node: DocumentValue, state: ChatState, line: int, left: Sequence[str], lost: Sequence[str]
+) -> EventRecord:
+    """The event stands before the messages of the new history, at the line before that of the history."""
+    before = [key for key, known in state.messages.items() if known.text and known.line < line]
+    counts = {"message": len(set(before) - set(left)), "call": len(state.calls) - len(lost)}
     kept = [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
     message = "the conversation was compacted" + (f", but for {' and '.join(kept)} that stayed" if kept else "")
     kind = PARTIAL_COMPACTION if kept else COMPACTION
-    return EventRecord(line=node.line, position=node.line - 1, run=state.run, kind=kind, message=message)
+    return EventRecord(line=node.line, position=line - 1, run=state.run, kind=kind, message=message)
 
 
 def rewind_history(node: DocumentValue, message: str, state: ChatState) -> Records:

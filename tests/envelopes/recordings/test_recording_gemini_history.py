@@ -52,7 +52,8 @@ def chat(*lines: dict[str, Any], path: str = PATH, **header: Any) -> Sample:
     raw = b"".join(json.dumps(line).encode() + b"\n" for line in (first, *lines))
     sample = read_bytes(raw, path)
     assert not sample.problems
-    assert read_in_parts(raw, path, 2) == list(sample.records)
+    for size in (1, 2):
+        assert read_in_parts(raw, path, size) == list(sample.records)
     return sample
 
 
@@ -140,6 +141,56 @@ def test_a_compression_takes_out_what_the_new_history_lacks(
     assert texts(sample)[-3:] == [(SNAPSHOT, "compaction summary"), (MADE_UP, "meta"), ("Done.", None)]
     ended = [record.reason for record in only(SupersedeRecord, sample.records) if record.content is None]
     assert ended == ([] if "call" in stayed else ["compression"])
+
+
+ANSWER = message("g2", "gemini", "Make failed.", tokens={"input": 900, "output": 20, "cached": 0})
+HEADER = {"sessionId": "5d3c5a2e", "projectHash": "p", "kind": "main"}
+
+
+def test_a_resumed_chat_was_not_compacted() -> None:
+    """Its file begins again with the context alone, and has the rest before the next message."""
+    first = message("h0", "user", content=[{"text": CONTEXT}])
+    again = (HEADER, history(first), {"$set": {"sessionId": "5d3c5a2e"}}, history(first, *COPY, ANSWER))
+    sample = chat(history(first), *WORK, ANSWER, *again, message("u5", "user", "go on"))
+    assert not compactions(sample)
+    assert [record.content for record in only(SupersedeRecord, sample.records)] == [json.dumps(MASKED).encode()]
+    repeated = ["build it", "I run make.", "continue", "continue", "Make failed.", "go on"]
+    assert [text for text, _ in texts(sample)] == [CONTEXT, *repeated]
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [(), (HEADER, {"$set": {"lastUpdated": "2026-10-05T08:00:12.000Z"}}), (message("i1", "info", "Bye."),)],
+)
+def test_what_a_history_lacks_leaves_with_the_next_message(behind: tuple[dict[str, Any], ...]) -> None:
+    before = (*WORK, history(message("h8", "user", SNAPSHOT)), *behind)
+    assert not compactions(chat(*before))
+    assert not only(SupersedeRecord, chat(*before).records)
+    sample = chat(*before, message("u5", "user", "go on"))
+    assert compactions(sample) == [("compact_boundary", 6, "the conversation was compacted")]
+    (ended,) = only(SupersedeRecord, sample.records)
+    assert (ended.call, ended.place, ended.reason) == ("c1", 7, "compression")
+
+
+def test_a_history_that_is_written_again_line_by_line_masks_receipts_and_repeats_nothing() -> None:
+    """Its first two messages are the parts of one, and the responses are in no call."""
+    asked = {"functionCall": {"id": "c1", "name": "run_shell_command", "args": {"command": "make"}}}
+    lines = (
+        message("n1", "user", content=[{"text": CONTEXT}, {"text": "build it"}]),
+        message("n2", "gemini", content=[{"text": "I run make."}, asked], tokens=None),
+        message("n3", "user", content=[part("c1", MASKED)]),
+        message("n4", "user", content=[{"text": "continue"}, {"text": "continue"}]),
+        message("n5", "gemini", content=[{"text": "Make failed."}], tokens=None),
+    )
+    first = history(message("h0", "user", content=[{"text": CONTEXT}]))
+    sample = chat(first, *WORK, ANSWER, *lines, history(*lines), message("u5", "user", "continue"))
+    assert not compactions(sample)
+    (masked,) = only(SupersedeRecord, sample.records)
+    assert (masked.call, masked.line, json.loads(masked.content or b"")) == ("c1", 11, MASKED)
+    (saved,) = only(ArtifactRecord, sample.records)
+    assert saved.line == 11
+    said = ["build it", "I run make.", "continue", "continue", "Make failed.", "continue"]
+    assert [text for text, _ in texts(sample)] == [CONTEXT, *said]
 
 
 @pytest.mark.parametrize(("target", "left"), [("u2", [5, 7]), ("g1", [3, 7]), ("unknown", [2, 7])])
