@@ -327,11 +327,12 @@ def _apply_later(owner: Family, mapping: ToolMapping, call: _Recorded) -> Halves
     except NoReading:  # a placeholder has no form of the tool's
         later = msgspec.structs.replace(first, receipt=_receipt(call, []), aligned=None, has_more_links=False)
     # The places of a preview of the first receipt are none of this one.
+    preview = later.preview if later.preview and later.preview.is_later else None
     return msgspec.structs.replace(
         first,
         evidence=call.evidence,
         receipt=later.receipt,
-        preview=None,
+        preview=preview,
         aligned=later.aligned,
         has_more_links=later.has_more_links,
         sent=first.receipt,

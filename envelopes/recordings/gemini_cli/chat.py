@@ -7,7 +7,7 @@
 2. A tool call is `{id, name, args, status, timestamp, agentId?, result, resultDisplay}`. `result` is what went to the
    model, a list of parts: the receipt is the text of its one `functionResponse`, or the list where it has other parts.
 3. When tool outputs fill the context, the client replaces old ones by `<tool_output_masked>` with a preview, in the
-   file too. The model got the whole output first. A document keeps the preview alone.
+   file too. The model got the whole output first where it answered in between. A document keeps the preview alone.
 4. `resultDisplay` is what a person saw. An object (`{fileDiff, originalContent, newContent, diffStat}` of an edit) is
    the runtime's own record and the result. A text is the result where it is the output itself: the receipt has it too,
    or its beginning and its end. Another text, or the lines of a terminal, is a view for a person, kept as extra data.
@@ -42,6 +42,7 @@ from envelopes.recordings.base import (
     RunRecord,
     SupersedeRecord,
     UsageRecord,
+    describe_later_text,
 )
 from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
 from envelopes.recordings.documents import DocumentValue
@@ -58,6 +59,7 @@ _STAMPED_ID = re.compile(r"(?:(?P<prefix>.+)__)?(?P<tool>.+)[-_](?P<milliseconds
 SESSION_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
 _FOLDER = re.compile(r"(?:Workspace Directories:\**\n\s*- |working in the directory: )(?P<path>[^\n]+)")
 _SNAPSHOT = "<state_snapshot>"
+_MASKED = "masked by the client"  # the reason of a receipt's end
 _MADE_UP_ANSWER = "Got it. Thanks for the additional context!"
 
 
@@ -70,10 +72,11 @@ class KnownMessage(msgspec.Struct):
 
 
 class KnownCall(msgspec.Struct):
-    """The digest of what a call last returned to the model, and the id of its message."""
+    """The digest of what a call last returned to the model, the id of its message, and the first line of the two."""
 
     sent: str
     message: str
+    line: int = 0
 
 
 class HeldHistory(msgspec.Struct):
@@ -87,7 +90,7 @@ class HeldHistory(msgspec.Struct):
 class ChatState(msgspec.Struct):
     """`messages` are those of the conversation so far, by id, `calls` those that have returned something.
 
-    `is_copying`: messages are those of the history once more.
+    `answered` is the line of the model's last answer. `is_copying`: messages are those of the history once more.
     """
 
     run: str = ""
@@ -95,6 +98,7 @@ class ChatState(msgspec.Struct):
     model: bool = False
     messages: dict[str, KnownMessage] = {}
     calls: dict[str, KnownCall] = {}
+    answered: int = 0
     is_copying: bool = False
     held: HeldHistory | None = None
 
@@ -182,6 +186,7 @@ def message_records(node: DocumentValue, state: ChatState, path: str, *, is_hist
         yield from _call_records(call, state, key, f"{path}.toolCalls[{number}]")
     yield from _masked_records(content, state, key)
     if members.get("tokens") and members["tokens"].is_object:
+        state.answered = state.answered if known or is_history else node.line
         yield from _usage(members["tokens"], state, key)
 
 
@@ -283,11 +288,15 @@ def _masked_records(content: DocumentValue | None, state: ChatState, message: st
 def _receipt_records(receipt: DocumentValue, state: ChatState, call: str, message: str) -> Records:
     """The receipt of a call; what replaces it where the call comes again with another one, or is masked."""
     sent, known, text = digest(receipt.raw), state.calls.get(call), receipt.text() or ""
-    state.calls[call] = KnownCall(sent, message)
-    if known is not None and known.sent == sent:
+    is_same = known is not None and known.sent == sent
+    state.calls[call] = KnownCall(sent, message, known.line if known and is_same else receipt.line)
+    if is_same:
         return
-    if known is not None or text.startswith(MASKED_TAG):
-        yield SupersedeRecord(line=receipt.line, run=state.run, call=call, reason=REPLACEMENT, content=receipt.raw)
+    is_masked = text.startswith(MASKED_TAG)
+    if known is not None or is_masked:
+        was_sent = is_masked and known is not None and known.line < state.answered
+        reason = describe_later_text(_MASKED) if was_sent else REPLACEMENT
+        yield SupersedeRecord(line=receipt.line, run=state.run, call=call, reason=reason, content=receipt.raw)
     else:
         yield ReceiptRecord(line=receipt.line, run=state.run, call=call, content=receipt.raw)
     if preview := find_output_preview(text):

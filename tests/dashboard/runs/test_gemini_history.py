@@ -21,6 +21,7 @@ from tests.envelopes.recordings.test_recording_gemini_history import (
     command,
     history,
     message,
+    part,
 )
 
 pytestmark = pytest.mark.django_db
@@ -59,13 +60,28 @@ def run(project: Project, tmp_path: Path) -> Run:
 def test_the_masked_output_is_a_receipt_of_its_own(operator_client: Client, run: Run) -> None:
     call = Call.objects.get(external_id="c1")
     receipts = call.receipts.order_by("seq").values_list("line", "superseded_line", "superseded_reason")
-    assert list(receipts) == [(4, 8, "content-replacement"), (8, 10, "compression")]
+    assert list(receipts) == [
+        (4, 8, "another text in a later request: masked by the client"),
+        (8, 10, "compression"),
+    ]
     assert (call.outcome, call.exit_status, call.is_cut, call.is_disagreeing) == ("failed", 2, False, False)
     assert Artifact.objects.get(call=call, observation=None).path.endswith("/b.txt")
     text = parse_page(operator_client.get(call.get_absolute_url())).text
     assert "took the place of what the model got first, which was saved to a file" in text
     assert "In the context from line 8 on" in text
     assert "Cleared from the context at line 10 (compression)" in text
+
+
+def test_lines_that_the_model_had_before_the_mask_are_seen(project: Project, tmp_path: Path) -> None:
+    call = command("c1", "Output: zero\none\ntwo\nExit Code: 2", resultDisplay="zero\none\ntwo")
+    asked = message("g1", "gemini", toolCalls=[call], **weighs(800))
+    masked = message("h1", "user", content=[part("c1", MASKED)])
+    answer = message("g2", "gemini", "Make failed.", **weighs(900))
+    lines = [{"sessionId": "s", "projectHash": "p"}, message("u1", "user", "build it"), asked, answer, masked]
+    (tmp_path / "session-3.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    import_paths(project, [tmp_path / "session-3.jsonl"])
+    (stored,) = Call.objects.all()
+    assert (stored.output_lines, stored.seen_lines) == (3, 3)
 
 
 def test_the_compression_explains_why_the_context_shrank(operator_client: Client, run: Run) -> None:

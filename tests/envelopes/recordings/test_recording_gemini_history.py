@@ -193,6 +193,18 @@ def test_a_history_that_is_written_again_line_by_line_masks_receipts_and_repeats
     assert [text for text, _ in texts(sample)] == [CONTEXT, *said]
 
 
+@pytest.mark.parametrize("answers", [(), (ANSWER,)])
+def test_a_mask_took_the_place_of_a_text_that_the_model_had_where_it_answered_before(answers: Any) -> None:
+    call = command("c1", "Output: one\nExit Code: 2")
+    asked = message("g1", "gemini", toolCalls=[call], tokens={"input": 900})
+    masked = message("h1", "user", content=[part("c1", MASKED)])
+    sample = chat(message("u1", "user", "build it"), asked, *answers, masked)
+    (later,) = only(SupersedeRecord, sample.records)
+    is_later = later.reason == "another text in a later request: masked by the client"
+    assert is_later == bool(answers)
+    assert is_later or later.reason == "content-replacement"
+
+
 @pytest.mark.parametrize(("target", "left"), [("u2", [5, 7]), ("g1", [3, 7]), ("unknown", [2, 7])])
 def test_what_a_rewind_left_is_in_no_compaction(target: str, left: list[int]) -> None:
     """A rewind to an id that is not there leaves everything, as the client reads its own file."""
