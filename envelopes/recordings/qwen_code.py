@@ -12,6 +12,8 @@
    known stayed, the rest is the summary. What was recorded since the last answer of the model is not in it and goes out
    behind it. A `rewind` stands below the line after which the conversation goes on.
 5. Ids of calls are those of the provider, which need not be unique beyond their session.
+6. Lines of a subagent are in a file of its own and have `isSidechain`, the `sessionId` of its parent and an `agentId`,
+   `<agentName>-<id of the call>`: its run is `<session>/<agentId>`.
 """
 
 from __future__ import annotations
@@ -135,7 +137,7 @@ def _line_records(node: DocumentValue, state: QwenState) -> Records:
     kind, key = text_member(members, "type"), text_member(members, "uuid") or f"line-{node.line}"
     if kind is None:
         raise Untrusted("no message: it has no type", "$.type")
-    state.run = text_member(members, "sessionId") or state.run
+    state.run = _run_name(members) or state.run
     yield from _run_facts(node, members, state)
     state.lines[key] = node.line
     parts = list_member(object_member(members, "message"), "parts")
@@ -152,12 +154,36 @@ def _line_records(node: DocumentValue, state: QwenState) -> Records:
         yield _event(node, members, state, kind)
 
 
+def _run_name(members: Members) -> str:
+    session, agent = text_member(members, "sessionId") or "", _subagent(members)
+    return f"{session}/{agent}" if session and agent else session
+
+
+def _subagent(members: Members) -> str:
+    is_sidechain = "isSidechain" in members and members["isSidechain"].raw == b"true"
+    return (text_member(members, "agentId") or "") if is_sidechain else ""
+
+
+def _spawning_call(members: Members) -> str | None:
+    before = f"{text_member(members, 'agentName')}-"
+    agent = _subagent(members)
+    return agent.removeprefix(before) or None if agent.startswith(before) else None
+
+
+def _child_run(shown: Members, call: str, state: QwenState) -> str | None:
+    """The run of the subagent that a call started; without a file of its own it is in no recording."""
+    name = text_member(shown, "subagentName")
+    return f"{state.run.split('/')[0]}/{name}-{call}" if name else None
+
+
 def _run_facts(node: DocumentValue, members: Members, state: QwenState) -> Records:
     model = text_member(members, "model")
     if not state.facts:
         yield RunRecord(
             line=node.line,
             run=state.run,
+            parent_run=text_member(members, "sessionId") if _subagent(members) else None,
+            parent_call=_spawning_call(members),
             agent=AGENT,
             version=text_member(members, "version"),
             cwd=text_member(members, "cwd"),
@@ -265,7 +291,8 @@ def _answers(node: DocumentValue, members: Members, parts: Sequence[DocumentValu
             yield ArtifactRecord(line=part.line, run=state.run, call=call, role="output", path=path)
         if (text_member(recorded, "callId") or call) == call:
             shown = (receipt.text() or "") if receipt else ""
-            record = ResultRecord(line=node.line, run=state.run, call=call, result=None, at=at)
+            child = _child_run(object_member(recorded, "resultDisplay"), call, state)
+            record = ResultRecord(line=node.line, run=state.run, call=call, result=None, at=at, child_run=child)
             status = text_member(recorded, "status")
             yield read_answer(recorded.get("resultDisplay"), status, shown, tool, record)
 
@@ -331,5 +358,6 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=is_global_call_id,
+        version=2,
     ),
 )

@@ -11,8 +11,10 @@ from envelopes.recordings import UnknownFormat
 from envelopes.recordings.base import (
     CallRecord,
     EventRecord,
+    LineProblem,
     MessageRecord,
     ReceiptRecord,
+    ResultRecord,
     RunRecord,
     UsageRecord,
 )
@@ -173,3 +175,24 @@ def test_a_line_that_cannot_be_read_is_named_and_the_others_are_read(bad: dict[s
     )
     assert [(problem.line, problem.path) for problem in sample.problems] == [(2, path)]
     assert len(only(MessageRecord, sample.records)) == 2
+
+
+def test_a_subagent_has_a_run_below_the_call_that_started_it() -> None:
+    """Its lines are in a file of its own and have the session of the parent."""
+    agent = {"agentId": "general-purpose-call_6_0", "agentName": "general-purpose", "isSidechain": True}
+    asked = {"role": "model", "parts": [{"functionCall": {"id": "call_9_0", "name": "run_shell_command"}}]}
+    sample = read_lines(
+        line("user", 1, **agent, message=text("user", "look")), line("assistant", 2, **agent, message=asked)
+    )
+    run = only(RunRecord, sample.records)[0]
+    assert (run.run, run.parent_run, run.parent_call) == ("s/general-purpose-call_6_0", "s", "call_6_0")
+    assert {record.run for record in sample.records if not isinstance(record, LineProblem)} == {run.run}
+    answer = {"functionResponse": {"id": "call_6_0", "name": "agent", "response": {"output": "It runs."}}}
+    shown = {"type": "task_execution", "subagentName": "general-purpose", "status": "background"}
+    result = {"callId": "call_6_0", "status": "success", "resultDisplay": shown}
+    started = line("tool_result", 2, message={"role": "user", "parts": [answer]}, toolCallResult=result)
+    parent = read_lines(line("user", 1, message=text("user", "do it")), started)
+    assert [record.child_run for record in only(ResultRecord, parent.records)] == [run.run]
+    named = {**agent, "agentName": "scout"}
+    (other, *_) = only(RunRecord, read_lines(line("user", 1, **named, message=text("user", "look"))).records)
+    assert (other.run, other.parent_call) == (run.run, None)
