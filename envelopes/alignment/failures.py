@@ -131,7 +131,9 @@ _GEMINI_CLI = (
     ),
     _certain(r"Tool execution (?:for \S+ )?(?:was )?(?:denied|blocked)", "write_denied"),
     _rule(
-        r"(?:Command was )?(?:timed out|cancelled by timeout)|Command was automatically cancelled", "command_timed_out"
+        r"Command timed out after \d|(?:Command was )?(?:timed out|cancelled by timeout)"
+        r"|Command was automatically cancelled",
+        "command_timed_out",
     ),
     _rule(r"File not found\b|(?:Path|Directory) (?:not found|does not exist)|ENOENT\b", "missing_file"),
     _rule(r"Invalid (?:parameters|arguments|tool call)|params must have|[\w/]+ must be ", "invalid_tool_input"),

@@ -3,6 +3,7 @@
 <untrusted_context> … </untrusted_context>     around what a command, a page or an MCP server returned, in 0.61
 Output: … / Exit Code: 3 / Signal: 9 / …       the sections of a shell command; earlier releases write all of them,
                                                behind the command and its folder
+Command timed out after 2000ms …               before the output of a command that was stopped, without sections
 … [308,974 characters omitted] ...             between the beginning and the end of an output that it saved
 ... [CONTENT TRUNCATED] ...                    the same in earlier releases and in Qwen Code
 """
@@ -21,12 +22,19 @@ SHELL_TAIL = re.compile(
     r"(?:\nError: (?P<error>[^\n]*))?(?:\nExit Code: (?P<exit>\(none\)|-?\d{1,10}))?(?:\nSignal: (?P<signal>[^\n]*))?"
     r"(?:\nBackground PIDs: [^\n]*)?(?:\nProcess Group PGID: [^\n]*)?\s*\Z"
 )
+# A command that ended by itself has a section before its output, so that no output is taken for this sentence.
+STOPPED_HEAD = re.compile(
+    r"(?P<reason>Command (?:(?:timed out after \d{1,12}ms|was cancelled by user) before it could complete"
+    r"|was automatically cancelled because it exceeded the timeout of [\d.,]{1,20} minutes without output)\.)"
+    r" (?:(?P<below>Below is the output) before it (?:timed out|was cancelled):\n|There was no output before it )"
+)
 _SECTION = re.compile(r"\n(?=(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): )")
 _OPENING, _CLOSING = "<untrusted_context>\n", "\n</untrusted_context>"
 _OMITTED = re.compile(
     r"\n\n\.\.\. \[[\d.,’ \xa0\u202f]+ characters omitted\] \.\.\.\n\n"
     r"|\n\n---\n\.\.\. \[CONTENT TRUNCATED\] \.\.\.\n---\n\n"
 )
+_BROKEN = "..."
 _TAIL_CHARACTERS = 4_000
 
 
@@ -72,7 +80,7 @@ def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
     """
     start, end = untrusted_region(receipt)
     shown = receipt[start:end]
-    head = SHELL_HEAD.match(shown) if tool == SHELL_TOOL else None
+    head = (SHELL_HEAD.match(shown) or STOPPED_HEAD.match(shown)) if tool == SHELL_TOOL else None
     if tool == SHELL_TOOL and head is None:
         return []
     begin = head.end() if head else 0
@@ -81,11 +89,25 @@ def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
     omitted = _OMITTED.search(shown, begin, stop) if find_output_preview(receipt) else None
     if omitted is None:
         return [ShownPart(start + begin, 0, len(output))] if output and shown[begin:stop] == output else []
-    first, last = omitted.start() - begin, stop - omitted.end()
-    is_same = output.startswith(shown[begin : omitted.start()]) and output.endswith(shown[omitted.end() : stop])
-    if not is_same or first + last >= len(output):
+    return _match_ends(shown, output, start, (begin, omitted.start()), (omitted.end(), stop))
+
+
+def _match_ends(
+    shown: str, output: str, start: int, beginning: tuple[int, int], end: tuple[int, int]
+) -> list[ShownPart]:
+    """The beginning and the end of an output that `shown` has between two pairs of characters.
+
+    The agent adds three dots where it breaks a line off.
+    """
+    first, last = shown[slice(*beginning)], shown[slice(*end)]
+    if not output.startswith(first):
+        first = first.removesuffix(_BROKEN)
+    if not output.endswith(last):
+        last = last.removeprefix(_BROKEN)
+    if not (output.startswith(first) and output.endswith(last)) or len(first) + len(last) >= len(output):
         return []
-    return [
-        ShownPart(start + begin, 0, first),
-        ShownPart(start + omitted.end(), len(output) - last, last),
+    parts = [
+        ShownPart(start + beginning[0], 0, len(first)),
+        ShownPart(start + end[1] - len(last), len(output) - len(last), len(last)),
     ]
+    return [part for part in parts if part.length]

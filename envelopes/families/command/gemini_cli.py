@@ -4,8 +4,12 @@
     Background PIDs: (none) / Process Group PGID: 26593
 
 Later releases leave out the lines that have nothing to say, put tags around the rest (`alignment.gemini_receipts`), and
-save an output that is too long to a file. The recorded result is what a person saw of it, where that is the output
-itself: it is whole where the receipt has the beginning and the end alone.
+save an output that is too long to a file. The receipt of a command that was stopped has a sentence and the output. The
+recorded result is what a person saw of it, where that is the output itself: it is whole where the receipt has the
+beginning and the end alone. Qwen Code 0.24 records the end of the command as well:
+
+    {type: "shell_result", output, exitCode, signal, outcome: completed | failed | cancelled | timed_out, error,
+     outputFiles[], truncated, …}     `truncated`: the output has a mark in its middle
 """
 
 from __future__ import annotations
@@ -14,17 +18,19 @@ import re
 
 import msgspec
 
-from envelopes.alignment.failures import align_failure, read_failure
+from envelopes.alignment.failures import align_failure, read_failure, tool_error
 from envelopes.alignment.gemini_receipts import (
     SHELL_HEAD,
     SHELL_TOOL,
+    STOPPED_HEAD,
     match_output,
     match_shell_tail,
     untrusted_region,
 )
 from envelopes.alignment.lenient_structs import RecordedObject, reading
-from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping, bounded_fidelity
 from envelopes.alignment.saved_outputs import find_output_preview
+from envelopes.alignment.source_cuts import find_source_cuts
 from envelopes.alignment.spans import Span, match_at
 from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import (
@@ -34,7 +40,7 @@ from envelopes.families.command.results import (
     explain_exit,
     recorded_outcome,
 )
-from envelopes.schema.result import CompleteOutput, TaskHandle, ToolError
+from envelopes.schema.result import CompleteOutput, TaskHandle, ToolError, summarize
 
 STDERR = re.compile(r"\nStderr: (?P<stderr>.*)\Z", re.DOTALL)
 BACKGROUND = re.compile(
@@ -42,6 +48,11 @@ BACKGROUND = re.compile(
     r"|Background shell started\.\nid: (?P<shell>[\w-]{1,100})\n"
 )
 CANCELLED = re.compile(r"Command was (?:automatically cancelled|cancelled by user) ")
+RECORD = "shell_result"
+STOPPED = {
+    "timed_out": ("command_timed_out", "the command timed out"),
+    "cancelled": ("cancelled", "the command was cancelled"),
+}
 NOTHING = ("(empty)", "(none)")
 NO_SIGNAL = (*NOTHING, "0", "null", "undefined")
 COMMAND = "Command: "
@@ -55,6 +66,10 @@ def _read_command(evidence: Evidence) -> Reading:
         task = TaskHandle(kind=COMMAND_TASK, task_id=background["id"] or background["shell"])
         result = CommandResult(disposition="promoted_to_task", task=task)
         return reading(evidence, result, recorded_outcome(result), links={}, fidelity="parsed_from_receipt")
+    if (record := RecordedObject(evidence.result)).text("type") == RECORD:
+        return _read_record(evidence, record)
+    if (stopped := STOPPED_HEAD.match(shown)) and (not evidence.has_result or _is_output(evidence)):
+        return _read_stopped(evidence, stopped)
     if CANCELLED.match(shown):  # which has the status of a success
         return read_failure(msgspec.structs.replace(evidence, is_error=True)) or read_text(evidence)
     head = SHELL_HEAD.match(shown)
@@ -63,9 +78,61 @@ def _read_command(evidence: Evidence) -> Reading:
     return _read_sections(evidence, shown, head.end())
 
 
+def _recorded_output(evidence: Evidence) -> tuple[str, str] | None:
+    """The pointer of the recorded output, and that output."""
+    if isinstance(evidence.result, str):
+        return "", evidence.result
+    record = RecordedObject(evidence.result)
+    output = record.text("output") if record.text("type") == RECORD else None
+    return None if output is None else ("/output", output)
+
+
 def _is_output(evidence: Evidence) -> bool:
     output = evidence.result
     return isinstance(output, str) and bool(match_output(evidence.receipt_text or "", output, SHELL_TOOL))
+
+
+def _read_record(evidence: Evidence, record: RecordedObject) -> Reading:
+    """Reads the record that Qwen Code has of a command, whose flag of an error is that of the exit status."""
+    output, code, signal = record.text("output") or "", record.integer("exitCode"), record.integer("signal")
+    stopped, stated = STOPPED.get(record.text("outcome") or ""), record.text("error")
+    if stopped:
+        return _read_end(evidence, ToolError(kind=stopped[0], message=stated or stopped[1], retryable=False), output)
+    if code is None and signal:
+        return _read_end(evidence, _signal_error(str(signal)), output)
+    if code is None and evidence.is_error:
+        message = stated or "the command failed"
+        return _read_end(evidence, ToolError(kind="tool_execution_failed", message=message, retryable=False), output)
+    command, saved = RecordedObject(evidence.args).text("command") or "", record.strings("outputFiles")
+    result = CommandResult(
+        exit_status=code,
+        combined=output,
+        interpretation=None if code is None else explain_exit(command, code, output),
+        saved_output=SavedOutput(path=saved[0]) if saved else None,
+        cut_by_source=record.flag("truncated") is True,
+    )
+    links = {"/output": "/result/combined_output_preview", "/exitCode": "/result/exit_status"}
+    return reading(
+        evidence,
+        result,
+        recorded_outcome(result),
+        links=links | ({"/outputFiles/0": "/result/saved_output/path"} if saved else {}),
+        outputs=(_output_field(evidence, "/output", output),),
+        source_cuts=find_source_cuts(output, "/output", "stream"),
+    )
+
+
+def _output_field(evidence: Evidence, pointer: str, output: str) -> OutputField:
+    """Nothing is claimed of lines that are missing from a receipt in which the output is not found."""
+    is_found = bool(match_output(evidence.receipt_text or "", output, SHELL_TOOL))
+    return OutputField(pointer, claim="certain" if is_found else "proven")
+
+
+def _read_stopped(evidence: Evidence, stopped: re.Match[str]) -> Reading:
+    """Reads a command that was stopped, which has the status of a success; its output is in `details`."""
+    recorded = _recorded_output(evidence)
+    output = recorded[1] if recorded else stopped.string[stopped.end() :] if stopped["below"] else ""
+    return _read_end(evidence, tool_error(evidence.agent, stopped["reason"]), output)
 
 
 def _read_sections(evidence: Evidence, shown: str, start: int) -> Reading:
@@ -88,7 +155,7 @@ def _read_sections(evidence: Evidence, shown: str, start: int) -> Reading:
         cut_by_source=preview is not None and recorded is None,
     )
     if tail and (tail["signal"] or NOTHING[0]) not in NO_SIGNAL:
-        return _read_signal(evidence, result, tail["signal"])
+        return _read_end(evidence, _signal_error(tail["signal"]), str(result.combined))
     summary = recorded_outcome(result)
     if recorded is None:
         return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt")
@@ -96,25 +163,38 @@ def _read_sections(evidence: Evidence, shown: str, start: int) -> Reading:
     return reading(evidence, result, summary, links=links, outputs=(OutputField(""),), fidelity="stringified")
 
 
-def _read_signal(evidence: Evidence, result: CommandResult, signal: str) -> Reading:
-    """A command that was ended by a signal has no verdict; its output is in `details`."""
-    message, output = f"the command was ended by signal {signal}", str(result.combined)
-    error = ToolError(
-        kind="tool_execution_failed", message=message, details={"output": output} if output else None, retryable=False
+def _signal_error(signal: str) -> ToolError:
+    message = f"the command was ended by signal {signal}"
+    return ToolError(kind="tool_execution_failed", message=message, retryable=False)
+
+
+def _read_end(evidence: Evidence, error: ToolError, output: str) -> Reading:
+    """A command that has no verdict, because something else ended it; its output is in `details`."""
+    error = msgspec.structs.replace(error, details={"output": output} if output else None)
+    complete = CompleteOutput(
+        tool_name=evidence.tool, status="error", summary_text=summarize(error.message), error=error
     )
-    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=message, error=error)
-    if not isinstance(evidence.result, str):
+    recorded = _recorded_output(evidence)
+    if recorded is None:
         return Reading(build=lambda: complete, fidelity="parsed_from_receipt")
-    links, outputs = {"": "/error/details/output"}, (OutputField(""),)
-    return Reading(build=lambda: complete, fidelity="stringified", links=links, outputs=outputs)
+    pointer = recorded[0]
+    cuts = find_source_cuts(output, pointer, "stream") if pointer else ()
+    return Reading(
+        build=lambda: complete,
+        fidelity=bounded_fidelity("structured" if pointer else "stringified", cuts),
+        links={pointer: "/error/details/output"},
+        outputs=(_output_field(evidence, pointer, output),),
+        source_cuts=cuts,
+    )
 
 
 def _align_command(evidence: Evidence, text: str) -> list[Span]:
     """Links the output, and the command that the receipts of earlier releases repeat."""
     spans = _align_arguments(evidence, text)
-    if isinstance(evidence.result, str):
-        parts = match_output(text, evidence.result, SHELL_TOOL)
-        spans += [Span(part.at, part.at + part.length, "", part.start, part.start + part.length) for part in parts]
+    if recorded := _recorded_output(evidence):
+        pointer, output = recorded
+        parts = match_output(text, output, SHELL_TOOL)
+        spans += [Span(part.at, part.at + part.length, pointer, part.start, part.start + part.length) for part in parts]
     return spans or align_failure(evidence, text)
 
 
@@ -126,4 +206,4 @@ def _align_arguments(evidence: Evidence, text: str) -> list[Span]:
     return [Span(span.start, span.end, "/command", 0, len(command), "args")]
 
 
-MAPPINGS = (ToolMapping(agent="gemini-cli", tools=(SHELL_TOOL,), version=7, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="gemini-cli", tools=(SHELL_TOOL,), version=8, read=_read_command, align=_align_command),)
