@@ -5,7 +5,8 @@ Output: … / Exit Code: 3 / Signal: 9 / …       the sections of a shell comma
                                                behind the command and its folder
 Command timed out after 2000ms …               before the output of a command that was stopped, without sections
 … [308,974 characters omitted] ...             between the beginning and the end of an output that it saved
-... [CONTENT TRUNCATED] ...                    the same in earlier releases and in Qwen Code
+... [CONTENT TRUNCATED] ...                    the same in earlier releases and in Qwen Code, also where it could not
+                                               save the output
 """
 
 from __future__ import annotations
@@ -18,9 +19,16 @@ from envelopes.alignment.saved_outputs import find_output_preview
 
 SHELL_TOOL = "run_shell_command"
 SHELL_HEAD = re.compile(r"(?:Command: )?(?:.*?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL)
-SHELL_TAIL = re.compile(
+_SECTIONS = (
     r"(?:\nError: (?P<error>[^\n]*))?(?:\nExit Code: (?P<exit>\(none\)|-?\d{1,10}))?(?:\nSignal: (?P<signal>[^\n]*))?"
-    r"(?:\nBackground PIDs: [^\n]*)?(?:\nProcess Group PGID: [^\n]*)?\s*\Z"
+    r"(?:\nBackground PIDs: [^\n]*)?"
+)
+_UNSAVED = r"(?P<unsaved>\n\[Note: Could not save full output to file\])?"
+SHELL_TAIL = re.compile(rf"{_SECTIONS}(?:\nProcess Group PGID: [^\n]*)?{_UNSAVED}\s*\Z")
+_HOOKED_TAIL = re.compile(rf"{_SECTIONS}(?P<last>\nProcess Group PGID: (?:\(none\)|\d{{1,12}})){_UNSAVED}\n\n")
+# The beginning of a preview without a line of the output: its first line was too long.
+_CUT_HEAD = re.compile(
+    r"Command: (?:(?!\nDirectory: )[^\0])*?\n\n---\n\.\.\. \[CONTENT TRUNCATED\] \.\.\.\n---\n\n(?:\.\.\.)?"
 )
 # A command that ended by itself has a section before its output, so that no output is taken for this sentence.
 STOPPED_HEAD = re.compile(
@@ -34,6 +42,7 @@ _OMITTED = re.compile(
     r"\n\n\.\.\. \[[\d.,’ \xa0\u202f]+ characters omitted\] \.\.\.\n\n"
     r"|\n\n---\n\.\.\. \[CONTENT TRUNCATED\] \.\.\.\n---\n\n"
 )
+_UNSAVED_MARK = re.compile(r"\n\.\.\. \[CONTENT TRUNCATED\] \.\.\.\n")  # where it could not save the output
 _BROKEN = "..."
 _TAIL_CHARACTERS = 4_000
 
@@ -61,16 +70,34 @@ def untrusted_text(receipt: str) -> str:
     return receipt[slice(*untrusted_region(receipt))] if receipt.startswith(_OPENING) else receipt
 
 
+def match_shell_head(shown: str) -> re.Match[str] | None:
+    """What is before the output in the text of a shell command that ended by itself; None for another text."""
+    return SHELL_HEAD.match(shown) or _CUT_HEAD.match(shown)
+
+
 def match_shell_tail(shown: str, start: int, output: str | None = None) -> re.Match[str] | None:
     """The sections behind the output in the text of a shell command, whose output begins at `start`.
 
     An output may end in such lines itself: the recorded `output` decides, and without one they are all sections.
+    Behind the last section may be what a hook said, which some releases put there without a mark.
     """
+    if output is not None and shown.startswith(output, start):
+        at = start + len(output)
+        if tail := SHELL_TAIL.match(shown, at) or _HOOKED_TAIL.match(shown, at):
+            return tail
     begin = max(start, len(shown) - _TAIL_CHARACTERS)
     ends = [*(mark.start() for mark in _SECTION.finditer(shown, begin)), len(shown)]
-    tails = [tail for end in ends if (tail := SHELL_TAIL.match(shown, end))]
-    recorded = (tail for tail in tails if shown[start : tail.start()] == output)
-    return next(recorded, tails[0] if tails else None)
+    tail = next((tail for end in ends if (tail := SHELL_TAIL.match(shown, end))), None)
+    return tail if tail and tail.group().strip() else _match_hooked_tail(shown, start) or tail
+
+
+def _match_hooked_tail(shown: str, start: int) -> re.Match[str] | None:
+    """The sections before the words of a hook; None where more than one place may be the end of the output."""
+    tails: dict[int, re.Match[str]] = {}
+    for mark in _SECTION.finditer(shown, start):
+        if tail := _HOOKED_TAIL.match(shown, mark.start()):
+            tails.setdefault(tail.start("last"), tail)
+    return next(iter(tails.values())) if len(tails) == 1 else None
 
 
 def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
@@ -80,13 +107,16 @@ def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
     """
     start, end = untrusted_region(receipt)
     shown = receipt[start:end]
-    head = (SHELL_HEAD.match(shown) or STOPPED_HEAD.match(shown)) if tool == SHELL_TOOL else None
+    head = (match_shell_head(shown) or STOPPED_HEAD.match(shown)) if tool == SHELL_TOOL else None
     if tool == SHELL_TOOL and head is None:
         return []
     begin = head.end() if head else 0
     tail = match_shell_tail(shown, begin, output) if head else None
     stop = tail.start() if tail else len(shown)
-    omitted = _OMITTED.search(shown, begin, stop) if find_output_preview(receipt) else None
+    mark = _OMITTED if find_output_preview(receipt) else _UNSAVED_MARK if tail and tail["unsaved"] else None
+    omitted = mark.search(shown, begin, stop) if mark else None
+    if head and head.re is _CUT_HEAD:
+        return _match_ends(shown, output, start, (begin, begin), (begin, stop))
     if omitted is None:
         return [ShownPart(start + begin, 0, len(output))] if output and shown[begin:stop] == output else []
     return _match_ends(shown, output, start, (begin, omitted.start()), (omitted.end(), stop))

@@ -20,17 +20,17 @@ import msgspec
 
 from envelopes.alignment.failures import align_failure, read_failure, tool_error
 from envelopes.alignment.gemini_receipts import (
-    SHELL_HEAD,
     SHELL_TOOL,
     STOPPED_HEAD,
     match_output,
+    match_shell_head,
     match_shell_tail,
     untrusted_region,
 )
 from envelopes.alignment.lenient_structs import RecordedObject, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping, bounded_fidelity
 from envelopes.alignment.saved_outputs import find_output_preview
-from envelopes.alignment.source_cuts import find_source_cuts
+from envelopes.alignment.source_cuts import SourceCut, find_source_cuts
 from envelopes.alignment.spans import Span, match_at
 from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import (
@@ -72,7 +72,7 @@ def _read_command(evidence: Evidence) -> Reading:
         return _read_stopped(evidence, stopped)
     if CANCELLED.match(shown):  # which has the status of a success
         return read_failure(msgspec.structs.replace(evidence, is_error=True)) or read_text(evidence)
-    head = SHELL_HEAD.match(shown)
+    head = match_shell_head(shown)
     if head is None or (evidence.has_result and not _is_output(evidence)):
         return read_failure(evidence) or read_text(evidence)
     return _read_sections(evidence, shown, head.end())
@@ -146,19 +146,22 @@ def _read_sections(evidence: Evidence, shown: str, start: int) -> Reading:
     status = tail["exit"] if tail else None
     code = int(status) if status and status not in NOTHING else None
     command = RecordedObject(evidence.args).text("command") or ""
+    printed = "" if recorded is None and stdout in NOTHING else stdout
+    is_unsaved = recorded is None and tail is not None and bool(tail["unsaved"])
     result = CommandResult(
         exit_status=code,
-        combined="" if recorded is None and stdout in NOTHING else stdout,
+        combined=printed,
         stderr="" if stderr is None or stderr["stderr"] in NOTHING else stderr["stderr"],
-        interpretation=None if code is None else explain_exit(command, code, stdout),
+        interpretation=None if code is None else explain_exit(command, code, printed),
         saved_output=SavedOutput(path=preview.path) if preview else None,
-        cut_by_source=preview is not None and recorded is None,
+        cut_by_source=recorded is None and (preview is not None or is_unsaved),
     )
     if tail and (tail["signal"] or NOTHING[0]) not in NO_SIGNAL:
         return _read_end(evidence, _signal_error(tail["signal"]), str(result.combined))
     summary = recorded_outcome(result)
     if recorded is None:
-        return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt")
+        cuts = (SourceCut(pointer="", unit="output"),) if is_unsaved else ()
+        return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
     links = {"": "/result/combined_output_preview"}
     return reading(evidence, result, summary, links=links, outputs=(OutputField(""),), fidelity="stringified")
 

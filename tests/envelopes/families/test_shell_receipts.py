@@ -148,3 +148,53 @@ def test_a_command_that_was_stopped_has_the_output_before_that(agent: str, reaso
 
 def test_a_command_that_prints_such_a_sentence_ended_by_itself() -> None:
     assert end_of(read(f"{HEAD}{TIMED_OUT}{BELOW}a{sections(0)}")) == (0, f"{TIMED_OUT}{BELOW}a")
+
+
+@pytest.mark.parametrize("hook", ["\n\nthe hook says so", "\n\n<hook_context>the hook says so</hook_context>"])
+@pytest.mark.parametrize(
+    ("output", "is_known", "ended", "end"),
+    [
+        ("bad", True, sections(3), 3),
+        ("bad", False, sections(3), 3),
+        ("", False, sections(3), 3),
+        ("bad", True, sections(signal=15), "tool_execution_failed"),
+        ("bad", True, "\nExit Code: 3\nProcess Group PGID: 11200", 3),
+        (f"x{sections(0)}\n\nmore", True, sections(3), 3),
+        (f"x{sections(0)}\n\nmore", False, sections(3), None),
+    ],
+)
+def test_the_end_of_a_command_is_found_before_what_a_hook_said(
+    output: str, ended: str, end: int | str | None, hook: str, *, is_known: bool
+) -> None:
+    """It is unknown where the output may be one of two and is not recorded."""
+    halves = read(f"{HEAD}{output or '(empty)'}{ended}{hook}", output if is_known else None)
+    assert end_of(halves)[0] == end
+    if end is not None:
+        assert end_of(halves)[1] == (output or None)
+
+
+def test_an_output_that_could_not_be_saved_is_cut() -> None:
+    note = "\n[Note: Could not save full output to file]"
+    receipt = f"{HEAD}{NUMBERS[:291]}\n... [CONTENT TRUNCATED] ...\n1999\n2000{sections(3)}{note}"
+    halves = read(receipt, NUMBERS)
+    assert (end_of(halves)[0], halves.is_cut, shown_lines(halves)) == (3, True, [(0, 100), (1998, 2000)])
+    unrecorded = read(receipt)
+    assert (end_of(unrecorded)[0], unrecorded.is_cut) == (3, True)
+    printed = read(f"{HEAD}a\n... [CONTENT TRUNCATED] ...\nb{note}{sections(0)}")
+    assert (end_of(printed)[0], printed.is_cut) == (0, False)
+
+
+def test_a_preview_that_lacks_the_beginning_of_a_long_line_has_its_end() -> None:
+    receipt = f"{TOO_LARGE}Command: make{MARK}...{'a' * 900}{sections(0)}"
+    halves = read(receipt)
+    assert (end_of(halves), halves.is_cut) == ((0, "a" * 900), True)
+    linked = read(receipt, record("a" * 9_000, 0)).receipt
+    assert linked is not None
+    assert [len(part.text) for part in linked.segments if part.source and part.source.pointer == "/output"] == [900]
+
+
+@pytest.mark.parametrize(("status", "words"), [(1, "No matches found"), (2, None)])
+def test_a_search_that_found_nothing_has_not_failed(status: int, words: str | None) -> None:
+    result = read(f"{HEAD}(empty){sections(status)}", command="grep zzz b.txt").projection.canonical.result
+    assert isinstance(result, dict)
+    assert result.get("interpretation") == words
