@@ -262,7 +262,7 @@ def _read_messages(messages: Sequence[Message], phrases: Mapping[Term, Phrase]) 
         if not all(hits) or hits[0] is None:
             continue
         model_url = reverse("run-context", args=[message.run_id])
-        start = HistoryCursor(message.line - 1, LAST_RANK, LAST_KEY)
+        start = HistoryCursor(message.line - 1, LAST_RANK, key=LAST_KEY)
         yield FoundMessage(
             hit=hits[0],
             heading=message.heading,

@@ -11,19 +11,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
+from django.db.models.functions import Coalesce
 
 from dashboard.models import Message
 from dashboard.models.fields import UUIDDigits
 from envelopes.recordings.base import STANDING_KINDS
 from envelopes.text.tokens import CHARACTERS_PER_TOKEN
 
+PLACE = Coalesce("start", 0)  # of a message among those of its line
 NOT_COUNTED = (Message.Delivery.WITHHELD, Message.Delivery.UNCLEAR)
 
 
 class HistorySize(NamedTuple):
     """`kind` is that of the message, or its role; None for a call and for what was not sent.
 
-    `is_added`: no message, but what the client added to them.
+    `is_added`: no message, but what the client added to them. `start` is where a message begins in its source.
     """
 
     line: int
@@ -31,6 +33,7 @@ class HistorySize(NamedTuple):
     tokens: int
     kind: str | None = None
     is_added: bool = False
+    start: int = 0
 
     @property
     def is_standing(self) -> bool:
@@ -45,14 +48,15 @@ def count_tokens(delivery: str, tokens: int, size: int) -> int:
 def load_message_sizes(rows: QuerySet[Message]) -> list[HistorySize]:
     """In order."""
     sizes, standing = [], dict[str, int]()
-    columns = ("line", "hex", "role", "kind", "delivery", "tokens", "size")
-    stored: Any = rows.annotate(hex=UUIDDigits("id")).order_by().values_list(*columns)
-    for line, key, role, kind, delivery, tokens, size in sorted(stored):
+    columns = ("line", "begin", "hex", "role", "kind", "delivery", "tokens", "size")
+    stored: Any = rows.annotate(hex=UUIDDigits("id"), begin=PLACE).order_by().values_list(*columns)
+    for line, start, key, role, kind, delivery, tokens, size in sorted(stored):
         counted = count_tokens(delivery, tokens, size)
         if kind in STANDING_KINDS:
             counted, standing[kind] = counted - standing.get(kind, 0), counted
         is_added = bool(kind) and kind not in STANDING_KINDS
-        sizes.append(HistorySize(line, key, counted, None if delivery in NOT_COUNTED else kind or role, is_added))
+        shown = None if delivery in NOT_COUNTED else kind or role
+        sizes.append(HistorySize(line, key, counted, shown, is_added, start))
     return sizes
 
 

@@ -1,6 +1,7 @@
 """The items of a run's history in one order: messages, calls, receipts, replacements, compactions.
 
-An item's cursor is (line, rank, key): the line of the source, the rank of its kind within a line, and the row's id.
+An item's cursor is (line, rank, start, key): the line of the source, the rank of its kind within a line, the byte where
+a message begins, and the row's id.
 Messages and calls are read a page at a time. What a receipt adds ends where it is superseded, which may be far behind:
 the lines and tokens of receipts are read for the whole run in one pass, and everything else about them only for those
 that a page shows. Compactions are few and read whole. Payloads are read last, for the items of one page.
@@ -17,12 +18,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from django.db.models import (
-    Exists,
-    OuterRef,
-    Q,
-    QuerySet,
-)
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from dashboard.evidence.context_changes import ContextDrop, load_drops
 from dashboard.models import Message, Observation, RecordedReceipt, Run, RunCall, load_slices
@@ -30,6 +26,7 @@ from dashboard.models.fields import UUIDDigits
 from dashboard.models.sources import SLICE_FIELDS, SourceSlice
 from dashboard.runs.compactions import Compaction, is_kept, load_compactions
 from dashboard.runs.history_sizes import (
+    PLACE,
     AddedText,
     HistorySize,
     count_tokens,
@@ -68,28 +65,30 @@ _SHOWN_CALL = tuple(
     for name in ("run_id", "tool", "outcome", "exit_status", "started_at", "args_bytes", "result_fidelity")
 )
 _RECEIPT_FIELDS = tuple(field.name for field in RecordedReceipt._meta.concrete_fields)
-# The columns of line and key. These two kinds are read a page at a time.
-PAGED = {"message": ("line", "id"), "call": ("ordinal", "call_id")}
+# The columns of line, start and key. These two kinds are read a page at a time.
+PAGED = {"message": ("line", "place", "id"), "call": ("ordinal", "call_id")}
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class HistoryCursor:
     line: int
     rank: int
+    start: int = 0
     key: UUID = NO_KEY
 
     def __str__(self) -> str:
-        return f"{self.line}-{self.rank}-{self.key.hex}"
+        return f"{self.line}-{self.rank}-{self.start}-{self.key.hex}"
 
     @classmethod
     def parse(cls, text: str) -> HistoryCursor | None:
         """A cursor from the address bar; None for anything else."""
-        parts = text.split("-")
-        numbers = [parse_integer(part) for part in parts[:2]]
-        if len(parts) != 3 or None in numbers:
+        *parts, key = text.split("-")
+        numbers = [parse_integer(part) for part in parts]
+        if len(parts) not in (2, 3) or None in numbers:  # older links have no start
             return None
         try:
-            return cls(numbers[0] or 0, numbers[1] or 0, UUID(hex=parts[2]))
+            line, rank, *start = (number or 0 for number in numbers)
+            return cls(line, rank, start[0] if start else 0, UUID(hex=key))
         except ValueError:
             return None
 
@@ -265,8 +264,8 @@ class Timeline:
             sizes = self._load_sizes(kind)
             total += len(sizes)
             if cursor is not None:
-                position = cursor.line, cursor.rank, cursor.key.hex
-                ahead_of = bisect_left(sizes, position, key=lambda size: (size.line, RANKS[kind], size.key))
+                position = cursor.line, cursor.rank, cursor.start, cursor.key.hex
+                ahead_of = bisect_left(sizes, position, key=lambda size: (size.line, RANKS[kind], size.start, size.key))
                 before += ahead_of
                 tokens += sum(size.tokens for size in sizes[:ahead_of] if size.line > since or size.is_standing)
         return HistoryCounts(before, total, max(0, tokens))
@@ -327,7 +326,8 @@ class Timeline:
         return self._sizes[kind]
 
     def _rows(self, kind: str) -> QuerySet[Any]:
-        rows: QuerySet[Any] = self._run.messages.all() if kind == "message" else self._run.members.all()
+        messages, members = self._run.messages.alias(place=PLACE), self._run.members.all()
+        rows: QuerySet[Any] = messages if kind == "message" else members
         return self._restrict(rows, PAGED[kind][0])
 
     def _restrict(self, rows: QuerySet[Any], line: str) -> QuerySet[Any]:
@@ -347,13 +347,13 @@ class Timeline:
         rows = self._rows(kind).filter(_is_beside(kind, cursor, ascending=ascending)).order_by(*order)
         if kind == "message":
             for message in rows.defer("own_data")[:limit]:
-                key = HistoryCursor(message.line, RANKS[kind], message.pk)
+                key = HistoryCursor(message.line, RANKS[kind], message.start or 0, message.pk)
                 yield HistoryItem(key, message.at, self._message_tokens(message), message)
         else:
             receipts = RecordedReceipt.objects.filter(run=self._run, call=OuterRef("call"))
             members = rows.select_related("call").only("run_id", "call_id", "ordinal", "inherited", *_SHOWN_CALL)
             for member in members.annotate(has_receipt=Exists(receipts))[:limit]:
-                key = HistoryCursor(member.ordinal, RANKS[kind], member.call_id)
+                key = HistoryCursor(member.ordinal, RANKS[kind], key=member.call_id)
                 yield HistoryItem(key, member.call.started_at, member.call.args_bytes // CHARACTERS_PER_TOKEN, member)
 
     def _message_tokens(self, message: Message) -> int:
@@ -368,7 +368,7 @@ class Timeline:
         if self._replayed:
             receipts = {**self._replayed.unsent_receipts(keys), **receipts}
         for mark in marks:
-            cursor = HistoryCursor(mark.line, mark.rank, UUID(mark.key))
+            cursor = HistoryCursor(mark.line, mark.rank, key=UUID(mark.key))
             if mark.row is not None:
                 yield HistoryItem(cursor, mark.at, mark.tokens, mark.row)
             else:
@@ -391,10 +391,14 @@ def _is_beside(kind: str, cursor: HistoryCursor | None, *, ascending: bool) -> Q
     """The rows of one kind strictly behind the cursor, or in front of it when not `ascending`."""
     if cursor is None:
         return Q()
-    line, key = PAGED[kind]
+    line, *start, key = PAGED[kind]
     beyond, rank = "gt" if ascending else "lt", RANKS[kind]
     if rank == cursor.rank:
-        return Q(**{f"{line}__{beyond}": cursor.line}) | Q(**{line: cursor.line, f"{key}__{beyond}": cursor.key})
+        same = {line: cursor.line} | dict.fromkeys(start, cursor.start)
+        behind = Q(**same, **{f"{key}__{beyond}": cursor.key})
+        for name in start:
+            behind |= Q(**{line: cursor.line, f"{name}__{beyond}": cursor.start})
+        return Q(**{f"{line}__{beyond}": cursor.line}) | behind
     includes_line = (rank > cursor.rank) is ascending
     return Q(**{f"{line}__{beyond}{'e' if includes_line else ''}": cursor.line})
 
