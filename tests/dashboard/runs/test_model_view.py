@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from dashboard.models import Project, RecordedReceipt, Run, RunCall
+from dashboard.ingest.importer import import_paths
+from dashboard.models import Message, Project, RecordedReceipt, Run, RunCall, load_slices
 from dashboard.runs.model_history import MAX_ITEMS, HistoryEntry, load_history
-from dashboard.runs.timeline import WHOLE_BYTES
+from dashboard.runs.timeline import WHOLE_BYTES, HistoryCursor, Timeline
 from dashboard.text.payload_preview import Payload, preview_parts
 from tests.dashboard.factories import (
     START,
@@ -22,6 +25,7 @@ from tests.dashboard.factories import (
     create_run,
 )
 from tests.dashboard.page_text import Page, assert_harmless, parse_page
+from tests.dashboard.sessions import encoded
 
 HTMX = {"HX-Request": "true"}
 HOSTILE = '<script>alert(1)</script><b hx-post="/runs/" hx-trigger="load">\u202e\x1b[31m'
@@ -302,3 +306,32 @@ def test_a_mangled_place_is_answered_with_a_page(client: Client, run: Run, query
     assert page.by_role("heading", "History of the run")
     assert bool(page.all_by_text("that does not exist; these are its first items")) is not is_behind_the_end
     assert bool(page.all_by_text("There is no item at this place. The history has 1 item,")) is is_behind_the_end
+
+
+@pytest.mark.postgresql
+def test_messages_of_one_line_are_in_its_order_on_every_page(project: Project, tmp_path: Path) -> None:
+    """The history that a compression of Qwen Code left is one line."""
+    words = [f"text {number}" for number in range(9)]
+    history = [{"role": "user", "parts": [{"text": text}]} for text in words]
+    place = {"sessionId": "s", "timestamp": "2026-11-27T10:00:00.000Z"}
+    asked = {**place, "uuid": "u1", "type": "user", "message": {"role": "user", "parts": [{"text": "do it"}]}}
+    left = {"subtype": "chat_compression", "systemPayload": {"compressedHistory": history}}
+    lines = [encoded(asked), encoded({**place, "uuid": "u2", "type": "system", **left})]
+    (tmp_path / "s.jsonl").write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
+    import_paths(project, [tmp_path / "s.jsonl"])
+    timeline = Timeline(Run.objects.get())
+    items = timeline.after(None, 20)
+    messages = [item.row for item in items if isinstance(item.row, Message)]
+    load_slices(messages)
+    said = [json.loads(message.data)[0]["text"] for message in messages]
+    assert said == ["do it", *words]
+    cursors = [item.cursor for item in items]
+    assert [HistoryCursor.parse(str(cursor)) for cursor in cursors] == cursors
+    for number, cursor in enumerate(cursors):
+        assert [item.cursor for item in timeline.after(cursor, 2)] == cursors[number + 1 : number + 3]
+        assert [item.cursor for item in timeline.before(cursor, 2)] == cursors[max(0, number - 2) : number]
+        assert timeline.counts(cursor, since=-1).before == number
+
+
+def test_a_link_to_a_place_in_the_history_that_is_older_than_its_order_still_leads_there() -> None:
+    assert HistoryCursor.parse(f"7-1-{UUID(int=5).hex}") == HistoryCursor(7, 1, key=UUID(int=5))

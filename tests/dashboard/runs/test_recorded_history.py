@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.test import Client
 
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Call, Message, Problem, Project, Run, load_slices
+from dashboard.models import Call, Problem, Project, Run
 from dashboard.runs.model_history import load_history
 from dashboard.runs.replay import load_replay_page
-from dashboard.runs.timeline import HistoryCursor, Timeline
 from tests.dashboard.factories import create_project
 from tests.dashboard.page_text import Element, Page, parse_page
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, user, write
@@ -416,32 +413,3 @@ def test_what_a_codex_compaction_left_is_in_the_context_and_a_turn_rolled_back_i
     after = sum(size // 4 for line, size in run.messages.values_list("line", "size") if line in (4, 8))
     assert load_history(run).entries[-1].weight.shown == standing + after
     assert "lines 5 to 6" in page.select_one('[data-kind="branch"] h2').text
-
-
-@pytest.mark.postgresql
-def test_messages_of_one_line_are_in_its_order_on_every_page(project: Project, tmp_path: Path) -> None:
-    """The history that a compression of Qwen Code left is one line."""
-    words = [f"text {number}" for number in range(9)]
-    history = [{"role": "user", "parts": [{"text": text}]} for text in words]
-    place = {"sessionId": "s", "timestamp": "2026-11-27T10:00:00.000Z"}
-    asked = {**place, "uuid": "u1", "type": "user", "message": {"role": "user", "parts": [{"text": "do it"}]}}
-    left = {"subtype": "chat_compression", "systemPayload": {"compressedHistory": history}}
-    lines = [encoded(asked), encoded({**place, "uuid": "u2", "type": "system", **left})]
-    (tmp_path / "s.jsonl").write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
-    import_paths(project, [tmp_path / "s.jsonl"])
-    timeline = Timeline(Run.objects.get())
-    items = timeline.after(None, 20)
-    messages = [item.row for item in items if isinstance(item.row, Message)]
-    load_slices(messages)
-    texts = [json.loads(message.data)[0]["text"] for message in messages]
-    assert texts == ["do it", *words]
-    cursors = [item.cursor for item in items]
-    assert [HistoryCursor.parse(str(cursor)) for cursor in cursors] == cursors
-    for number, cursor in enumerate(cursors):
-        assert [item.cursor for item in timeline.after(cursor, 2)] == cursors[number + 1 : number + 3]
-        assert [item.cursor for item in timeline.before(cursor, 2)] == cursors[max(0, number - 2) : number]
-        assert timeline.counts(cursor, since=-1).before == number
-
-
-def test_a_link_to_a_place_in_the_history_that_is_older_than_its_order_still_leads_there() -> None:
-    assert HistoryCursor.parse(f"7-1-{UUID(int=5).hex}") == HistoryCursor(7, 1, key=UUID(int=5))
