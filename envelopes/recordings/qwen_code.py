@@ -10,7 +10,7 @@
 3. `usageMetadata` of an assistant is the usage of its request.
 4. `system` lines are the program's own. `chat_compression` has the new history in `compressedHistory`: what of it is
    known stayed, the rest is the summary. What was recorded since the last answer of the model is not in it and goes out
-   behind it. A `rewind` stands below the line after which the conversation goes on.
+   behind it. Written late, it ends in the answer that a later line has, other than the one made up for the summary. A `rewind` stands below the line after which the conversation goes on.
 5. Ids of calls are those of the provider, which need not be unique beyond their session.
 6. Lines of a subagent are in a file of its own and have `isSidechain`, the `sessionId` of its parent and an `agentId`,
    `<agentName>-<id of the call>`: its run is `<session>/<agentId>`.
@@ -323,7 +323,7 @@ def _compression(node: DocumentValue, members: Members, history: Sequence[Docume
         raw = join_array([part.raw for part in texts])
         if _digest(raw) in state.texts:
             kept.add(state.texts[_digest(raw)])
-        elif texts:
+        elif texts and not _is_next_answer(content, number, len(history)):
             role = text_member(content.members(), "role")
             added.append((number, "assistant" if role == "model" else role or "user", raw))
     message = "the conversation was compacted" + (", but for what stayed" if kept else "")
@@ -335,6 +335,11 @@ def _compression(node: DocumentValue, members: Members, history: Sequence[Docume
         yield MessageRecord(
             line=node.line, run=state.run, key=f"line-{node.line}-{number}", role=role, content=raw, kind=kind
         )
+
+
+def _is_next_answer(content: DocumentValue, number: int, count: int) -> bool:
+    """True for the model's last content; the one right behind the summary is made up."""
+    return text_member(content.members(), "role") == "model" and 1 < number == count - 1
 
 
 def _rewind(node: DocumentValue, members: Members, state: QwenState) -> EventRecord:

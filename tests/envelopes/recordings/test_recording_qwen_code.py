@@ -149,6 +149,24 @@ def test_a_compression_keeps_the_calls_of_its_history_and_what_came_since_the_la
     assert (summary.kind, json.loads(summary.content)) == ("compaction summary", [{"text": "<state_snapshot>"}])
 
 
+def test_an_answer_that_is_in_the_compressed_history_before_its_line_comes_once() -> None:
+    """The client wrote the history late; the answer behind the summary is its own."""
+    made_up = text("model", "Got it. Thanks for the additional context!")
+    history = [text("user", "<state_snapshot>"), made_up, text("user", "go on"), text("model", "fin")]
+    sample = read_lines(
+        line("user", 1, message=text("user", "go")),
+        line("system", 2, subtype="chat_compression", systemPayload={"compressedHistory": history}),
+        line("assistant", 3, message=text("model", "fin")),
+        line("system", 4, subtype="chat_compression", systemPayload={"compressedHistory": history[:2]}),
+    )
+    messages = only(MessageRecord, sample.records)
+    said = [(record.line, json.loads(record.content)[0]["text"], record.kind) for record in messages]
+    added = [("<state_snapshot>", "compaction summary"), ("Got it. Thanks for the additional context!", "meta")]
+    assert said[1:3] == [(2, *added[0]), (2, *added[1])]
+    assert said[-3:] == [(3, "fin", None), (4, *added[0]), (4, *added[1])]
+    assert [entry for entry in said if entry[1] == "fin"] == [(3, "fin", None)]
+
+
 def test_a_rewind_leaves_the_lines_behind_its_parent() -> None:
     lines = [line("user", number, message=text("user", f"prompt {number}")) for number in (1, 2, 3)]
     for parent, left in (("u1", [2, 4]), (None, [1, 4]), ("elsewhere", None)):
@@ -175,6 +193,36 @@ def test_a_line_that_cannot_be_read_is_named_and_the_others_are_read(bad: dict[s
     )
     assert [(problem.line, problem.path) for problem in sample.problems] == [(2, path)]
     assert len(only(MessageRecord, sample.records)) == 2
+
+
+@pytest.mark.parametrize(
+    ("response", "recorded", "expected"),
+    [
+        (
+            {"error": "hook says no"},
+            {"status": "error", "errorType": "execution_denied", "resultDisplay": "hook says no", "error": {}},
+            (True, {"errorType": "execution_denied"}, {"resultDisplay": "hook says no"}),
+        ),
+        (
+            {"error": "Command timed out"},
+            {"status": "error", "errorType": "execution_timeout", "resultDisplay": {"type": "shell_result"}},
+            (True, {"type": "shell_result"}, {"errorType": "execution_timeout"}),
+        ),
+        ({"error": 'Tool "list_directory" not found.'}, {"durationMs": 3}, (True, None, None)),
+        ({"output": "a"}, {"durationMs": 3}, (None, None, None)),
+        ({"output": "a"}, {"status": "success", "resultDisplay": "a view"}, (False, None, {"resultDisplay": "a view"})),
+    ],
+)
+def test_a_failure_is_one_by_its_status_or_by_what_the_model_got(
+    response: dict[str, str], recorded: dict[str, Any], expected: tuple[Any, Any, Any]
+) -> None:
+    """Lines of a subagent have no status."""
+    answer = {"functionResponse": {"id": "c1", "name": "run_shell_command", "response": response}}
+    message = {"role": "user", "parts": [answer]}
+    sample = read_lines(line("tool_result", 1, message=message, toolCallResult={"callId": "c1", **recorded}))
+    [result] = only(ResultRecord, sample.records)
+    stored = [None if raw is None else json.loads(raw) for raw in (result.result, result.extra)]
+    assert (result.is_error, *stored) == expected
 
 
 def test_a_subagent_has_a_run_below_the_call_that_started_it() -> None:
