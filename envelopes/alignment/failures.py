@@ -131,12 +131,26 @@ _GEMINI_CLI = (
     ),
     _certain(r"Tool execution (?:for \S+ )?(?:was )?(?:denied|blocked)", "write_denied"),
     _rule(
+        r"Qwen Code requires permission to use \S+, but that permission was declined"
+        r"|(?:Tool|This) \S+ (?:is|invocation was) denied by permission rules"
+        r"|Command '.{0,2000}?' is blocked by configuration"
+        r"|Command injection detected: |Command substitution using [^\n]+ is not allowed for security reasons",
+        "write_denied",
+    ),
+    _rule(
         r"Command timed out after \d|(?:Command was )?(?:timed out|cancelled by timeout)"
         r"|Command was automatically cancelled",
         "command_timed_out",
     ),
+    _rule(
+        r"(?:MCP tool '[^'\n]*' reported tool error for function call: .*? with response: "
+        r'\[\{"functionResponse":\{"name":"[^"]*","response":\{"error":\{"message":")?'
+        r"(?:MCP error -32001\b|Request timed out\b)",
+        "timeout",
+        retryable=True,
+    ),
     _rule(r"File not found\b|(?:Path|Directory) (?:not found|does not exist)|ENOENT\b", "missing_file"),
-    _rule(r"Invalid (?:parameters|arguments|tool call)|params must have|[\w/]+ must be ", "invalid_tool_input"),
+    _rule(r"Invalid (?:parameters|arguments|tool call)|params[\w/]* must |[\w/]+ must be ", "invalid_tool_input"),
     _rule(r"Tool \S+ not found", "unknown_tool"),
     _rule(r"Failed to edit, ", "tool_execution_failed"),
 )
@@ -195,8 +209,17 @@ _KINDS: dict[str, dict[str, str]] = {
         "cancelled": "cancelled",
         "sandbox_unavailable": "tool_execution_failed",
         "unknown": "tool_execution_failed",
-    }
+    },
 }
+ERROR_TYPE = "errorType"  # the one member that Qwen Code records of a failure beside the receipt
+_QWEN_CODE_KINDS = {
+    "execution_denied": "write_denied",
+    "execution_timeout": "command_timed_out",
+    "file_not_found": "missing_file",
+    "invalid_tool_params": "invalid_tool_input",
+    "tool_not_registered": "unknown_tool",
+}
+_GENERAL_TYPES = ("invalid_tool_params",)  # the sentence decides where it is known
 
 
 def read_failure(evidence: Evidence) -> Reading | None:
@@ -218,6 +241,10 @@ def read_failure(evidence: Evidence) -> Reading | None:
     if skip:
         error = msgspec.structs.replace(error, kind=skip.kind, retryable=error.retryable or skip.retryable)
     links = {} if failure.offset is None else {"": "/error/message"}
+    if own := _own_type(evidence):
+        is_decided = own in _GENERAL_TYPES and error.kind != _OTHER.kind
+        kind = error.kind if is_decided else _QWEN_CODE_KINDS.get(own, error.kind)
+        error, links = msgspec.structs.replace(error, kind=kind), {f"/{ERROR_TYPE}": "/error/kind"}
     outputs: tuple[OutputField, ...] = ()
     if (result := evidence.result) and failure.fidelity == "structured" and _has_more(result):
         details = result if isinstance(result, dict) else {"result": result}
@@ -242,6 +269,15 @@ def _summarize_failure(evidence: Evidence, text: str) -> str:
         heading, _, issues = told[:MESSAGE_CHARACTERS].partition("\n")
         return summarize(f"{heading} {'; '.join(issues.splitlines())}")
     return summarize(text[:MESSAGE_CHARACTERS].strip().partition("\n")[0])
+
+
+def _own_type(evidence: Evidence) -> str | None:
+    """The type of an error of which Qwen Code recorded nothing else; its message is the receipt."""
+    recorded = evidence.result
+    if evidence.agent != "qwen-code" or not evidence.is_error or not isinstance(recorded, dict):
+        return None
+    own = recorded.get(ERROR_TYPE)
+    return own if isinstance(own, str) and len(recorded) == 1 else None
 
 
 def _has_more(result: JsonValue) -> bool:
@@ -291,7 +327,7 @@ def find_failure_text(evidence: Evidence) -> FailureText | None:
     """Finds the agent's message about a failure, without `Error: ` or `<tool_use_error>`; None: no failure."""
     if evidence.is_error is False:
         return None
-    if not evidence.has_result or evidence.result is None:
+    if not evidence.has_result or evidence.result is None or _own_type(evidence):
         return _from_receipt(evidence)
     if isinstance(evidence.result, str):
         return _from_string(evidence, evidence.result)
@@ -333,7 +369,7 @@ def align_failure(evidence: Evidence, text: str) -> list[Span]:
     Of a failure without a recorded result, the arguments that its sentence repeats are linked.
     """
     recorded = evidence.result
-    if not evidence.has_result:
+    if not evidence.has_result or _own_type(evidence):
         return _align_named_arguments(evidence, text)
     if isinstance(recorded, dict) and evidence.agent in _KINDS and isinstance(message := recorded.get("message"), str):
         span = match_once(text, message, "/message")

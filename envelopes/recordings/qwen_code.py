@@ -7,6 +7,8 @@
 2. A `tool_result` has the `functionResponse` that went to the model: the receipt is its one text, or the parts where it
    has others. `toolCallResult` is `{callId, status, resultDisplay, error?, errorType?}`; `resultDisplay` is the result
    where it is an object, or a text that is the output itself. Another text is a view for a person, kept as extra data.
+   Of a failure without such a result it is `{errorType}`. Lines of a subagent have no status: a response `{error}` is a
+   failure.
 3. `usageMetadata` of an assistant is the usage of its request.
 4. `system` lines are the program's own. `chat_compression` has the new history in `compressedHistory`: what of it is
    known stayed, the rest is the summary. What was recorded since the last answer of the model is not in it and goes out
@@ -23,6 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from envelopes.alignment.failures import ERROR_TYPE
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.recordings.base import (
     COMPACTION,
@@ -47,7 +50,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
 from envelopes.recordings.documents import DocumentValue, JsonDocument
-from envelopes.recordings.gemini_answers import find_response_text, read_answer
+from envelopes.recordings.gemini_answers import find_response_text, is_error_response, read_answer
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, storable, struct_reader
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_array
@@ -292,9 +295,12 @@ def _answers(node: DocumentValue, members: Members, parts: Sequence[DocumentValu
         if (text_member(recorded, "callId") or call) == call:
             shown = (receipt.text() or "") if receipt else ""
             child = _child_run(object_member(recorded, "resultDisplay"), call, state)
-            record = ResultRecord(line=node.line, run=state.run, call=call, result=None, at=at, child_run=child)
-            status = text_member(recorded, "status")
-            yield read_answer(recorded.get("resultDisplay"), status, shown, tool, record)
+            failed = True if is_error_response(response) else None  # where it is not stated
+            record = ResultRecord(
+                line=node.line, run=state.run, call=call, result=None, is_error=failed, at=at, child_run=child
+            )
+            status, error_type = text_member(recorded, "status"), recorded.get(ERROR_TYPE)
+            yield read_answer(recorded.get("resultDisplay"), status, shown, tool, record, error_type)
 
 
 def _system(node: DocumentValue, members: Members, state: QwenState) -> Records:
@@ -363,6 +369,6 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=is_global_call_id,
-        version=2,
+        version=3,
     ),
 )

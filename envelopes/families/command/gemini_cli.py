@@ -47,7 +47,7 @@ BACKGROUND = re.compile(
     r"Command (?:is running in|moved to) background \(PID: (?P<id>\d{1,10})\)"
     r"|Background shell started\.\nid: (?P<shell>[\w-]{1,100})\n"
 )
-CANCELLED = re.compile(r"Command was (?:automatically cancelled|cancelled by user) ")
+NOT_RUN = re.compile(r"Command (?:was (?:automatically cancelled|cancelled by user) |injection detected: )")
 RECORD = "shell_result"
 STOPPED = {
     "timed_out": ("command_timed_out", "the command timed out"),
@@ -70,7 +70,7 @@ def _read_command(evidence: Evidence) -> Reading:
         return _read_record(evidence, record)
     if (stopped := STOPPED_HEAD.match(shown)) and (not evidence.has_result or _is_output(evidence)):
         return _read_stopped(evidence, stopped)
-    if CANCELLED.match(shown):  # which has the status of a success
+    if NOT_RUN.match(shown):  # which has the status of a success
         return read_failure(msgspec.structs.replace(evidence, is_error=True)) or read_text(evidence)
     head = match_shell_head(shown)
     if head is None or (evidence.has_result and not _is_output(evidence)):

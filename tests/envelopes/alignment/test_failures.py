@@ -203,6 +203,65 @@ def test_a_refusal_that_the_source_states_keeps_its_words() -> None:
     assert failure.complete.error == ToolError(kind="denied_by_hook", message="not here", retryable=False)
 
 
+WRAPPER = """MCP tool 'slow' reported tool error for function call: {"name":"slow","args":{}} with response: """
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('Qwen Code requires permission to use "edit", but that permission was declined.', "write_denied"),
+        ('Tool "run_shell_command" is denied by permission rules. Matching deny rule: "Bash(rm *)".', "write_denied"),
+        ('This "run_shell_command" invocation was denied by permission rules.', "write_denied"),
+        ("Command 'rm b.txt' is blocked by configuration", "write_denied"),
+        ("Command timed out after 2000ms before it could complete.", "command_timed_out"),
+        ("MCP error -32001: Request timed out", "timeout"),
+        ("MCP error -32000: Connection closed", "tool_execution_failed"),
+        (
+            f'{WRAPPER}[{{"functionResponse":{{"name":"slow","response":{{"error":{{"message":"MCP error -32001: '
+            'Request timed out","isError":true}}}}]',
+            "timeout",
+        ),
+        (
+            f'{WRAPPER}[{{"functionResponse":{{"name":"slow","response":{{"content":[{{"type":"text","text":"Request '
+            'timed out"}],"isError":true}}}]',
+            "tool_execution_failed",
+        ),
+        ("params/todos/0 must NOT have additional properties", "invalid_tool_input"),
+        ("params must NOT have additional properties", "invalid_tool_input"),
+    ],
+)
+def test_the_sentences_of_the_gemini_cli_and_of_qwen_code(text: str, kind: str) -> None:
+    """None of them is a failure by itself: an output may begin with it."""
+    for agent in ("gemini-cli", "qwen-code"):
+        assert tool_error(agent, text).kind == kind
+        evidence = Evidence(agent=agent, tool="x", args={}, receipt_text=text)
+        assert read_failure(evidence) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "text", "kind"),
+    [
+        ("execution_denied", "hook says no", "write_denied"),
+        ("execution_denied", "File not found: says the hook", "write_denied"),
+        ("tool_not_registered", 'Tool "todo_write" is a built-in tool that is disabled by default.', "unknown_tool"),
+        ("invalid_tool_params", "Command cannot be empty.", "invalid_tool_input"),
+        ("invalid_tool_params", "Command 'rm b.txt' is blocked by configuration", "write_denied"),
+        ("mcp_tool_error", "Request timed out", "timeout"),
+        ("edit_no_change", "No changes to apply.", "tool_execution_failed"),
+    ],
+)
+def test_the_type_of_an_error_decides_before_its_sentence(own: str, text: str, kind: str) -> None:
+    evidence = Evidence(
+        agent="qwen-code", tool="x", args={}, result={"errorType": own}, has_result=True, receipt_text=text
+    )
+    failure = read_failure(msgspec.structs.replace(evidence, is_error=True))
+    assert failure is not None
+    assert failure.complete.error is not None
+    assert (failure.complete.error.kind, failure.complete.error.message) == (kind, text)
+    assert (failure.fidelity, failure.links) == ("parsed_from_receipt", {"/errorType": "/error/kind"})
+    assert read_failure(evidence) is None
+
+
 @pytest.mark.parametrize(
     ("result", "message", "details"),
     [

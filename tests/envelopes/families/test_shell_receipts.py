@@ -198,3 +198,12 @@ def test_a_search_that_found_nothing_has_not_failed(status: int, words: str | No
     result = read(f"{HEAD}(empty){sections(status)}", command="grep zzz b.txt").projection.canonical.result
     assert isinstance(result, dict)
     assert result.get("interpretation") == words
+
+
+def test_a_command_that_was_held_back_was_refused() -> None:
+    """The agent records a success."""
+    sentence = "Command injection detected: command substitution syntax ($(), backticks, <() or >())"
+    for receipt in (sentence, f"<untrusted_context>\n{sentence}\n</untrusted_context>"):
+        assert end_of(read(receipt, agent="gemini-cli"))[0] == "write_denied"
+    printed = f"Output: {sentence}\nProcess Group PGID: 7"
+    assert end_of(read(printed, agent="gemini-cli")) == (None, sentence)
