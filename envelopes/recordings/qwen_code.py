@@ -12,8 +12,10 @@
 3. `usageMetadata` of an assistant is the usage of its request.
 4. `system` lines are the program's own. `chat_compression` has the new history in `compressedHistory`: what of it is
    known stayed, the rest is the summary. What was recorded since the last answer of the model is not in it and goes out
-   behind it. Written late, it ends in the answer that a later line has, other than the one made up for the summary. A `rewind` stands below the line after which the conversation goes on.
-5. Ids of calls are those of the provider, which need not be unique beyond their session.
+   behind it. Written late, it ends in the answer that a later line has, other than the one made up for the summary. A
+   `rewind` stands below the line after which the conversation goes on.
+5. Ids of calls are those of the provider, which need not be unique: some count the calls of each answer. A call whose
+   id was there before is named by it and its line, and an answer is that of the last call with its id that has none.
 6. Lines of a subagent are in a file of its own and have `isSidechain`, the `sessionId` of its parent and an `agentId`,
    `<agentName>-<id of the call>`: its run is `<session>/<agentId>`.
 """
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -49,7 +52,7 @@ from envelopes.recordings.base import (
     UsageRecord,
 )
 from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
-from envelopes.recordings.documents import DocumentValue, JsonDocument
+from envelopes.recordings.documents import DocumentValue, JsonDocument, unused_id
 from envelopes.recordings.gemini_answers import find_response_text, is_error_response, read_answer
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, storable, struct_reader
 from envelopes.schema.result import summarize
@@ -77,8 +80,9 @@ class QwenMessage(ForeignEntry, frozen=True, gc=False):
 
 
 class QwenState(msgspec.Struct):
-    """`lines` are those of the conversation by their ids, `calls` the lines of each call and of its receipt, by id.
+    """`lines` are those of the conversation by their ids, `calls` the lines of each call and of its receipt, by name.
 
+    `names` are those of the calls with an id that came again, in order, `args` the digests of arguments by name.
     `texts` are the lines of the messages by a digest of their parts, `pending` the lines since the model's last answer.
     """
 
@@ -88,14 +92,21 @@ class QwenState(msgspec.Struct):
     model: bool = False
     lines: dict[str, int] = {}
     calls: dict[str, list[int]] = {}
+    names: dict[str, list[str]] = {}
+    args: dict[str, str] = {}
     texts: dict[str, int] = {}
     pending: list[int] = []
 
     def forget_oldest(self) -> None:
         del self.pending[:-_KNOWN]
-        for table in (self.lines, self.calls, self.texts):
+        tables: tuple[dict[str, Any], ...] = (self.lines, self.calls, self.names, self.args, self.texts)
+        for table in tables:
             while len(table) > _KNOWN:
                 del table[next(iter(table))]
+
+    def named(self, call: str) -> list[str]:
+        """The names of the calls with this id, in order."""
+        return self.names.get(call, [call] if call in self.calls else [])
 
 
 _read_entry = struct_reader(QwenLine)
@@ -253,9 +264,12 @@ def _call(node: DocumentValue, state: QwenState, step: str, at: str | None, path
     if not call or not tool:
         yield node.problem(path, "a call without an id or a name")
         return
-    state.calls[call] = [node.line]
+    name = unused_id(call, f"{call}-{node.line}", state.calls)
+    if name != call:
+        state.names[call] = [*state.named(call), name][-_KNOWN:]
+    state.calls[name], state.args[name] = [node.line], _digest(args.raw if args else b"{}")
     yield CallRecord(
-        line=node.line, run=state.run, call=call, tool=tool, args=args.raw if args else b"{}", step=step, at=at
+        line=node.line, run=state.run, call=name, tool=tool, args=args.raw if args else b"{}", step=step, at=at
     )
 
 
@@ -287,20 +301,29 @@ def _answers(node: DocumentValue, members: Members, parts: Sequence[DocumentValu
             continue
         receipt = find_response_text(response) if len(parts) == 1 else None
         content = receipt.raw if receipt else join_array([other.raw for other in parts])
-        state.calls[call] = [*state.calls.get(call, ())[:1], node.line]
-        yield ReceiptRecord(line=part.line, run=state.run, call=call, content=content, at=at)
+        name = _answered_call(call, state)
+        state.calls[name] = [*state.calls.get(name, ())[:1], node.line]
+        yield ReceiptRecord(line=part.line, run=state.run, call=name, content=content, at=at)
         if preview := find_output_preview(receipt.text() or "") if receipt else None:
             path = storable(preview.path)
-            yield ArtifactRecord(line=part.line, run=state.run, call=call, role="output", path=path)
+            yield ArtifactRecord(line=part.line, run=state.run, call=name, role="output", path=path)
         if (text_member(recorded, "callId") or call) == call:
             shown = (receipt.text() or "") if receipt else ""
             child = _child_run(object_member(recorded, "resultDisplay"), call, state)
             failed = True if is_error_response(response) else None  # where it is not stated
             record = ResultRecord(
-                line=node.line, run=state.run, call=call, result=None, is_error=failed, at=at, child_run=child
+                line=node.line, run=state.run, call=name, result=None, is_error=failed, at=at, child_run=child
             )
             status, error_type = text_member(recorded, "status"), recorded.get(ERROR_TYPE)
             yield read_answer(recorded.get("resultDisplay"), status, shown, tool, record, error_type)
+
+
+def _answered_call(call: str, state: QwenState) -> str:
+    """The name of the call with this id that an answer is of: of those in one line the first without an answer."""
+    names = state.named(call) or [call]
+    waiting = [name for name in names if len(state.calls.get(name, ())) == 1]
+    last = state.calls[waiting[-1]] if waiting else []
+    return next((name for name in waiting if state.calls[name] == last), names[-1])
 
 
 def _system(node: DocumentValue, members: Members, state: QwenState) -> Records:
@@ -318,13 +341,9 @@ def _system(node: DocumentValue, members: Members, state: QwenState) -> Records:
 
 def _compression(node: DocumentValue, members: Members, history: Sequence[DocumentValue], state: QwenState) -> Records:
     """The event stands before the new messages, at the line before its own. What is kept keeps its line."""
-    kept, added = set(state.pending), []
+    kept, added = {*state.pending, *_kept_calls(history, state)}, []
     for number, content in enumerate(history):
         parts = list_member(content.members(), "parts")
-        for part in parts:
-            for name in ("functionCall", "functionResponse"):
-                lines = state.calls.get(text_member(object_member(part.members(), name), "id") or "", [])
-                kept.update(lines[:1] if name == "functionCall" else lines[1:])
         texts = [part for part in parts if part.members().keys().isdisjoint({"functionCall", "functionResponse"})]
         raw = join_array([part.raw for part in texts])
         if _digest(raw) in state.texts:
@@ -341,6 +360,21 @@ def _compression(node: DocumentValue, members: Members, history: Sequence[Docume
         yield MessageRecord(
             line=node.line, run=state.run, key=f"line-{node.line}-{number}", role=role, content=raw, kind=kind
         )
+
+
+def _kept_calls(history: Sequence[DocumentValue], state: QwenState) -> Iterator[int]:
+    """The lines of calls and of their receipts. Of several calls with one id it is that with the arguments."""
+    found: dict[str, str] = {}
+    for part in (part for content in history for part in list_member(content.members(), "parts")):
+        members = part.members()
+        asked, answer = object_member(members, "functionCall"), object_member(members, "functionResponse")
+        if call := text_member(asked, "id"):
+            args, names = asked.get("args"), state.named(call)
+            same = [name for name in names if state.args.get(name) == _digest(args.raw if args else b"{}")]
+            found[call] = next(reversed(same if len(names) > 1 else names), "")
+            yield from state.calls.get(found[call], [])[:1]
+        elif call := text_member(answer, "id"):
+            yield from state.calls.get(found.get(call, "" if call in state.names else call), [])[1:]
 
 
 def _is_next_answer(content: DocumentValue, number: int, count: int) -> bool:

@@ -167,6 +167,39 @@ def test_an_answer_that_is_in_the_compressed_history_before_its_line_comes_once(
     assert [entry for entry in said if entry[1] == "fin"] == [(3, "fin", None)]
 
 
+def test_calls_whose_ids_a_provider_counts_in_each_answer_are_calls_of_their_own() -> None:
+    def asks(number: int, command: str) -> dict[str, Any]:
+        call = {"functionCall": {"id": "call_0", "name": "run_shell_command", "args": {"command": command}}}
+        return line("assistant", number, message={"role": "model", "parts": [call]})
+
+    def answers(number: int, output: str) -> dict[str, Any]:
+        answer = {"functionResponse": {"id": "call_0", "name": "run_shell_command", "response": {"output": output}}}
+        result = {"callId": "call_0", "status": "success", "resultDisplay": output}
+        return line("tool_result", number, message={"role": "user", "parts": [answer]}, toolCallResult=result)
+
+    lines = [asks(1, "ls"), answers(2, "a.txt"), asks(3, "pwd"), answers(4, "/home/dev"), asks(5, "id"), asks(6, "ps")]
+    lines += [answers(7, "PID")]
+    history = [text("user", "<state_snapshot>"), *(one["message"] for one in (lines[2], lines[3], lines[5]))]
+    lines += [
+        line("assistant", 8, message=text("model", "well")),
+        line("system", 9, subtype="chat_compression", systemPayload={"compressedHistory": history}),
+    ]
+    sample = read_lines(*lines)
+    assert [(call.call, json.loads(call.args or b"")["command"]) for call in only(CallRecord, sample.records)] == [
+        ("call_0", "ls"),
+        ("call_0-3", "pwd"),
+        ("call_0-5", "id"),
+        ("call_0-6", "ps"),
+    ]
+    receipts = [(record.call, json.loads(record.content)) for record in only(ReceiptRecord, sample.records)]
+    assert receipts == [("call_0", "a.txt"), ("call_0-3", "/home/dev"), ("call_0-6", "PID")]
+    assert [record.call for record in only(ResultRecord, sample.records)] == [call for call, _ in receipts]
+    [event] = [event for event in only(EventRecord, sample.records) if "compact" in event.kind]
+    assert json.loads(event.payload) == {"kept": [3, 4, 6]}
+    raw = "".join(f"{json.dumps(one)}\n" for one in lines).encode()
+    assert read_in_parts(raw, "s.jsonl", 1) == list(sample.records)
+
+
 def test_a_rewind_leaves_the_lines_behind_its_parent() -> None:
     lines = [line("user", number, message=text("user", f"prompt {number}")) for number in (1, 2, 3)]
     for parent, left in (("u1", [2, 4]), (None, [1, 4]), ("elsewhere", None)):
