@@ -101,7 +101,7 @@ def _match_hooked_tail(shown: str, start: int) -> re.Match[str] | None:
 
 
 def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
-    """The parts of `output` that a receipt of the tool shows: all of it, or its beginning and its end. Else none.
+    """The parts of `output` that a receipt of the tool shows: all of it, or one or both of its ends. Else none.
 
     A text for a person that says something about the output is none of these.
     """
@@ -118,7 +118,9 @@ def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
     if head and head.re is _CUT_HEAD:
         return _match_ends(shown, output, start, (begin, begin), (begin, stop))
     if omitted is None:
-        return [ShownPart(start + begin, 0, len(output))] if output and shown[begin:stop] == output else []
+        is_beginning = mark is _OMITTED and tool != SHELL_TOOL and output.startswith(shown)
+        is_same = begin < stop and (shown[begin:stop] == output or is_beginning)
+        return [ShownPart(start + begin, 0, stop - begin)] if is_same else []
     return _match_ends(shown, output, start, (begin, omitted.start()), (omitted.end(), stop))
 
 

@@ -9,6 +9,8 @@
     Qwen Code    Tool output was too large and has been truncated. …
                                                        before the beginning and the end, as in earlier releases of the
                                                        Gemini CLI
+                 <persisted-output>                    as Claude Code's, with the hash of the output and two notes behind
+                                                       the path
     OpenCode     ...output truncated...                before the end of what a command printed
                  ...1002 lines truncated... / The tool call succeeded but the output was truncated. …
                                                        behind the beginning of what another tool returned
@@ -26,7 +28,9 @@ import msgspec
 PREVIEW_CHARACTERS = 2_000  # Claude Code's preview of a saved output, up to the last line break in them
 INFLATED_CHARACTERS = 2_500
 PREVIEW_TAG = "<persisted-output>"
-PREVIEW_HEAD = rf"\s*{PREVIEW_TAG}\n[^\n]*saved to: (?P<path>[^\n]+)\n\nPreview \(first [^)\n]*\):\n"
+PREVIEW_HEAD = (
+    rf"\s*{PREVIEW_TAG}\n[^\n]*saved to: (?P<path>[^\n]+)\n(?:[^\n]+\n){{0,8}}\nPreview \((?:first|up to) [^)\n]*\):\n"
+)
 MASKED_TAG = "<tool_output_masked>"
 _PREVIEW_HEAD = re.compile(PREVIEW_HEAD)
 _PREVIEW_FOOT, _MORE = "\n</persisted-output>", "\n..."
