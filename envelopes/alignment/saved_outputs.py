@@ -9,7 +9,7 @@
     Qwen Code    Tool output was too large and has been truncated. …
                                                        before the beginning and the end, as in earlier releases of the
                                                        Gemini CLI
-                 <persisted-output>                    as Claude Code's, with the hash of the output and two notes behind
+                 <persisted-output>                    as Claude Code's, with the hash of the output and notes behind
                                                        the path
     OpenCode     ...output truncated...                before the end of what a command printed
                  ...1002 lines truncated... / The tool call succeeded but the output was truncated. …

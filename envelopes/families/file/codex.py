@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 
 import msgspec
 
@@ -89,8 +90,9 @@ def _patched_file(path: str, change: RecordedObject) -> PatchedFile:
 
 
 def read_hunks(diff: str) -> Iterator[Hunk]:
+    """Yields the hunks of a difference; that of an empty file has none."""
     headers = list(HUNK.finditer(diff))
-    for header, following in zip(headers, [*headers[1:], None], strict=True):
+    for header, following in zip_longest(headers, headers[1:]):
         numbers = [int(number) if number else 1 for number in header.groups()]
         lines = diff[header.end() + 1 : following.start() if following else len(diff)].removesuffix("\n").split("\n")
         yield Hunk(
@@ -139,6 +141,6 @@ def _align_patch(evidence: Evidence, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent="codex", tools=("apply_patch",), version=2, read=_read_patch, align=_align_patch),
+    ToolMapping(agent="codex", tools=("apply_patch",), version=3, read=_read_patch, align=_align_patch),
     ToolMapping(agent="codex", tools=("file_change",), version=1, read=_read_changes, align=align_failure),
 )

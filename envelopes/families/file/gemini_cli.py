@@ -68,11 +68,19 @@ def _read_file(evidence: Evidence) -> Reading:
         total_lines=total,
     )
     cuts = find_source_cuts(content, "", "file")
-    if total is not None and last is not None and last < total and RecordedObject(evidence.args).get("limit") is None:
-        rest = SourceCut(pointer="", unit="lines", count=total - last, lines=total - last, is_limit=True)
-        cuts = (*cuts, rest)
+    if (missing := _missing_lines(RecordedObject(evidence.args), first, last, total)) > 0:
+        cuts = (*cuts, SourceCut(pointer="", unit="lines", count=missing, lines=missing, is_limit=True))
     summary = f"read {result.path}"
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
+
+
+def _missing_lines(args: RecordedObject, first: int | None, last: int | None, total: int | None) -> int:
+    """The lines behind those shown, up to the end of the file or of the range that the call asked for."""
+    if first is None or last is None or total is None:
+        return 0
+    limit, end = args.integer("limit"), args.integer("end_line")
+    asked = first + limit - 1 if limit is not None else total if end is None else end
+    return max(0, min(asked, total) - last)
 
 
 def _shown_lines(notice: re.Match[str] | None) -> tuple[int | None, int | None, int | None]:
@@ -134,6 +142,6 @@ def _align_lines(recorded: RecordedObject, text: str, shown: re.Match[str]) -> l
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("read_file",), version=3, read=_read_file, align=align_failure),
-    ToolMapping(agent=AGENT, tools=("write_file", "replace"), version=1, read=_read_change, align=_align_change),
+    ToolMapping(agent=AGENT, tools=("read_file",), version=4, read=_read_file, align=align_failure),
+    ToolMapping(agent=AGENT, tools=("write_file", "replace"), version=2, read=_read_change, align=_align_change),
 )

@@ -8,6 +8,9 @@ Found 47 matches for pattern "x" in path ".": / --- / File: a.py / L3: … / ---
 Found 2 files with matches for pattern "x" in path ".": / a path a line
 Directory listing for D: / a name a line, [DIR] before those of folders
 Listed 3 item(s) in D: / --- / a name a line, of Qwen Code, which has such a line behind the head of files too
+
+Where some are left out, Qwen Code has `--- / [736 lines truncated] ...` behind them, and the Gemini CLI
+`(results limited to 100 matches for performance)` in the head of a search.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ NO_FILES = re.compile(r"No files found|Directory \S+ is empty")
 MATCHES = re.compile(r"Found (?P<count>\d{1,9}) match(?:es)? for pattern [^\n]*:\n(?:---\n)?")
 NAMES = re.compile(r"Found (?P<count>\d{1,9}) files? with matches for pattern [^\n]*:\n")
 NO_MATCHES = re.compile(r"No matches found")
-LIMITED = re.compile(r"[^\n]*\(results limited to \d{1,9} matches for performance\)[^\n]*:\n")
-LIMITS = ("total_max_matches", "max_matches_per_file")  # arguments with which the call chose a limit
+LIMITED = re.compile(r"[^\n]*\(results limited to (?P<shown>\d{1,9}) matches for performance\)[^\n]*:\n")
+LEFT_OUT = re.compile(r"\n---\n ?\[(?P<count>\d{1,9}) (?:line|file|item)s? truncated\] \.\.\.\s*\Z")
+LONGEST_MARK = 100  # characters
 SHOWN = ("matches", "files")
 LEAST_PATTERN = 3  # characters of a pattern; a shorter one occurs in the sentence by chance
 
@@ -55,29 +59,51 @@ def _files(evidence: Evidence, receipt: str) -> Reading | None:
     head = FILES.match(receipt) or LISTING.match(receipt)
     if head is None and not NO_FILES.match(receipt):
         return None
-    names = receipt[head.end() :].partition("\n\n")[0].splitlines() if head else []
+    left_out = _left_out(receipt)
+    listed = receipt[head.end() : left_out.start() if left_out else len(receipt)] if head else ""
+    names = listed.partition("\n\n")[0].splitlines()
     count = int(head["count"]) if head and head["count"] else len(names)
     result = FileMatches(filenames=names, file_count=count)
     summary = summarize_files(count)
-    return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt")
+    cuts = (SourceCut(pointer="", unit="files", count=int(left_out["count"]), is_limit=True),) if left_out else ()
+    return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
+
+
+def _left_out(receipt: str) -> re.Match[str] | None:
+    """The mark at the end of a list that the agent shortened."""
+    return LEFT_OUT.search(receipt, max(0, len(receipt) - LONGEST_MARK))
+
+
+def _limit_cuts(evidence: Evidence, receipt: str, found: int) -> tuple[SourceCut, ...]:
+    """The cut of a search that found more than it shows, and more than the call asked for."""
+    args = RecordedObject(evidence.args)
+    if (left_out := _left_out(receipt)) is not None:
+        count, asked = int(left_out["count"]), args.integer("limit")
+        is_asked = asked is not None and found - count >= asked
+        return () if is_asked else (SourceCut(pointer="", unit="matches", count=count, is_limit=True),)
+    limited = LIMITED.match(receipt)
+    if limited is None or int(limited["shown"]) == args.integer("total_max_matches"):
+        return ()
+    return (SourceCut(pointer="", unit="matches", is_limit=True),)
 
 
 def _matches(evidence: Evidence, receipt: str) -> Reading | None:
-    limit = SourceCut(pointer="", unit="matches", is_limit=True)
-    args = RecordedObject(evidence.args)
-    cuts = (limit,) if LIMITED.match(receipt) and not args.has_any(LIMITS) else ()
     if names := NAMES.match(receipt):
         filenames, count = receipt[names.end() :].splitlines(), int(names["count"])
         result = TextMatches(mode="files_with_matches", filenames=filenames, file_count=count)
         summary = f"{count} file{'' if count == 1 else 's'} with matches"
+        cuts = _limit_cuts(evidence, receipt, count)
         return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
     head = MATCHES.match(receipt)
     if head is None and not NO_MATCHES.match(receipt):
         return None
     count = int(head["count"]) if head else 0
-    content = receipt[head.end() :].removesuffix("\n---") if head else ""
+    left_out = _left_out(receipt)
+    shown = receipt[: left_out.start() if left_out else len(receipt)]
+    content = shown[head.end() :].removesuffix("\n---") if head else ""
     result = TextMatches(mode="content", content=content, match_count=count)
     summary = summarize_matches(count, evidence)
+    cuts = _limit_cuts(evidence, receipt, count)
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
@@ -112,11 +138,11 @@ def _link_shown(shown: RecordedObject, text: str, at: int) -> Iterator[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("glob", "list_directory"), version=2, read=_read_with(_files), align=_align_search),
+    ToolMapping(agent=AGENT, tools=("glob", "list_directory"), version=3, read=_read_with(_files), align=_align_search),
     ToolMapping(
         agent=AGENT,
         tools=("search_file_content", "grep_search"),
-        version=2,
+        version=3,
         read=_read_with(_matches),
         align=_align_search,
     ),

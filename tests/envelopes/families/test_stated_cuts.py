@@ -138,3 +138,52 @@ def test_a_polled_command_whose_last_receipt_is_shortened_is_cut_although_its_re
     halves = read("codex", "exec_command", join_contents(receipts), result)
     assert (halves.is_cut, halves.reading.fidelity, halves.reading.is_cut_unknown) == (True, "bounded", False)
     assert [(cut.unit, cut.count) for cut in halves.reading.source_cuts] == [("tokens", 768)]
+
+
+HEAD = 'Found 9 matches for pattern "x" in the workspace directory:\n---\n'
+LIMITED = (
+    'Found 9 matches for pattern "x" in path "." (results limited to 9 matches for performance):\n---\nFile: a\nL1: x'
+)
+NOTICE = (
+    "\nIMPORTANT: The file content has been truncated.\nStatus: Showing lines {} of 3002 total lines.\nAction: To read "
+    "more of the file, use start_line: 120.\n\n--- FILE CONTENT (truncated) ---\nline 100\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "receipt", "counts"),
+    [
+        ("read_file", {"start_line": 100, "end_line": 119}, NOTICE.format("100-119"), []),
+        ("read_file", {"start_line": 100, "end_line": 4000}, NOTICE.format("100-2099"), [903]),
+        ("read_file", {"start_line": 100}, NOTICE.format("100-2099"), [903]),
+        ("read_file", {}, NOTICE.format("1-2000"), [1002]),
+        ("read_file", {"offset": 99, "limit": 20}, NOTICE.format("100-119"), []),
+        ("read_file", {"limit": 2500}, NOTICE.format("1-2000"), [500]),
+        ("grep_search", {}, f"{HEAD}/a.py:1:x\n/a...\n---\n[7 lines truncated] ...", [7]),
+        ("grep_search", {}, f"{HEAD}File: a.py\nL1: x\n---\n [8 lines truncated] ...", [8]),
+        ("grep_search", {"limit": 2}, f"{HEAD}/a.py:1:x\n/a.py:2:x\n---\n[7 lines truncated] ...", []),
+        ("grep_search", {"limit": 8}, f"{HEAD}/a.py:1:x\n/a.py:2:x\n---\n[7 lines truncated] ...", [7]),
+        ("grep_search", {}, LIMITED, [None]),
+        ("grep_search", {"total_max_matches": 9}, LIMITED, []),
+        ("grep_search", {"total_max_matches": 3}, LIMITED, [None]),
+        ("grep_search", {}, f"{HEAD}File: a.py\nL1: [7 lines truncated] ...\n---", []),
+        ("glob", {}, 'Found 9 file(s) matching "*" within /a, sorted:\n---\n/a/b\n---\n[8 files truncated] ...', [8]),
+        ("list_directory", {}, "Listed 9 item(s) in /a:\n---\nb\n---\n[8 items truncated] ...", [8]),
+    ],
+)
+def test_lines_that_a_call_did_not_ask_for_are_not_cut(
+    tool: str, args: dict[str, int], receipt: str, counts: list[int | None]
+) -> None:
+    """The mark that stands for what an agent left out is no line of it."""
+    for agent in ("gemini-cli", "qwen-code"):
+        halves = read_halves(
+            agent=agent,
+            tool=tool,
+            args=json.dumps(args).encode(),
+            result=None,
+            content=json.dumps(receipt).encode(),
+            is_error=False,
+        )
+        assert halves.is_cut == bool(counts)
+        assert [cut.count for cut in halves.reading.source_cuts] == counts
+        assert ("truncated] ..." in json.dumps(halves.projection.canonical.result)) == ("L1: [" in receipt)

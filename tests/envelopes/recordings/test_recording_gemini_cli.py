@@ -395,3 +395,17 @@ def test_images_beside_a_response_are_parts_of_the_receipt() -> None:
         assert halves.receipt is not None
         text, shown = halves.receipt.parts
         assert (text.text, getattr(shown, "media_type", None)) == (response["response"]["output"], "image/png")
+
+
+def test_a_new_file_without_content_has_no_hunks() -> None:
+    path = "/home/dev/project/new.txt"
+    diff = f"Index: new.txt\n{'=' * 67}\n--- new.txt\tOriginal\n+++ new.txt\tWritten\n"
+    halves = read_halves(
+        agent="gemini-cli",
+        tool="write_file",
+        args=json.dumps({"file_path": path, "content": ""}).encode(),
+        result=json.dumps({"fileDiff": diff, "fileName": "new.txt", "filePath": path}).encode(),
+        content=json.dumps(f"Successfully created and wrote to new file: {path}.").encode(),
+        is_error=False,
+    )
+    assert (halves.note, halves.projection.canonical.summary_text) == ("", f"created {path}")
