@@ -21,6 +21,7 @@ from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span, match_once, match_prefix
 from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import CommandResult, explain_exit, recorded_outcome
+from envelopes.schema.result import CompleteOutput, ToolError
 
 RETURNCODE = re.compile(r"<returncode>(?P<code>-?\d{1,10})</returncode>\s*")
 OUTPUT = re.compile(r"<output>\n?(?P<output>.*?)\n?</output>\s*\Z", re.DOTALL)
@@ -33,7 +34,8 @@ JSON_CODE = re.compile(r'\s*\{\s*"returncode":\s*(?P<code>-?\d{1,10}|null),\s*(?
 JSON_MEMBERS = {  # in their order
     name: re.compile(rf'[\s,]*"{name}":\s*(?=")') for name in ("output", "output_head", "output_tail")
 }
-NOT_EXECUTED = "action was not executed"  # recorded and sent for each command behind one that was stopped
+NOT_EXECUTED = "action was not executed"  # recorded for each command from the one on that ended the turn
+SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # a command that prints it was executed, and ended the run
 _DECODER = JSONDecoder()
 
 
@@ -44,7 +46,7 @@ def _read_command(evidence: Evidence) -> Reading:
     if recorded.has_any(("raw_output", "returncode")):
         output = recorded.text("raw_output") or ""
         if not output and recorded.text("exception_info") == NOT_EXECUTED:
-            return reading(evidence, CommandResult(), NOT_EXECUTED, links={})
+            return _read_skipped(evidence, command)
         result = CommandResult(
             exit_status=code,
             combined=output,
@@ -72,6 +74,14 @@ def _read_command(evidence: Evidence) -> Reading:
     cuts = (SourceCut(pointer="", unit="characters", count=int(elided["count"])),) if elided else ()
     summary = recorded_outcome(result)
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
+
+
+def _read_skipped(evidence: Evidence, command: str) -> Reading:
+    if SUBMIT in command:
+        return reading(evidence, CommandResult(), NOT_EXECUTED, links={})
+    error = ToolError(kind="skipped", message=NOT_EXECUTED, retryable=False)
+    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=NOT_EXECUTED, error=error)
+    return Reading(build=lambda: complete, fidelity="structured", links={"/exception_info": "/error/message"})
 
 
 def _align_command(evidence: Evidence, text: str) -> list[Span]:
@@ -143,4 +153,4 @@ def _align_json(text: str, at: int, output: str) -> list[Span]:
     return spans
 
 
-MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=5, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=6, read=_read_command, align=_align_command),)

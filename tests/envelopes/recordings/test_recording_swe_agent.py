@@ -320,6 +320,20 @@ def test_the_message_behind_the_answers_states_why_no_command_was_executed(
 
 
 @pytest.mark.parametrize(
+    ("command", "kind"),
+    [("echo never", "skipped"), ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", None)],
+)
+def test_a_command_behind_the_end_of_the_run_was_skipped(command: str, kind: str | None) -> None:
+    """The record of the command that ended the run says the same, which is not so."""
+    answer = {"role": "tool", "tool_call_id": "a", "content": "c", "extra": STOPPED}
+    actions = [{"command": command, "tool_call_id": "a"}]
+    sample = mini({"role": "assistant", "content": "", "extra": {"actions": actions}}, answer)
+    [halves] = sample.halves()
+    error = halves.projection.canonical.error
+    assert (error.kind if error else None) == kind
+
+
+@pytest.mark.parametrize(
     ("text", "path", "start"),
     [
         ("Here's the result of running `cat -n` on /w/a.py:\n     3\tone\n     4\ttwo\n", "/w/a.py", 3),
