@@ -13,7 +13,8 @@
    or its beginning and its end. Another text, or the lines of a terminal, is a view for a person, kept as extra data.
 5. `timestamp` of a call is when its end was recorded, with all calls of the same round. Its beginning is in its id,
    `<tool>-<milliseconds since 1970>-<random>` and later forms; ids of another form leave it open.
-6. Ids of calls are unique within their chat only.
+6. Ids of calls are unique within their chat only, and those of some providers not even there: a call of another message
+   whose id was there before is named by it and its line.
 7. The client adds its own messages in the role of the user: `<session_context>` at the beginning, and after a
    compression `<state_snapshot>` with the answer of the model that it makes up.
 """
@@ -23,6 +24,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -45,7 +47,7 @@ from envelopes.recordings.base import (
     describe_later_text,
 )
 from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
-from envelopes.recordings.documents import DocumentValue
+from envelopes.recordings.documents import DocumentValue, unused_id
 from envelopes.recordings.gemini_answers import find_response_text, read_answer
 from envelopes.recordings.json_lines import epoch_time, storable
 from envelopes.schema.result import summarize
@@ -90,6 +92,7 @@ class HeldHistory(msgspec.Struct):
 class ChatState(msgspec.Struct):
     """`messages` are those of the conversation so far, by id, `calls` those that have returned something.
 
+    `asked` are the messages of all calls, `names` those of calls with an id that came again, in order.
     `answered` is the line of the model's last answer. `is_copying`: messages are those of the history once more.
     """
 
@@ -98,15 +101,17 @@ class ChatState(msgspec.Struct):
     model: bool = False
     messages: dict[str, KnownMessage] = {}
     calls: dict[str, KnownCall] = {}
+    asked: dict[str, str] = {}
+    names: dict[str, list[str]] = {}
     answered: int = 0
     is_copying: bool = False
     held: HeldHistory | None = None
 
     def forget_oldest(self) -> None:
-        for key in list(self.messages)[:-_KNOWN]:
-            del self.messages[key]
-        for key in list(self.calls)[:-_KNOWN]:
-            del self.calls[key]
+        tables: tuple[dict[str, Any], ...] = (self.messages, self.calls, self.asked, self.names)
+        for table in tables:
+            for key in list(table)[:-_KNOWN]:
+                del table[key]
 
 
 def digest(raw: bytes) -> str:
@@ -183,7 +188,7 @@ def message_records(node: DocumentValue, state: ChatState, path: str, *, is_hist
         now.thoughts += 1
         yield _reasoning(thought, state)
     for number, call in enumerate(list_member(members, "toolCalls")):
-        yield from _call_records(call, state, key, f"{path}.toolCalls[{number}]")
+        yield from _call_records(call, state, key, f"{path}.toolCalls[{number}]", is_history=is_history)
     yield from _masked_records(content, state, key)
     if members.get("tokens") and members["tokens"].is_object:
         state.answered = state.answered if known or is_history else node.line
@@ -247,15 +252,17 @@ def _usage(tokens: DocumentValue, state: ChatState, request: str) -> Records:
     )
 
 
-def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -> Records:
+def _call_records(node: DocumentValue, state: ChatState, step: str, path: str, *, is_history: bool) -> Records:
     members = node.members()
-    call, tool = text_member(members, "id"), text_member(members, "name")
-    if not call or not tool:
+    own, tool = text_member(members, "id"), text_member(members, "name")
+    if not own or not tool:
         yield node.problem(path, "a call without an id or a name")
+        return
+    if not (call := _name_call(own, state, step, node.line, is_history=is_history)):
         return
     args = members.get("args")
     ended = time_member(members, "timestamp")
-    run, started = state.run, _began(call, tool)
+    run, started = state.run, _began(own, tool)
     yield CallRecord(
         line=node.line, run=run, call=call, tool=tool, args=args.raw if args else b"null", step=step, at=started
     )
@@ -270,6 +277,19 @@ def _call_records(node: DocumentValue, state: ChatState, step: str, path: str) -
         yield from _receipt_records(_receipt(members["result"]), state, call, step)
 
 
+def _name_call(call: str, state: ChatState, message: str, line: int, *, is_history: bool) -> str:
+    """The name of the call with this id in a message; empty where a copy of the history may have any of several."""
+    names = state.names.get(call, [call])
+    name = next((name for name in names if state.asked.get(name, message) == message), "")
+    if not name and is_history:
+        return names[0] if len(names) == 1 else ""
+    if not name:
+        name = unused_id(call, f"{call}-{line}", state.asked)
+        state.names[call] = [*names, name][-_KNOWN:]
+    state.asked[name] = message
+    return name
+
+
 def _began(call: str, tool: str) -> str | None:
     stamp = _STAMPED_ID.fullmatch(call)
     is_own = stamp and stamp["tool"] == tool and stamp["prefix"] in (None, tool)
@@ -281,7 +301,8 @@ def _masked_records(content: DocumentValue | None, state: ChatState, message: st
     for part in content.elements() if content is not None and content.is_list else ():
         response = object_member(part.members(), "functionResponse")
         call, receipt = text_member(response, "id") or "", find_response_text(response)
-        if call in state.calls and receipt and (receipt.text() or "").startswith(MASKED_TAG):
+        is_known = call in state.calls and call not in state.names
+        if is_known and receipt and (receipt.text() or "").startswith(MASKED_TAG):
             yield from _receipt_records(receipt, state, call, message)
 
 

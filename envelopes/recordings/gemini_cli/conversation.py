@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -42,11 +43,16 @@ _COMPRESSED = "compression"  # the reason of a receipt's end
 
 
 class _Kept(msgspec.Struct):
-    """The ids of the messages of a history, the digests of their contents, and the ids of its calls."""
+    """The ids of the messages of a history, the digests of their contents, and how often it has the id of a call."""
 
     messages: set[str]
     contents: set[str]
-    calls: set[str]
+    calls: Counter[str]
+
+    def keeps(self, name: str, call: str, names: Sequence[str]) -> bool:
+        """True for the name of a call; of several with the id `call`, which have these names, for the last ones."""
+        count = self.calls[call]
+        return count > 0 and name in names[-count:]
 
 
 def replace_history(node: DocumentValue, messages: Sequence[DocumentValue], state: ChatState) -> Records:
@@ -57,7 +63,8 @@ def replace_history(node: DocumentValue, messages: Sequence[DocumentValue], stat
         for key, known in state.messages.items()
         if known.text and key not in kept.messages and known.text not in kept.contents
     ]
-    lost = [call for call in state.calls if call not in kept.calls]
+    repeated = {name: (call, names) for call, names in state.names.items() for name in names}
+    lost = [name for name in state.calls if not kept.keeps(name, *repeated.get(name, (name, [name])))]
     state.held = HeldHistory(node.line, left, lost) if left or lost else None
     state.is_copying = False
     for number, message in enumerate(messages):
@@ -91,17 +98,23 @@ def take_out(node: DocumentValue, state: ChatState) -> Records:
 
 
 def _find_kept(messages: Iterable[DocumentValue]) -> _Kept:
-    kept = _Kept(set(), set(), set())
+    kept, answers = _Kept(set(), set(), Counter()), Counter[str]()
     for message in messages:
         members = message.members()
         kept.messages.add(text_member(members, "id") or "")
         kept.contents |= {content_digest(members.get("content")), *part_digests(members.get("content"))}
-        named = list(list_member(members, "toolCalls"))
-        if (content := members.get("content")) and content.is_list:
-            parts = [part.members() for part in content.elements()]
-            named += [part[name] for part in parts for name in TOOL_PARTS if name in part]
-        kept.calls |= {text_member(call.members(), "id") or "" for call in named}
+        calls = Counter(text_member(call.members(), "id") or "" for call in list_member(members, "toolCalls"))
+        asked, answered = (Counter(_ids_of(members.get("content"), name)) for name in TOOL_PARTS)
+        kept.calls += calls | asked  # a message may have a call in both places
+        answers |= answered
+    kept.calls |= answers
     return kept
+
+
+def _ids_of(content: DocumentValue | None, name: str) -> Iterator[str]:
+    for part in content.elements() if content is not None and content.is_list else ():
+        if name in (members := part.members()):
+            yield text_member(members[name].members(), "id") or ""
 
 
 def _compaction(

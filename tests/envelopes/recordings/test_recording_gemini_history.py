@@ -219,6 +219,27 @@ def test_what_a_rewind_left_is_in_no_compaction(target: str, left: list[int]) ->
     assert texts(sample)[-1] == ("again", None)
 
 
+def test_calls_with_an_id_that_came_before_are_calls_of_their_own() -> None:
+    """Of those that a compressed history has, the last ones stayed."""
+    outputs = ("Output: a", "Output: b", "Output: c")
+    rounds = [
+        message(f"g{number}", "gemini", toolCalls=[command("c1", output)]) for number, output in enumerate(outputs)
+    ]
+    asked = {"functionCall": {"id": "c1", "name": "run_shell_command"}}
+    kept = [
+        message(f"h{number}", role, content=[content])
+        for number, output in enumerate(outputs[1:])
+        for role, content in (("gemini", asked), ("user", part("c1", output)))
+    ]
+    summary = message("h9", "user", SNAPSHOT)
+    sample = chat(*rounds, rounds[1], history(summary, *kept), message("u9", "user", "go on"))
+    assert [call.call for call in sample.calls] == ["c1", "c1-3", "c1-4", "c1-3"]
+    receipts = [(record.call, json.loads(record.content)) for record in only(ReceiptRecord, sample.records)]
+    assert receipts == list(zip(("c1", "c1-3", "c1-4"), outputs, strict=True))
+    ended = [(record.call, record.reason) for record in only(SupersedeRecord, sample.records)]
+    assert ended == [("c1", "compression")]
+
+
 def test_thoughts_are_events_once() -> None:
     thoughts = [{"subject": "Plan", "description": "Build first.", "timestamp": "2026-10-05T08:00:09.000Z"}]
     more = [*thoughts, {"subject": "", "description": "Then test."}]
