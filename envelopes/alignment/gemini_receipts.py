@@ -38,6 +38,7 @@ STOPPED_HEAD = re.compile(
 )
 _SECTION = re.compile(r"\n(?=(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): )")
 _OPENING, _CLOSING = "<untrusted_context>\n", "\n</untrusted_context>"
+_BETWEEN = f"{_CLOSING}\n{_OPENING}"  # two texts of a server; the client escapes a closing tag within a text
 _OMITTED = re.compile(
     r"\n\n\.\.\. \[[\d.,’ \xa0\u202f]+ characters omitted\] \.\.\.\n\n"
     r"|\n\n---\n\.\.\. \[CONTENT TRUNCATED\] \.\.\.\n---\n\n"
@@ -66,8 +67,10 @@ def untrusted_region(receipt: str) -> tuple[int, int]:
 
 
 def untrusted_text(receipt: str) -> str:
-    """The text between the tags of a receipt that begins with one; any other receipt as it is."""
-    return receipt[slice(*untrusted_region(receipt))] if receipt.startswith(_OPENING) else receipt
+    """The texts between the tags of a receipt that begins with one; any other receipt as it is."""
+    if not receipt.startswith(_OPENING):
+        return receipt
+    return receipt[slice(*untrusted_region(receipt))].replace(_BETWEEN, "\n")
 
 
 def match_shell_head(shown: str) -> re.Match[str] | None:
@@ -113,6 +116,8 @@ def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
     begin = head.end() if head else 0
     tail = match_shell_tail(shown, begin, output) if head else None
     stop = tail.start() if tail else len(shown)
+    if _BETWEEN in shown and not head and receipt.startswith(_OPENING):
+        return _match_texts(shown, output, start)
     mark = _OMITTED if find_output_preview(receipt) else _UNSAVED_MARK if tail and tail["unsaved"] else None
     omitted = mark.search(shown, begin, stop) if mark else None
     if head and head.re is _CUT_HEAD:
@@ -122,6 +127,18 @@ def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
         is_same = begin < stop and (shown[begin:stop] == output or is_beginning)
         return [ShownPart(start + begin, 0, stop - begin)] if is_same else []
     return _match_ends(shown, output, start, (begin, omitted.start()), (omitted.end(), stop))
+
+
+def _match_texts(shown: str, output: str, start: int) -> list[ShownPart]:
+    """The lines of an output that `shown` has in several texts, each between tags of its own."""
+    texts = shown.split(_BETWEEN)
+    if "\n".join(texts) != output:
+        return []
+    parts, at, offset = [], start, 0
+    for text in texts:
+        parts.append(ShownPart(at, offset, len(text)))
+        at, offset = at + len(text) + len(_BETWEEN), offset + len(text) + 1
+    return [part for part in parts if part.length]
 
 
 def _match_ends(

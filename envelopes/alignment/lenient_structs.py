@@ -241,7 +241,9 @@ def read_untyped(evidence: Evidence) -> Reading:
         outcome = f"{evidence.tool} returned a result of an unknown shape"
         return reading(evidence, RecordedText(text), outcome, links={"": "/result/text"})
     text = untrusted_text(evidence.receipt_text or "")
-    outcome = _first_line(text) or f"{evidence.tool}: no result was recorded"
+    is_recorded = evidence.receipt_text is not None
+    nothing = f"{evidence.tool} returned no text" if is_recorded else f"{evidence.tool}: no result was recorded"
+    outcome = _first_line(text) or nothing
     fidelity: ResultFidelity = "parsed_from_receipt" if text else "absent"
     cuts = find_receipt_cuts(text)
     return reading(evidence, RecordedText(text), outcome, links={}, fidelity=fidelity, source_cuts=cuts)

@@ -10,6 +10,7 @@ import msgspec
 
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.foreign_receipts import find_outputs, match_result
+from envelopes.alignment.gemini_receipts import match_output
 from envelopes.alignment.json_spans import match_json, place_in_json
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
@@ -20,6 +21,7 @@ from envelopes.families.external.results import ContentBlock, ContentBlocks, Jso
 from envelopes.schema.result import JsonValue
 
 MCP_AGENTS = ("claude-code", "codex")
+GEMINI_AGENTS = ("gemini-cli", "qwen-code")
 _HEADER = re.compile(r"Wall time: [\d.]+ seconds\nOutput:\n?")  # before what Codex sends of an MCP server's answer
 
 
@@ -146,7 +148,7 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     pointer = _find_blocks(evidence.result)
     structured_pointer, structured = _find_structured_content(evidence.result)
     if pointer is None:
-        spans = align_untyped(evidence, text)
+        spans = align_untyped(evidence, text) or _align_shown(evidence, text)
         spans = spans or (match_json(text, structured, structured_pointer) if structured_pointer else [])
         return spans or match_result(evidence.result, text)
     matches = [
@@ -177,6 +179,15 @@ def _align_saved(result: JsonValue, pointer: str, text: str) -> Iterator[Span]:
             at = whole.index(opening + json.dumps(value, ensure_ascii=False), at) + len(f'{opening}"')
             spans = [Span(0, len(value), f"{pointer}/{index}/text", 0, len(value))]
             yield from place_in_json(shown, preview.start + at, spans)
+
+
+def _align_shown(evidence: Evidence, text: str) -> list[Span]:
+    """Links what the Gemini CLI and Qwen Code show of an output between tags, or as a preview."""
+    output = evidence.result
+    if evidence.agent not in GEMINI_AGENTS or not isinstance(output, str):
+        return []
+    parts = match_output(text, output, evidence.tool)
+    return [Span(part.at, part.at + part.length, "", part.start, part.start + part.length) for part in parts]
 
 
 FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=8, read=_read, align=_align)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envelopes.alignment.gemini_receipts import match_output
 from envelopes.alignment.mapping import Evidence
 from envelopes.families.external import FAMILY
 from envelopes.families.external.any_agent import FALLBACK_MAPPING, is_mcp_tool
@@ -282,3 +283,38 @@ def test_a_program_of_code_mode_ended_as_its_receipt_states(
     )
     error = halves.projection.canonical.error
     assert (halves.family, error and error.kind, halves.reading.fidelity) == ("external", kind, "parsed_from_receipt")
+
+
+TWO_TEXTS = "<untrusted_context>\nfirst\nline\n</untrusted_context>\n<untrusted_context>\nsecond\n</untrusted_context>"
+
+
+@pytest.mark.parametrize("result", ["first\nline\nsecond", None])
+def test_the_tags_between_two_texts_are_no_text(result: str | None) -> None:
+    """The Gemini CLI puts tags around each text of a server, and shows a person the texts."""
+    if result is not None:
+        assert match_output(TWO_TEXTS, result, "mcp_probe_two")
+        assert not match_output(TWO_TEXTS, "first\nline second", "mcp_probe_two")
+    halves = read_halves(
+        agent="gemini-cli",
+        tool="mcp_probe_two",
+        args=b"{}",
+        result=None if result is None else json.dumps(result).encode(),
+        content=json.dumps(TWO_TEXTS).encode(),
+        is_error=False,
+    )
+    assert halves.projection.canonical.result == {"text": "first\nline\nsecond"}
+    assert halves.receipt is not None
+    linked = [segment.text for segment in halves.receipt.segments if segment.source]
+    assert (linked, halves.is_cut) == (["first\nline", "second"] if result else [], False)
+
+
+@pytest.mark.parametrize(
+    ("content", "summary"),
+    [
+        (b'[{"functionResponse":{"response":{}}}]', "nothing returned no text"),
+        (None, "nothing: no result was recorded"),
+    ],
+)
+def test_an_answer_without_content_is_an_answer(content: bytes | None, summary: str) -> None:
+    halves = read_halves(agent="gemini-cli", tool="nothing", args=b"{}", result=None, content=content, is_error=False)
+    assert halves.projection.canonical.summary_text == summary
