@@ -1,4 +1,4 @@
-"""Sessions of Qwen Code, `projects/<folder>/chats/<session>.jsonl`, as release 0.15 writes them.
+"""Sessions of Qwen Code, `projects/<folder>/chats/<session>.jsonl`, as releases 0.12 to 0.24 write them.
 
     {uuid, parentUuid, sessionId, timestamp, type, subtype?, cwd, version, gitBranch?, model?, message?, …}
 
