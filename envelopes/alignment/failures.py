@@ -1,4 +1,4 @@
-"""Recorded failures of foreign agents: one table of sentences for each agent, used by every family.
+"""Recorded failures of foreign agents, by the sentences of `failure_sentences`, for every family.
 
     find_failure_text(evidence)    the sentence without its wrapper, or None: the call did not fail
     read_failure(evidence)         that sentence as an error envelope
@@ -12,10 +12,17 @@ without it (design.md section 1).
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import msgspec
 
+from envelopes.alignment.failure_sentences import (
+    ERROR_TYPE,
+    GENERAL_TYPES,
+    KINDS,
+    OTHER,
+    QWEN_CODE_KINDS,
+    classify,
+)
 from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.gemini_receipts import untrusted_text
 from envelopes.alignment.json_spans import match_json
@@ -32,6 +39,7 @@ LEAST_ARGUMENT = 8  # characters: a shorter text occurs in a sentence by chance
 OPENING, CLOSING = "<tool_use_error>", "</tool_use_error>"
 _MESSAGES = ("error", "detail", "reason", "stderr")  # members in which results of any form state what failed
 _LISTED = "InputValidationError: ["  # JSON of what is wrong with the arguments; the model is told it in sentences
+_WITH_KIND = (NATIVE, "otlp")  # agents whose errors have a kind, and no code
 _BLOCK_MEMBERS = frozenset({"content", "isError", "is_error", "_meta"})
 
 
@@ -41,185 +49,6 @@ class FailureText(msgspec.Struct, frozen=True):
     text: str
     fidelity: ResultFidelity
     offset: int | None = None
-
-
-class FailureRule(msgspec.Struct, frozen=True):
-    """A sentence of an agent and the error that it means.
-
-    `pattern` is matched at the beginning of the text; its group `hint`, if any, is the recovery hint. `certain`
-    marks a sentence that no tool output begins with: it means a failure even without an error flag.
-    """
-
-    pattern: re.Pattern[str]
-    kind: str
-    retryable: bool = False
-    certain: bool = False
-
-
-def _rule(pattern: str, kind: str, *, retryable: bool = False, certain: bool = False) -> FailureRule:
-    return FailureRule(re.compile(pattern, re.DOTALL), kind, retryable, certain)
-
-
-_CLAUDE_CODE = (
-    _rule(
-        r"The user doesn't want to (?:proceed with this tool use|take this action right now)\."
-        r"(?:.*?(?P<hint>(?<=the user said:\n).+|STOP what you are doing[^.]*\.))?",
-        "write_denied",
-        certain=True,
-    ),
-    _rule(r"User rejected tool use\b", "write_denied", certain=True),
-    _rule(r"Permission to use .+? has been (?:auto-)?denied", "write_denied"),
-    _rule(r"Claude requested permissions to [^\n]+?, but you haven't granted it yet\.", "write_denied"),
-    _rule(
-        r"(?:\S+ (?:in|targeting)|Output redirection to) '[^\n]+' was blocked\. For security, Claude Code may only\b|"
-        r"Output redirection to '[^\n]+' was blocked by a deny rule\.",
-        "write_denied",
-    ),
-    _rule(r"\S+ in '[^\n]+' needs approval\. The path is outside the working directories\b", "write_denied"),
-    _rule(r"Permission for this action was denied by the Claude Code auto mode\b", "write_denied", certain=True),
-    _rule(
-        r"\S+ is temporarily unavailable, so auto mode cannot determine the safety of\b|"
-        r"Auto mode could not evaluate this action\b",
-        "write_denied",
-        retryable=True,
-        certain=True,
-    ),
-    _rule(r"(?:PreToolUse:\S+ hook error|Hook PreToolUse\S* denied)\b", "denied_by_hook"),
-    _rule(r"(?:Exit code 143\n)?Command timed out after \d", "command_timed_out", retryable=True),
-    _rule(r"MCP error -32001\b|Request timed out\b|timeout of \d+ ?ms exceeded", "timeout", retryable=True),
-    _rule(r"InputValidationError\b", "invalid_tool_input"),
-    _rule(r"(?:Error: )?No such tool available\b", "unknown_tool"),
-    _rule(r"Sibling tool call errored\b", "cancelled", retryable=True, certain=True),
-    _rule(r"\[Request interrupted by user(?: for tool use)?\]", "cancelled", retryable=True, certain=True),
-    _rule(r"(?:File|Path|Directory) does not exist\b(?:.*?(?P<hint>Did you mean [^?]+\?))?", "missing_file"),
-    _rule(r"ENOENT\b", "missing_file"),
-    _rule(r"File has not been read yet\. (?P<hint>Read it first[^.]*\.)", "tool_execution_failed"),
-    _rule(r"File has been (?:unexpectedly )?modified\b[^.]*\. (?P<hint>Read it again[^.]*\.)", "tool_execution_failed"),
-    _rule(r"Found \d+ matches [^.]*\. (?P<hint>To replace all[^.]*\.[^.]*\.)", "tool_execution_failed"),
-)
-_certain = partial(_rule, certain=True)
-_CODEX_CALL = r"(?:exec_command|shell|apply_patch) failed for [^\n]*?"
-_CODEX_HEADER = r"(?:Wall time: [\d.]+ seconds\n(?:Output:\n?)?)?"
-_CODEX_ERROR = _CODEX_HEADER + r"(?:err: \"|\[\{\"type\":\"text\",\"text\":\")?tool call error: "
-_CODEX_WAIT = r".{0,400}?\btimed out awaiting tools/call\b"
-_CODEX = (
-    _certain(r"(?:exec command |patch |tool call )?(?:rejected|denied|declined) by (?:the )?user\b", "write_denied"),
-    _certain(_CODEX_CALL + r"(?:[Rr]ejected by|[Rr]ejected\(\"rejected)", "write_denied"),
-    _certain(_CODEX_HEADER + r"aborted by user\b", "cancelled", retryable=True),
-    _rule(r"Script terminated\n", "cancelled", retryable=True),
-    _certain(r"failed to parse function arguments\b", "invalid_tool_input"),
-    _certain(_CODEX_HEADER + r"err: [^\n]* at line \d+ column \d+\Z", "invalid_tool_input"),
-    _certain(r"unsupported (?:call|custom tool call)\b|\w+ is unavailable in \w+ mode\Z", "unknown_tool"),
-    _certain(r"apply_patch verification failed\b|invalid patch\b", "invalid_tool_input"),
-    _certain(r"(?:failed in sandbox \S+ with )?execution error: command timed out\b", "command_timed_out"),
-    _certain(_CODEX_ERROR + _CODEX_WAIT, "timeout", retryable=True),
-    _rule(_CODEX_WAIT, "timeout", retryable=True),
-    _certain(_CODEX_ERROR, "tool_execution_failed"),
-    _certain(r"resources/(?:templates/)?(?:list|read) failed: |unable to locate image at `", "tool_execution_failed"),
-    _certain(r"(?:exec_command|write_stdin|shell|apply_patch|tool call) (?:failed|error)\b", "tool_execution_failed"),
-    _certain(r"execution error: |failed in sandbox\b", "tool_execution_failed"),
-)
-_GEMINI_CLI = (
-    _certain(
-        r"\[Operation Cancelled\] Reason: (?:User cancelled|(?:Tool call|Request|Operation) cancelled)",
-        "cancelled",
-        retryable=True,
-    ),
-    _rule(r"Command was cancelled by user\b", "cancelled", retryable=True),
-    _certain(
-        r"\[Operation Cancelled\]|Tool call (?:was )?cancelled by user|User (?:did not allow|cancelled)", "write_denied"
-    ),
-    _certain(r"Tool execution (?:for \S+ )?(?:was )?(?:denied|blocked)", "write_denied"),
-    _rule(
-        r"Qwen Code requires permission to use \S+, but that permission was declined"
-        r"|(?:Tool|This) \S+ (?:is|invocation was) denied by permission rules"
-        r"|Command '.{0,2000}?' is blocked by configuration"
-        r"|Command injection detected: |Command substitution using [^\n]+ is not allowed for security reasons",
-        "write_denied",
-    ),
-    _rule(
-        r"Command timed out after \d|(?:Command was )?(?:timed out|cancelled by timeout)"
-        r"|Command was automatically cancelled",
-        "command_timed_out",
-    ),
-    _rule(
-        r"(?:MCP tool '[^'\n]*' reported tool error for function call: .*? with response: "
-        r'\[\{"functionResponse":\{"name":"[^"]*","response":\{"error":\{"message":")?'
-        r"(?:MCP error -32001\b|Request timed out\b)",
-        "timeout",
-        retryable=True,
-    ),
-    _rule(r"File not found\b|(?:Path|Directory) (?:not found|does not exist)|ENOENT\b", "missing_file"),
-    _rule(r"Invalid (?:parameters|arguments|tool call)|params[\w/]* must |[\w/]+ must be ", "invalid_tool_input"),
-    _rule(r"Tool \S+ not found", "unknown_tool"),
-    _rule(r"Failed to edit, ", "tool_execution_failed"),
-)
-_OPENCODE = (  # behind `Error: ` in releases before 1.2
-    _certain(
-        r"(?:Error: )?The user (?:rejected permission|has specified a rule|has specifically restricted)\b",
-        "write_denied",
-    ),
-    _certain(r"(?:Error: )?Tool execution aborted\b", "cancelled", retryable=True),
-    _rule(r"(?:Error: )?File not found: [^\n]+(?:\s+(?P<hint>Did you mean .+))?\Z", "missing_file"),
-    _rule(r"(?:Error: )?The \S+ tool was called with invalid arguments\b", "invalid_tool_input"),
-    _rule(r"The arguments provided to the tool are invalid: Model tried to call unavailable tool\b", "unknown_tool"),
-    _rule(r"The arguments provided to the tool are invalid\b", "invalid_tool_input"),
-)
-_FRAMEWORKS = (
-    _rule(r"The tool call was denied|Tool call denied|User (?:rejected|denied)", "write_denied"),
-    _rule(
-        r"(?:Error: )?\S+ is not a valid tool\b|Unknown tool\b|Tool \S+ (?:not found|does not exist)",
-        "unknown_tool",
-    ),
-    _rule(r"Error executing tool \S+: \d+ validation errors? for|\d+ validation errors?\b", "invalid_tool_input"),
-    _rule(r"Error invoking tool\b|Invalid (?:arguments|params|request parameters)\b", "invalid_tool_input"),
-    _rule(r"(?:Request |Tool )?timed out\b", "timeout", retryable=True),
-)
-_MINI_SWE_AGENT = (
-    _certain(r"Commands? not executed\.", "write_denied"),
-    _certain(r"Interrupted by user: ", "cancelled", retryable=True),
-    _certain(
-        r"The last command <command>.*?</command> timed out and has been killed\.", "command_timed_out", retryable=True
-    ),
-)
-_OTHER = _rule("", "tool_execution_failed")
-_RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
-    "claude-code": _CLAUDE_CODE,
-    "codex": _CODEX,
-    **dict.fromkeys(("gemini-cli", "qwen-code"), _GEMINI_CLI),
-    "opencode": _OPENCODE,
-    "mini-swe-agent": _MINI_SWE_AGENT,
-    **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),
-}
-
-
-_WITH_KIND = (NATIVE, "otlp")  # agents whose errors have a kind, and no code
-# What the types of an agent's own errors mean.
-_KINDS: dict[str, dict[str, str]] = {
-    "inspect-ai": {
-        "parsing": "invalid_tool_input",
-        "timeout": "command_timed_out",
-        "unicode_decode": "tool_execution_failed",
-        "permission": "tool_execution_failed",
-        "file_not_found": "missing_file",
-        "is_a_directory": "tool_execution_failed",
-        "limit": "tool_execution_failed",
-        "output_limit": "tool_execution_failed",
-        "approval": "write_denied",
-        "cancelled": "cancelled",
-        "sandbox_unavailable": "tool_execution_failed",
-        "unknown": "tool_execution_failed",
-    },
-}
-ERROR_TYPE = "errorType"  # the one member that Qwen Code records of a failure beside the receipt
-_QWEN_CODE_KINDS = {
-    "execution_denied": "write_denied",
-    "execution_timeout": "command_timed_out",
-    "file_not_found": "missing_file",
-    "invalid_tool_params": "invalid_tool_input",
-    "tool_not_registered": "unknown_tool",
-}
-_GENERAL_TYPES = ("invalid_tool_params",)  # the sentence decides where it is known
 
 
 def read_failure(evidence: Evidence) -> Reading | None:
@@ -242,8 +71,8 @@ def read_failure(evidence: Evidence) -> Reading | None:
         error = msgspec.structs.replace(error, kind=skip.kind, retryable=error.retryable or skip.retryable)
     links = {} if failure.offset is None else {"": "/error/message"}
     if own := _own_type(evidence):
-        is_decided = own in _GENERAL_TYPES and error.kind != _OTHER.kind
-        kind = error.kind if is_decided else _QWEN_CODE_KINDS.get(own, error.kind)
+        is_decided = own in GENERAL_TYPES and error.kind != OTHER.kind
+        kind = error.kind if is_decided else QWEN_CODE_KINDS.get(own, error.kind)
         error, links = msgspec.structs.replace(error, kind=kind), {f"/{ERROR_TYPE}": "/error/kind"}
     outputs: tuple[OutputField, ...] = ()
     if (result := evidence.result) and failure.fidelity == "structured" and _has_more(result):
@@ -297,7 +126,7 @@ def _read_coded_error(evidence: Evidence) -> Reading | None:
     recorded = evidence.result if evidence.is_error else None
     if not isinstance(recorded, dict):
         return None
-    kinds = _KINDS.get(evidence.agent, {})
+    kinds = KINDS.get(evidence.agent, {})
     name = "type" if kinds else "code"
     code, message, details = recorded.get(name), recorded.get("message"), recorded.get("details")
     code = code or (recorded.get("kind") if evidence.agent in _WITH_KIND else None)
@@ -352,7 +181,7 @@ def _block_texts(result: JsonValue) -> dict[str, str]:
 
 def tool_error(agent: str, text: str) -> ToolError:
     """The error that a failure's sentence means: its kind, whether to retry, and the hint that it contains."""
-    rule, hint = _classify(agent, text)
+    rule, hint = classify(agent, text)
     shown = head_tail(text, MESSAGE_CHARACTERS)
     return ToolError(
         kind=rule.kind,
@@ -371,7 +200,7 @@ def align_failure(evidence: Evidence, text: str) -> list[Span]:
     recorded = evidence.result
     if not evidence.has_result or _own_type(evidence):
         return _align_named_arguments(evidence, text)
-    if isinstance(recorded, dict) and evidence.agent in _KINDS and isinstance(message := recorded.get("message"), str):
+    if isinstance(recorded, dict) and evidence.agent in KINDS and isinstance(message := recorded.get("message"), str):
         span = match_once(text, message, "/message")
         return [span] if span else []
     if not isinstance(recorded, str):
@@ -423,7 +252,7 @@ def unwrap(text: str) -> str:
 def _from_receipt(evidence: Evidence) -> FailureText | None:
     receipt = evidence.receipt_text or ""
     text = unwrap(receipt)
-    if evidence.is_error or receipt.startswith(OPENING) or _classify(evidence.agent, text)[0].certain:
+    if evidence.is_error or receipt.startswith(OPENING) or classify(evidence.agent, text)[0].certain:
         return FailureText(text, "parsed_from_receipt" if receipt else "absent")
     return None
 
@@ -435,13 +264,6 @@ def _from_string(evidence: Evidence, recorded: str) -> FailureText | None:
     """
     offset = error_prefix_length(recorded)
     text = recorded[offset:]
-    if evidence.is_error or (offset and not is_saved_result(recorded)) or _classify(evidence.agent, text)[0].certain:
+    if evidence.is_error or (offset and not is_saved_result(recorded)) or classify(evidence.agent, text)[0].certain:
         return FailureText(text, "stringified", offset)
     return None
-
-
-def _classify(agent: str, text: str) -> tuple[FailureRule, str | None]:
-    for rule in _RULES.get(agent, ()):
-        if match := rule.pattern.match(text):
-            return rule, match.groupdict().get("hint")
-    return _OTHER, None

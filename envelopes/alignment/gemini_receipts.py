@@ -74,7 +74,7 @@ def untrusted_text(receipt: str) -> str:
 
 
 def match_shell_head(shown: str) -> re.Match[str] | None:
-    """What is before the output in the text of a shell command that ended by itself; None for another text."""
+    """Finds what is before the output in the text of a shell command that ended by itself; None for another text."""
     return SHELL_HEAD.match(shown) or _CUT_HEAD.match(shown)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from envelopes.alignment.failures import ERROR_TYPE
+from envelopes.alignment.failure_sentences import ERROR_TYPE
 from envelopes.alignment.gemini_receipts import match_output
 from envelopes.recordings.base import ResultRecord
 from envelopes.recordings.document_fields import object_member

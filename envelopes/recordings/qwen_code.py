@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from envelopes.alignment.failures import ERROR_TYPE
+from envelopes.alignment.failure_sentences import ERROR_TYPE
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.recordings.base import (
     COMPACTION,

@@ -297,7 +297,7 @@ def _began(call: str, tool: str) -> str | None:
 
 
 def _masked_records(content: DocumentValue | None, state: ChatState, message: str) -> Records:
-    """What masks the receipts of calls in a copy of the history."""
+    """Reads the masks of receipts in a copy of the history."""
     for part in content.elements() if content is not None and content.is_list else ():
         response = object_member(part.members(), "functionResponse")
         call, receipt = text_member(response, "id") or "", find_response_text(response)
