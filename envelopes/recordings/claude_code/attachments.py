@@ -32,7 +32,7 @@ from envelopes.recordings.claude_code.conversation import take_attached
 from envelopes.recordings.claude_code.line import SessionLine
 from envelopes.recordings.claude_code.reader_state import digest, follow_up_records, is_report, remember
 from envelopes.recordings.json_lines import NOTHING, first_byte, struct_reader
-from envelopes.text.untrusted_json import Untrusted, array_slices, object_slices
+from envelopes.text.untrusted_json import Untrusted, array_slices, join_object, object_slices
 
 # The members that lead to the text which older releases sent, by the type of the attachment.
 _TEXTS: dict[str, tuple[str, ...]] = {
@@ -53,6 +53,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 }
 _SENT_BY_HOOKS = frozenset({"SessionStart", "UserPromptSubmit"})  # what other hooks print stays with the client
 _TAGS = (b'"<system-reminder>\\n', b'\\n</system-reminder>"')
+_BLOCK_TAGS = (b'"<system-reminder>\\n', b'</system-reminder>"')
 _BOUNDARY = b'"__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"'  # stands between two texts of the prompt and is not sent
 
 
@@ -121,10 +122,24 @@ def _rendered_content(line: SessionLine) -> bytes | None:
 
 
 def _without_tags(content: bytes) -> bytes:
-    opening, closing = _TAGS
-    if not (content.startswith(opening) and content.endswith(closing)) or len(content) < len(opening) + len(closing):
-        return content
-    return b'"' + content[len(opening) : -len(closing)] + b'"'
+    """A text, or the texts of blocks, without the tags, which the client does not send with a role of its own."""
+    if not content.startswith(b"["):
+        return _strip(content, _TAGS)
+    return b"[%s]" % b",".join(map(_block_without_tags, array_slices(content)))
+
+
+def _block_without_tags(block: bytes) -> bytes:
+    members = object_slices(block) if block.startswith(b"{") else {}
+    text = members.get("text", b"")
+    stripped = _strip(text, _BLOCK_TAGS)
+    return block if stripped == text else join_object(members | {"text": stripped})
+
+
+def _strip(text: bytes, tags: tuple[bytes, bytes]) -> bytes:
+    opening, closing = tags
+    if not (text.startswith(opening) and text.endswith(closing)) or len(text) < len(opening) + len(closing):
+        return text
+    return b'"' + text[len(opening) : -len(closing)] + b'"'
 
 
 def _queued_messages(line: SessionLine, attachment: Attachment, rendered: bytes | None) -> Iterator[MessageRecord]:

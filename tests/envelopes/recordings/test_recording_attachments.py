@@ -24,6 +24,8 @@ def sent(content: bytes) -> list[tuple[str, str | None, str, Any]]:
     return [(record.role, record.kind, record.delivery, json.loads(record.content)) for record in messages]
 
 
+TAGGED = [{"type": "text", "text": "<system-reminder>\nWait.\n</system-reminder>"}, {"type": "image", "source": {}}]
+PLAIN = [{"type": "text", "text": "Wait.\n"}, {"type": "image", "source": {}}]
 RENDERS = attached("date", rendered=[{"content": "today"}], role="system")
 BLOCKS = [{"type": "text", "text": "a"}, {"type": "image"}]
 
@@ -32,6 +34,8 @@ BLOCKS = [{"type": "text", "text": "a"}, {"type": "image"}]
     ("raw", "expected"),
     [
         (attached("date", rendered=[{"content": "x"}], role="system"), ("system", "date", "sent", "x")),
+        (attached("date", rendered=[{"content": TAGGED}], role="system"), ("system", "date", "sent", PLAIN)),
+        (attached("date", rendered=[{"content": TAGGED}], role="user"), ("user", "date", "sent", TAGGED)),
         (attached("date", rendered=[{"content": "x"}]), ("user", "date", "sent", "x")),
         (attached("date", rendered=[{"content": BLOCKS}]), ("user", "date", "sent", BLOCKS)),
         (attached("date", rendered=[{"content": "x"}, {"content": ["y"]}]), ("user", "date", "sent", ["x", "y"])),
