@@ -83,6 +83,7 @@ class QwenState(msgspec.Struct):
     """`lines` are those of the conversation by their ids, `calls` the lines of each call and of its receipt, by name.
 
     `names` are those of the calls with an id that came again, in order, `args` the digests of arguments by name.
+    `asked` and `answered` are the names of calls by the places that asked and answered: a line may be repeated.
     `texts` are the lines of the messages by a digest of their parts, `pending` the lines since the model's last answer.
     """
 
@@ -94,13 +95,15 @@ class QwenState(msgspec.Struct):
     calls: dict[str, list[int]] = {}
     names: dict[str, list[str]] = {}
     args: dict[str, str] = {}
+    asked: dict[str, str] = {}
+    answered: dict[str, str] = {}
     texts: dict[str, int] = {}
     pending: list[int] = []
 
     def forget_oldest(self) -> None:
         del self.pending[:-_KNOWN]
-        tables: tuple[dict[str, Any], ...] = (self.lines, self.calls, self.names, self.args, self.texts)
-        for table in tables:
+        named: tuple[dict[str, Any], ...] = (self.calls, self.names, self.args, self.asked, self.answered)
+        for table in (*named, self.lines, self.texts):
             while len(table) > _KNOWN:
                 del table[next(iter(table))]
 
@@ -264,10 +267,12 @@ def _call(node: DocumentValue, state: QwenState, step: str, at: str | None, path
     if not call or not tool:
         yield node.problem(path, "a call without an id or a name")
         return
-    name = unused_id(call, f"{call}-{node.line}", state.calls)
-    if name != call:
+    place = f"{step}{path}"
+    name = state.asked.get(place) or unused_id(call, f"{call}-{node.line}", state.args)
+    if name != call and name not in state.args:
         state.names[call] = [*state.named(call), name][-_KNOWN:]
-    state.calls[name], state.args[name] = [node.line], _digest(args.raw if args else b"{}")
+    state.asked[place], state.args[name] = name, _digest(args.raw if args else b"{}")
+    state.calls[name] = [node.line]
     yield CallRecord(
         line=node.line, run=state.run, call=name, tool=tool, args=args.raw if args else b"{}", step=step, at=at
     )
@@ -301,7 +306,8 @@ def _answers(node: DocumentValue, members: Members, parts: Sequence[DocumentValu
             continue
         receipt = find_response_text(response) if len(parts) == 1 else None
         content = receipt.raw if receipt else join_array([other.raw for other in parts])
-        name = _answered_call(call, state)
+        place = f"{text_member(members, 'uuid')} {call}"
+        name = state.answered[place] = state.answered.get(place) or _answered_call(call, state)
         state.calls[name] = [*state.calls.get(name, ())[:1], node.line]
         yield ReceiptRecord(line=part.line, run=state.run, call=name, content=content, at=at)
         if preview := find_output_preview(receipt.text() or "") if receipt else None:

@@ -29,6 +29,7 @@ from envelopes.recordings.base import (
 from envelopes.recordings.codex.lines import (
     TOKEN_BYTES,
     RolloutRead,
+    Turn,
     digest,
     member,
     part_remark,
@@ -111,7 +112,7 @@ def message_records(line: RolloutRead) -> Records:
     if item.role == "user" and (text := text_of_blocks(content)):
         line.state.prompts.append(digest(text))
         if not any(_CONTEXT.fullmatch(block.strip()) for block in read_blocks(content)):
-            line.state.turns.append((line.number, len(content)))
+            line.state.turns.append(Turn(line.number, len(content)))
             yield from _title(line, text)
     yield build_message(line, item.role or "unknown", content or b'""')
 
@@ -151,10 +152,10 @@ def compaction_records(line: RolloutRead) -> Records:
             yield build_message(line, item.role or "unknown", bytes(item.content), key=key)
 
 
-def _kept_prompts(turns: Sequence[tuple[int, int]]) -> list[int]:
+def _kept_prompts(turns: Sequence[Turn]) -> list[int]:
     """The lines of the newest messages of people, as far as a compaction keeps them whole."""
-    sizes = accumulate(size for _, size in reversed(turns))
-    return [line for (line, _), size in zip(reversed(turns), sizes, strict=True) if size <= PROMPT_BYTES][::-1]
+    sizes = accumulate(turn.size for turn in reversed(turns))
+    return [turn.line for turn, size in zip(reversed(turns), sizes, strict=True) if size <= PROMPT_BYTES][::-1]
 
 
 def rollback_records(line: RolloutRead) -> Records:
@@ -162,7 +163,7 @@ def rollback_records(line: RolloutRead) -> Records:
     if number < 1 or not turns:
         yield line.event("thread_rolled_back")
         return
-    start = turns[-number:][0][0]
+    start = turns[-number:][0].line
     del turns[-number:]
     message = f"the person went back: lines {start} to {line.number - 1} left the conversation"
     payload = {"left": [start, line.number], "returned": None}

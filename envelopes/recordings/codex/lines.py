@@ -137,16 +137,22 @@ class OutputMetadata(ForeignObject, frozen=True):
     fallback_token_limit_override: int | None = None
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """The line of the message that a turn began with, and how many bytes it has."""
+
+    line: int
+    size: int
+
+
 class RolloutState(msgspec.Struct):
     """The state of a reader from line to line. `calls` are the last calls with their tools.
 
     `inputs` are the open calls that sent something to a session, with its id, `polls` those that only waited for its
     output, with the call of its command. `unanswered` are open calls of code mode, `prompts` digests of the last
-    messages of a user, `turns` the lines with which the last turns began, with the bytes of their messages, `searches`
-    those of the actions of ended searches by id, `unnamed` counts the searches without an id that are alike, `own_from`
-    is the first ordinal that is not a copy of the parent's history. `unknown` are kinds of lines. `version` is the
-    release, `has_patch_tool` says that the tool was called that takes patches as text, `output_bytes` how much of an
-    output the history keeps, 0 where that is not recorded.
+    messages of a user, `searches` those of the actions of ended searches by id, `unnamed` counts the searches without
+    an id that are alike, `own_from` is the first ordinal that is not a copy of the parent's history. `unknown` are
+    kinds of lines. `version` is the release, `has_patch_tool` says that the tool was called that takes patches as text,
+    `output_bytes` how much of an output the history keeps, 0 where that is not recorded.
     """
 
     run: str = ""
@@ -166,7 +172,7 @@ class RolloutState(msgspec.Struct):
     unnamed: dict[str, int] = {}
     unanswered: list[str] = []
     prompts: list[str] = []
-    turns: list[tuple[int, int]] = []
+    turns: list[Turn] = []
     requests: list[str] = []
     unknown: list[str] = []
 
