@@ -35,6 +35,7 @@ from dashboard.models.outcomes import Outcome
 from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
 from envelopes.halves import Halves
+from envelopes.recordings.base import LATER_TEXT
 from envelopes.text.untrusted_json import parse_json
 
 MAX_EVENTS = 200
@@ -281,6 +282,11 @@ def _flag_note(call: Call) -> str:
     return "The log marks this call as an error, but the recorded result is a success."
 
 
+def _describe_end(receipt: RecordedReceipt) -> str:
+    """The reason of a receipt's end for its choice: one that the model had first was replaced later."""
+    return (receipt.superseded_reason or "replaced").replace(LATER_TEXT, "replaced later", 1)
+
+
 def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
     """All receipts that the model got in turn; empty when there was only one. Those that it has together come first."""
     if len(evidence.receipts) < 2:
@@ -292,7 +298,7 @@ def _receipt_options(evidence: CallEvidence) -> tuple[EvidenceOption, ...]:
         EvidenceOption(
             key=receipt.observation_id,
             label=f"Receipt {receipt.seq}",
-            detail=(receipt.superseded_reason or "replaced") if receipt.is_superseded else still,
+            detail=_describe_end(receipt) if receipt.is_superseded else still,
             at=receipt.at,
             is_current=current is not None and current.pk == receipt.observation_id and not evidence.joined,
         )

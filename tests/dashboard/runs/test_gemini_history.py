@@ -67,6 +67,7 @@ def test_the_masked_output_is_a_receipt_of_its_own(operator_client: Client, run:
     assert (call.outcome, call.exit_status, call.is_cut, call.is_disagreeing) == ("failed", 2, False, False)
     assert Artifact.objects.get(call=call, observation=None).path.endswith("/b.txt")
     text = parse_page(operator_client.get(call.get_absolute_url())).text
+    assert "Receipt 1: replaced later: masked by the client" in text
     assert "took the place of what the model got first, which was saved to a file" in text
     assert "In the context from line 8 on" in text
     assert "Cleared from the context at line 10 (compression)" in text
