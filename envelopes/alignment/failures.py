@@ -38,7 +38,7 @@ NAMED_ARGUMENTS = ("file_path", "notebook_path", "path", "url", "query", "patter
 LEAST_ARGUMENT = 8  # characters: a shorter text occurs in a sentence by chance
 OPENING, CLOSING = "<tool_use_error>", "</tool_use_error>"
 _MESSAGES = ("error", "detail", "reason", "stderr")  # members in which results of any form state what failed
-_LISTED = "InputValidationError: ["  # JSON of what is wrong with the arguments; the model is told it in sentences
+_LISTED = "InputValidationError: ["  # JSON of what is wrong with the arguments; the model gets it in sentences
 _WITH_KIND = (NATIVE, "otlp")  # agents whose errors have a kind, and no code
 _BLOCK_MEMBERS = frozenset({"content", "isError", "is_error", "_meta"})
 
@@ -93,9 +93,9 @@ def read_failure(evidence: Evidence) -> Reading | None:
 
 def _summarize_failure(evidence: Evidence, text: str) -> str:
     """The first line of the message; in place of a list in JSON the sentences that the model got."""
-    told = unwrap(evidence.receipt_text or "") if text.startswith(_LISTED) else ""
-    if told.startswith(_LISTED.removesuffix("[")) and not told.startswith(_LISTED):
-        heading, _, issues = told[:MESSAGE_CHARACTERS].partition("\n")
+    sent = unwrap(evidence.receipt_text or "") if text.startswith(_LISTED) else ""
+    if sent.startswith(_LISTED.removesuffix("[")) and not sent.startswith(_LISTED):
+        heading, _, issues = sent[:MESSAGE_CHARACTERS].partition("\n")
         return summarize(f"{heading} {'; '.join(issues.splitlines())}")
     return summarize(text[:MESSAGE_CHARACTERS].strip().partition("\n")[0])
 

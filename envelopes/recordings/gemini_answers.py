@@ -28,7 +28,7 @@ def find_response_text(response: dict[str, DocumentValue]) -> DocumentValue | No
 
 
 def is_error_response(response: dict[str, DocumentValue]) -> bool:
-    """True for a `functionResponse` that tells the model of an error, and of nothing else."""
+    """True for a `functionResponse` that has an error and nothing else."""
     return object_member(response, "response").keys() == {"error"}
 
 

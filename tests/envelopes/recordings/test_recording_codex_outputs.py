@@ -114,7 +114,7 @@ def test_the_summary_of_a_program_is_what_it_printed_once_it_is_over(receipt: st
     assert halves.projection.canonical.summary_text == summary
 
 
-def test_what_a_program_of_code_mode_tells_beside_its_output_is_a_further_receipt() -> None:
+def test_what_a_program_of_code_mode_sends_beside_its_output_is_a_further_receipt() -> None:
     sample = rollout(
         item("custom_tool_call", name="exec", input="notify('one')", call_id="c"),
         item("custom_tool_call_output", call_id="c", output="Script completed\nWall time 0.1 seconds\nOutput:\n"),
