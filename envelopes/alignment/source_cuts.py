@@ -56,8 +56,8 @@ _TOKEN_LIMIT = re.compile(
     r"(?:\A|\n\n)\[OUTPUT TRUNCATED - exceeded \d+ token limit\]\n\nThe tool output was truncated[^\n]*\Z"
 )
 _SAVED_RESULT = re.compile(
-    r"\A(?:Error: )?result \([\d,]+ characters[^)\n]*\) exceeds maximum allowed tokens\. Output has been saved to "
-    r"[\s\S]*"
+    r"\A(?:Error: )?result \([\d,]+ characters(?: across (?P<total>\d[\d,]{0,14}) lines)?[^)\n]*\)"
+    r" exceeds maximum allowed tokens\. Output has been saved to [\s\S]*"
 )
 _LARGE_OUTPUTS = re.compile(r"\AOutputs are too large to include\. Use [\s\S]*")
 _LINE_END = re.compile(r"^[^\n]{1000,2500}(?:\.\.\.|…) ?\[truncated\]$", re.MULTILINE)
@@ -177,8 +177,9 @@ def _is_between_halves(before: int, behind: int) -> bool:
 
 def _cut_at(mark: re.Match[str], text: str, pointer: str, unit: SourceCutUnit) -> SourceCut:
     groups = mark.groupdict()
-    count = int(groups["count"]) if "count" in groups else 1 if unit in ("line ends", "long lines") else None
-    is_lines = groups.get("unit") == "lines"
+    stated = groups.get("count") or groups.get("total")
+    count = int(stated.replace(",", "")) if stated else 1 if unit in ("line ends", "long lines") else None
+    is_lines = groups.get("unit") == "lines" or bool(groups.get("total"))
     first, total = text.count("\n", 0, mark.start()), text.count("\n") + (not text.endswith("\n"))
     return SourceCut(
         pointer=pointer,

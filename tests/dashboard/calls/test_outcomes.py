@@ -215,7 +215,7 @@ def test_an_answer_of_a_server_that_the_client_saved_to_a_file_is_no_failure(pro
     assert {
         call.external_id: (call.outcome, call.result_fidelity, call.is_cut, call.output_lines, call.seen_lines)
         for call in Call.objects.all()
-    } == {"toolu_saved": ("succeeded", "bounded", True, 1, 0), "toolu_failed": ("failed", "bounded", True, 0, 0)}
+    } == {"toolu_saved": ("succeeded", "bounded", True, 30_000, 0), "toolu_failed": ("failed", "bounded", True, 0, 0)}
     assert not Call.objects.exclude(summary__startswith="result (768,889 characters across 30,000 lines) exceeds")
 
 

@@ -43,6 +43,7 @@ def marks(text: str, place: CutPlace, start: int = 0) -> list[MarkedLines]:
         ("task", f"{HALF}be\n\n... [40 lines truncated] ...", ("lines", 40, 278, 281, 40)),
         ("server", f"one\n\n{LIMIT}", ("output", None, 0, 5, 1)),
         ("server", SAVED, ("output", None, 0, 2, 1)),
+        ("server", SAVED.replace("characters", "characters across 1,900 lines"), ("lines", 1_900, 0, 2, 1_900)),
         ("failure", SAVED.removeprefix("Error: "), ("output", None, 0, 2, 1)),
         ("notebook", "Outputs are too large to include. Use Bash with: cat", ("output", None, 0, 1, 1)),
         ("server", LIMIT, ("output", None, 0, 3, 1)),
