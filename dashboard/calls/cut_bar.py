@@ -100,8 +100,8 @@ def build_cut_bars(
         )
         bars.append(_output_bar(output, pages.get(cut.field.pointer, ""), got))
     bars += _other_bars(halves, got)
-    is_said = halves.preview is not None and not halves.outputs
-    if halves.sent is not None and not is_said:
+    is_stated = halves.preview is not None and not halves.outputs  # the sentence about the preview has it
+    if halves.sent is not None and not is_stated:
         bars = [replace(bar, sentence=f"{bar.sentence} Then another text took its place.") for bar in bars]
     with_key = next((bar for bar in bars if bar.leads_to_unseen), None)
     return tuple(replace(bar, has_key=bar is with_key) for bar in bars)

@@ -48,8 +48,8 @@ def count_tokens(delivery: str, tokens: int, size: int) -> int:
 def load_message_sizes(rows: QuerySet[Message]) -> list[HistorySize]:
     """In order."""
     sizes, standing = [], dict[str, int]()
-    columns = ("line", "begin", "hex", "role", "kind", "delivery", "tokens", "size")
-    stored: Any = rows.annotate(hex=UUIDDigits("id"), begin=PLACE).order_by().values_list(*columns)
+    columns = ("line", "place", "hex", "role", "kind", "delivery", "tokens", "size")
+    stored: Any = rows.annotate(hex=UUIDDigits("id"), place=PLACE).order_by().values_list(*columns)
     for line, start, key, role, kind, delivery, tokens, size in sorted(stored):
         counted = count_tokens(delivery, tokens, size)
         if kind in STANDING_KINDS:

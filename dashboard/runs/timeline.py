@@ -326,8 +326,8 @@ class Timeline:
         return self._sizes[kind]
 
     def _rows(self, kind: str) -> QuerySet[Any]:
-        messages, members = self._run.messages.alias(place=PLACE), self._run.members.all()
-        rows: QuerySet[Any] = messages if kind == "message" else members
+        is_message = kind == "message"
+        rows: QuerySet[Any] = self._run.messages.alias(place=PLACE) if is_message else self._run.members.all()
         return self._restrict(rows, PAGED[kind][0])
 
     def _restrict(self, rows: QuerySet[Any], line: str) -> QuerySet[Any]:

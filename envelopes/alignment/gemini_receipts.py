@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from envelopes.alignment.saved_outputs import find_output_preview
+from envelopes.alignment.spans import Span
 
 SHELL_TOOL = "run_shell_command"
 SHELL_HEAD = re.compile(r"(?:Command: )?(?:.*?\nDirectory: [^\n]*\n)?(?:Output|Stdout): ", re.DOTALL)
@@ -46,14 +45,6 @@ _OMITTED = re.compile(
 _UNSAVED_MARK = re.compile(r"\n\.\.\. \[CONTENT TRUNCATED\] \.\.\.\n")  # where it could not save the output
 _BROKEN = "..."
 _TAIL_CHARACTERS = 4_000
-
-
-class ShownPart(msgspec.Struct, frozen=True):
-    """`length` characters of an output, from `start` on, stand at character `at` of a receipt."""
-
-    at: int
-    start: int
-    length: int
 
 
 def untrusted_region(receipt: str) -> tuple[int, int]:
@@ -103,8 +94,8 @@ def _match_hooked_tail(shown: str, start: int) -> re.Match[str] | None:
     return next(iter(tails.values())) if len(tails) == 1 else None
 
 
-def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
-    """The parts of `output` that a receipt of the tool shows: all of it, or one or both of its ends. Else none.
+def match_output(receipt: str, output: str, tool: str, pointer: str = "") -> list[Span]:
+    """Links the `output` recorded at `pointer` in a receipt of the tool: all of it, or one or both of its ends.
 
     A text for a person that says something about the output is none of these.
     """
@@ -117,33 +108,33 @@ def match_output(receipt: str, output: str, tool: str) -> list[ShownPart]:
     tail = match_shell_tail(shown, begin, output) if head else None
     stop = tail.start() if tail else len(shown)
     if _BETWEEN in shown and not head and receipt.startswith(_OPENING):
-        return _match_texts(shown, output, start)
+        return _match_texts(shown, output, start, pointer)
     mark = _OMITTED if find_output_preview(receipt) else _UNSAVED_MARK if tail and tail["unsaved"] else None
     omitted = mark.search(shown, begin, stop) if mark else None
     if head and head.re is _CUT_HEAD:
-        return _match_ends(shown, output, start, (begin, begin), (begin, stop))
+        return _match_ends(shown, output, start, (begin, begin), (begin, stop), pointer)
     if omitted is None:
         is_beginning = mark is _OMITTED and tool != SHELL_TOOL and output.startswith(shown)
         is_same = begin < stop and (shown[begin:stop] == output or is_beginning)
-        return [ShownPart(start + begin, 0, stop - begin)] if is_same else []
-    return _match_ends(shown, output, start, (begin, omitted.start()), (omitted.end(), stop))
+        return [Span(start + begin, start + stop, pointer, 0, stop - begin)] if is_same else []
+    return _match_ends(shown, output, start, (begin, omitted.start()), (omitted.end(), stop), pointer)
 
 
-def _match_texts(shown: str, output: str, start: int) -> list[ShownPart]:
+def _match_texts(shown: str, output: str, start: int, pointer: str) -> list[Span]:
     """The lines of an output that `shown` has in several texts, each between tags of its own."""
     texts = shown.split(_BETWEEN)
     if "\n".join(texts) != output:
         return []
-    parts, at, offset = [], start, 0
+    spans, at, offset = [], start, 0
     for text in texts:
-        parts.append(ShownPart(at, offset, len(text)))
+        spans.append(Span(at, at + len(text), pointer, offset, offset + len(text)))
         at, offset = at + len(text) + len(_BETWEEN), offset + len(text) + 1
-    return [part for part in parts if part.length]
+    return [span for span in spans if span.end > span.start]
 
 
 def _match_ends(
-    shown: str, output: str, start: int, beginning: tuple[int, int], end: tuple[int, int]
-) -> list[ShownPart]:
+    shown: str, output: str, start: int, beginning: tuple[int, int], end: tuple[int, int], pointer: str
+) -> list[Span]:
     """The beginning and the end of an output that `shown` has between two pairs of characters.
 
     The agent adds three dots where it breaks a line off.
@@ -155,8 +146,9 @@ def _match_ends(
         last = last.removeprefix(_BROKEN)
     if not (output.startswith(first) and output.endswith(last)) or len(first) + len(last) >= len(output):
         return []
-    parts = [
-        ShownPart(start + beginning[0], 0, len(first)),
-        ShownPart(start + end[1] - len(last), len(output) - len(last), len(last)),
+    first_at, last_end = start + beginning[0], start + end[1]
+    spans = [
+        Span(first_at, first_at + len(first), pointer, 0, len(first)),
+        Span(last_end - len(last), last_end, pointer, len(output) - len(last), len(output)),
     ]
-    return [part for part in parts if part.length]
+    return [span for span in spans if span.end > span.start]

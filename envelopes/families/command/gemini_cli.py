@@ -196,8 +196,7 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     spans = _align_arguments(evidence, text)
     if recorded := _recorded_output(evidence):
         pointer, output = recorded
-        parts = match_output(text, output, SHELL_TOOL)
-        spans += [Span(part.at, part.at + part.length, pointer, part.start, part.start + part.length) for part in parts]
+        spans += match_output(text, output, SHELL_TOOL, pointer)
     return spans or align_failure(evidence, text)
 
 

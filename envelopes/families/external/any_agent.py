@@ -168,12 +168,12 @@ def _align_saved(result: JsonValue, pointer: str, text: str) -> Iterator[Span]:
     preview = find_output_preview(text)
     if preview is None:
         return
-    blocks = [block.recorded for block in _recorded_blocks(result)]
-    whole, shown = json.dumps(blocks, ensure_ascii=False, indent=2), text[: preview.end]
+    blocks, shown = _recorded_blocks(result), text[: preview.end]
+    whole = json.dumps([block.recorded for block in blocks], ensure_ascii=False, indent=2)
     if preview.start == preview.end or not whole.startswith(shown[preview.start :]):
         return
     at = 0
-    for index, block in enumerate(_recorded_blocks(result)):
+    for index, block in enumerate(blocks):
         if (value := block.text("text")) is not None:
             opening = '\n    "text": '
             at = whole.index(opening + json.dumps(value, ensure_ascii=False), at) + len(f'{opening}"')
@@ -186,8 +186,7 @@ def _align_shown(evidence: Evidence, text: str) -> list[Span]:
     output = evidence.result
     if evidence.agent not in GEMINI_AGENTS or not isinstance(output, str):
         return []
-    parts = match_output(text, output, evidence.tool)
-    return [Span(part.at, part.at + part.length, "", part.start, part.start + part.length) for part in parts]
+    return match_output(text, output, evidence.tool)
 
 
 FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=8, read=_read, align=_align)

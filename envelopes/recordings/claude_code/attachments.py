@@ -66,7 +66,6 @@ class Attachment(msgspec.Struct, frozen=True, gc=False):
     tools: msgspec.Raw = NOTHING
     tool_use_id: str | None = msgspec.field(default=None, name="toolUseID")
     hook_event: str | None = msgspec.field(default=None, name="hookEvent")
-    hook_name: str | None = msgspec.field(default=None, name="hookName")
 
 
 class RenderedMessage(msgspec.Struct, frozen=True, gc=False):
@@ -89,7 +88,7 @@ def attachment_records(line: SessionLine) -> Iterator[Record | LineProblem]:
     line.state.renders = line.state.renders or rendered is not None
     name = attachment.type or "attachment"
     if name == "hook_blocking_error" and attachment.hook_event == "PreToolUse" and attachment.tool_use_id:
-        remember(line.state.blocked, attachment.tool_use_id, attachment.hook_name or "")
+        remember(line.state.blocked, attachment.tool_use_id, "denied_by_hook")
     if name == "prompt_snapshot":
         messages = list(_snapshot_messages(line, attachment))
     elif name == "queued_command":

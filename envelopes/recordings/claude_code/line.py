@@ -190,6 +190,7 @@ class SessionLine(msgspec.Struct, frozen=True):
             result=entry.tool_use_result,
             extra=join_object(slices) if slices else None,
             stated_kind=stated_kind,
+            blocked=self.state.blocked,
             inherited=self.inherited,
             names_other=self.names_other,
             delivery="withheld" if self.is_withheld else "sent",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -91,7 +91,10 @@ _decode_blocks = msgspec.json.Decoder(list[ApiBlock]).decode
 
 
 class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The fields that all records of a message share. `path` is the message's JSON path in its line."""
+    """The fields that all records of a message share. `path` is the message's JSON path in its line.
+
+    `stated_kind` is the error kind that the line states, `blocked` are those of calls that a hook blocked before.
+    """
 
     line: int
     run: str
@@ -103,6 +106,7 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: msgspec.Raw = NOTHING
     extra: bytes | None = None
     stated_kind: str | None = None
+    blocked: Mapping[str, str] = {}
     origin: Literal["message", "progress"] = "message"
     inherited: bool = False
     names_other: bool = False
@@ -268,6 +272,7 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, *, is_s
     result = context.result if is_single else NOTHING
     meta = _read_result_meta(result) if first_byte(result) == b"{" else _NO_META
     content = bytes(block.content)
+    stated_kind = context.blocked.get(call) or (context.stated_kind if is_single else None)
     yield ResultRecord(
         line=context.line,
         run=context.run,
@@ -279,7 +284,7 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, *, is_s
         duration_ms=_duration_ms(meta),
         child_run=f"{context.session}/{meta.agent_id}" if meta.agent_id else None,
         extra=context.extra,
-        stated_kind=context.stated_kind if is_single and block.is_error else None,
+        stated_kind=stated_kind if block.is_error else None,
     )
     yield from _result_remarks(context, call, meta)
     preview = _persisted_preview(content)

@@ -140,7 +140,7 @@ class ReaderState(msgspec.Struct):
     `sends`      the client records its requests, see `requests`
     `unsent`     messages with answers of tools that no request had yet
     `answers`    the receipts that were read, by call
-    `blocked`    the hook that blocked each call which it did not allow to run
+    `blocked`    the error kind of each call that a hook did not allow to run
     """
 
     session: str | None = None

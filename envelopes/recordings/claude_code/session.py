@@ -44,7 +44,6 @@ from envelopes.recordings.base import (
     LineProblem,
     ReceiptRecord,
     Record,
-    ResultRecord,
     RunRecord,
     SourceLine,
     SourcePath,
@@ -212,19 +211,11 @@ def _message(line: SessionLine) -> Records:
     note_step(line.state, line.entry.type or "", message.id, is_answer=line.entry.tool_use_result is not NOTHING)
     yield from _rewind(line, message)
     line.state.sends = line.state.sends or line.entry.request_ref is not NOTHING
-    read_records = message_records(line.message_context(line.run), message, line.state)
-    records = [_with_hook(line, record) for record in read_records]
+    records = list(message_records(line.message_context(line.run), message, line.state))
     note_answers(line.state, bytes(line.entry.message), records)
     yield from records
     if line.entry.is_api_error_message:
         yield line.event("api_error", "the API answered with an error", bytes(message.content))
-
-
-def _with_hook(line: SessionLine, record: Record | LineProblem) -> Record | LineProblem:
-    """States of a failed result that a hook had blocked its call, where an attachment of a line before says so."""
-    if isinstance(record, ResultRecord) and record.is_error and record.call in line.state.blocked:
-        return msgspec.structs.replace(record, stated_kind="denied_by_hook")
-    return record
 
 
 def _root(line: SessionLine) -> Records:

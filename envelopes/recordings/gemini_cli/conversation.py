@@ -77,8 +77,9 @@ def is_copied(node: DocumentValue, state: ChatState) -> bool:
     content = members.get("content")
     if members.get("tokens") and members["tokens"].is_object:
         state.is_copying = False
-    elif (text_member(members, "id") or "") not in state.messages and has_known_parts(content, state):
-        state.is_copying |= content_text(content).lstrip().startswith(SESSION_CONTEXT)
+    elif (text_member(members, "id") or "") not in state.messages:
+        is_context = content_text(content).lstrip().startswith(SESSION_CONTEXT)
+        state.is_copying |= is_context and has_known_parts(content, state)
     return state.is_copying
 
 

@@ -70,7 +70,7 @@ def test_the_beginning_and_the_end_of_a_saved_output_are_linked() -> None:
 def test_the_output_that_a_person_saw_begins_with_the_preview_of_it() -> None:
     output = "".join(f"row {number}\n" for number in range(1_000))
     receipt = HASHED.format(output[:1_800])
-    [part] = match_output(receipt, output, "mcp__probe__longout")
-    assert (receipt[part.at :][: part.length], part.start) == (output[:1_800], 0)
+    [span] = match_output(receipt, output, "mcp__probe__longout")
+    assert (receipt[span.start : span.end], span.value_start, span.value_end) == (output[:1_800], 0, 1_800)
     assert not match_output(receipt, "a view for a person", "mcp__probe__longout")
     assert not match_output(output[:1_800], output, "mcp__probe__longout")
