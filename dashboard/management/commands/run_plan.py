@@ -36,7 +36,7 @@ from envelopes.plan.shape_faults import Malformed
 from envelopes.plan.verify import StepState
 from envelopes.runtime.web import SearchProvider
 from envelopes.schema.call import ExecutionEvent, RunPolicy
-from envelopes.text.untrusted_json import Untrusted, parse_json
+from envelopes.text.untrusted_json import Untrusted, check_json, parse_json
 
 CONFIRMATIONS = ("ask", "dashboard", "yes")
 FAILED, REFUSED, CANCELLED = 1, 2, 3  # exit statuses
@@ -254,10 +254,11 @@ def _find_syntax_error(raw: bytes) -> str:
     if raw.startswith(codecs.BOM_UTF8):
         return "it begins with a byte order mark; save it as UTF-8 without one"
     try:
+        check_json(raw)
         json.loads(raw.decode("utf-8"))
     except json.JSONDecodeError as error:
         return f"line {error.lineno}, column {error.colno}: {error.msg.removesuffix(' at')}"
-    except (ValueError, RecursionError):
+    except Untrusted:
         pass
     return ""
 
