@@ -210,10 +210,15 @@ def may_name(head: bytes, *words: bytes) -> bool:
 
 
 def parsed_lines(head: bytes, read: Callable[[bytes], Parsed]) -> Iterator[Parsed]:
-    """Parses the lines at the beginning of a file, without those that are not JSON objects."""
+    """Parses the lines at the beginning of a file, without those that are not JSON objects.
+
+    By the brackets at first: an indented document has thousands of lines that are none.
+    """
     for raw in head.removeprefix(BYTE_ORDER_MARK).splitlines():
-        with suppress(Untrusted):
-            yield read(raw)
+        line = raw.strip()
+        if line.startswith(b"{") and line.endswith(b"}"):
+            with suppress(Untrusted):
+                yield read(raw)
 
 
 def first_byte(raw: msgspec.Raw) -> bytes:
