@@ -175,8 +175,7 @@ def _read_line(members: dict[str, bytes], line: int) -> Records:
     content, call = members.get("content", b"null"), _word(members, "call")
     match kind:
         case "response" if call:
-            fidelity: ReceiptFidelity = "reconstructed" if "rebuilt" in members else "exact"
-            yield ReceiptRecord(call=call, content=content, fidelity=fidelity, **place)
+            yield from _response_records(members, call, place)
         case "call" if call:
             yield CallRecord(call=call, tool=_word(members, "tool") or "unknown", args=content, **place)
         case "step" if call:
@@ -189,6 +188,16 @@ def _read_line(members: dict[str, bytes], line: int) -> Records:
             yield MessageRecord(key=digest, role=role, content=content, kind=standing or None, **place)
         case _:
             raise Untrusted("not a known kind of line, or a call without an id", "$.otlp")
+
+
+def _response_records(members: dict[str, bytes], call: str, place: dict[str, Any]) -> Records:
+    """The receipt, where its text was recorded, and how the call ended, where the response states it."""
+    if content := members.get("content"):
+        fidelity: ReceiptFidelity = "reconstructed" if "rebuilt" in members else "exact"
+        yield ReceiptRecord(call=call, content=content, fidelity=fidelity, **place)
+    if end := _word(members, "end"):
+        stated_kind = "write_denied" if end == "refused" else None
+        yield ResultRecord(call=call, result=None, fidelity="absent", is_error=True, stated_kind=stated_kind, **place)
 
 
 def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
@@ -322,7 +331,7 @@ _format = partial(
     Format,
     agent="otlp",
     namespace="otlp",
-    version=6,
+    version=7,
     read=read,
     is_global_call_id=lambda _call: False,
     unnamed=UNNAMED,

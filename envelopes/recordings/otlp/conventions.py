@@ -36,6 +36,8 @@ CONVERSATION = (
 )
 # These name the conversation on spans of agents or models, not on those of tools. Both halves are in one run so.
 RUN_IS_TRACE = ("gcp.vertex.agent", "agent_framework", "openinference.instrumentation.agno")
+# So do releases of the Vercel AI SDK up to 4, which alone have these on spans of models and of agents.
+RUN_IS_TRACE_MARKS = ("ai.prompt.format", "ai.settings.maxSteps")
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 TOOL_CALL = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
 # What Microsoft's Agent Framework and Google's ADK write where they have no id.
@@ -92,8 +94,11 @@ MESSAGE_EVENTS = {
     "gen_ai.tool.message": "tool",
     CHOICE: "assistant",
 }
+# Operations that are no request of a conversation, though they have usage.
+NO_REQUEST = ("embeddings", "rerank", "retrieval", "create_agent")
 MOST_PARENTS = 20  # between the span of an agent and that of the tool in which it ran
 SpanKind: TypeAlias = Literal["tool", "model", "agent", "other"]
+CallEnd: TypeAlias = Literal["failed", "refused"]
 
 
 class TracePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +106,7 @@ class TracePart(msgspec.Struct, frozen=True, kw_only=True):
 
     `content` is JSON. `is_output`: the model wrote it in this span. `is_rebuilt`: it was recorded as a value, and the
     text that the model got of it is not known. `standing` is one of STANDING_KINDS, empty for a part of a message.
+    `end` is that of the call, where a response states it; its content is empty where only the end was recorded.
     """
 
     kind: Literal["call", "response", "text"]
@@ -111,6 +117,15 @@ class TracePart(msgspec.Struct, frozen=True, kw_only=True):
     is_output: bool = False
     is_rebuilt: bool = False
     standing: str = ""
+    end: CallEnd | None = None
+
+
+class StatedAnswer(NamedTuple):
+    """A response in a message, in the place of its content, of which a framework states more: see TracePart."""
+
+    content: bytes
+    is_rebuilt: bool = False
+    end: CallEnd | None = None
 
 
 class ChildRun(NamedTuple):
@@ -133,6 +148,8 @@ def span_kind(span: TraceSpan) -> SpanKind:
         return "agent"
     if "openinference.span.kind" in attributes and sort != "llm":
         return "other"  # a chain repeats the messages of the model in it
+    if operation in NO_REQUEST:
+        return "other"
     is_model = operation in ("chat", "generate_content", "text_completion") or sort == "llm"
     names = (*INPUT_LISTS, *OUTPUT_LISTS, *INPUT_TOKENS)
     has_messages = any(name in attributes for name in names) or any(map(DOTTED.fullmatch, attributes))
@@ -158,7 +175,8 @@ def is_handoff(name: str, attributes: Attributes) -> bool:
 
 
 def run_name(span: TraceSpan) -> str:
-    conversation = None if span.scope in RUN_IS_TRACE else first_value(span.attributes, CONVERSATION)
+    is_trace = span.scope in RUN_IS_TRACE or any(name in span.attributes for name in RUN_IS_TRACE_MARKS)
+    conversation = None if is_trace else first_value(span.attributes, CONVERSATION)
     return conversation if isinstance(conversation, str) else span.trace
 
 
@@ -204,7 +222,12 @@ def _is_schema(parameters: Any) -> bool:
 
 
 def as_json(value: Any) -> bytes:
-    """The JSON of an attribute on one line: the text itself where it is an object or a list, else a JSON value."""
+    """The JSON of an attribute on one line: the text itself where it is an object or a list, else a JSON value.
+
+    `msgspec.Raw` is JSON already.
+    """
+    if isinstance(value, msgspec.Raw):
+        return bytes(value)
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         raw = value.encode("utf-8", "surrogatepass").strip()
         try:
@@ -325,15 +348,14 @@ def _response(content: Any, role: str, call: str, *, is_output: bool = False) ->
     """
     if content is None:
         return
-    if isinstance(content, dict) and content.get("type") in ("text", "error-text") and "value" in content:
-        content = content["value"]  # of the Vercel AI SDK
-    if isinstance(content, dict) and content.get("type") in ("json", "error-json", "content") and "value" in content:
-        content = content["value"]
+    new_part = partial(TracePart, kind="response", role=role, call=call, is_output=is_output)
+    if isinstance(content, StatedAnswer):
+        yield new_part(**content._asdict())
+        return
     if isinstance(content, list) and all(isinstance(item, dict) and "type" in item for item in content):
-        yield TracePart(kind="response", role=role, content=dump_json(content), call=call, is_output=is_output)
+        yield new_part(content=dump_json(content))
         return
     text = content if isinstance(content, str) else dump_json(content).decode()
-    new_part = partial(TracePart, kind="response", role=role, call=call, is_output=is_output)
     yield new_part(content=dump_json(text), is_rebuilt=not isinstance(content, str))
 
 

@@ -117,6 +117,7 @@ def _part_line(part: TracePart, run: str, at: int) -> TraceLine:
         "tool": dump_json(part.tool) if part.tool else b"",
         "rebuilt": b"true" if part.is_rebuilt else b"",
         "standing": dump_json(part.standing) if part.standing else b"",
+        "end": dump_json(part.end) if part.end else b"",
         "content": part.content,
     }
     content = join_object({name: raw for name, raw in members.items() if raw})

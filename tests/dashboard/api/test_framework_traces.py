@@ -27,6 +27,11 @@ STRANDS = [("lookup", "21"), ("read_notes", NOTES), ("read_notes", MISSING), ("l
 ADK = [("lookup", "21"), ("read_notes", NOTES), ("lookup", "22"), ("read_notes", NOTES)]
 FAILING = [("lookup", "21"), ("read_notes", NOTES), ("lookup", "22"), ("read_notes", MISSING)]
 FRAMEWORKS = {
+    "ai_sdk_4.3.19": ADK,
+    "ai_sdk_5.0.277": FAILING,
+    "ai_sdk_6.0.326": FAILING,
+    "ai_sdk_7.0.173": FAILING,
+    "ai_sdk_7.0.173_legacy": FAILING,
     "anthropic_2.14.0": FAILING,
     "strands_agents_1.62.0": STRANDS,
     "strands_agents_1.62.0_latest": STRANDS,

@@ -190,15 +190,16 @@ def traceloop() -> list[dict[str, Any]]:
 
 
 def vercel() -> list[dict[str, Any]]:
-    common = {"ai.telemetry.metadata.sessionId": "talk", "ai.model.id": "m-1"}
+    session = {"ai.telemetry.metadata.sessionId": "talk"}
+    common = session | {"ai.operationId": "ai.generateText.doGenerate", "ai.model.id": "m-1"}
     user = {"role": "user", "content": [{"type": "text", "text": "What is new?"}]}
     asked = [{"type": "tool-call", "toolCallId": "c1", "toolName": "search", "input": {"q": "x"}}]
     output = {"type": "text", "value": "2 hits"}
     told = [{"type": "tool-result", "toolCallId": "c1", "toolName": "search", "output": output}]
     history = [user, {"role": "assistant", "content": asked}, {"role": "tool", "content": told}]
     calls = json.dumps([{"toolCallId": "c1", "toolName": "search", "input": {"q": "x"}}])
-    tool = {
-        "ai.telemetry.metadata.sessionId": "talk",
+    tool = session | {
+        "ai.operationId": "ai.toolCall",
         "ai.toolCall.name": "search",
         "ai.toolCall.id": "c1",
         "ai.toolCall.args": '{"q": "x"}',

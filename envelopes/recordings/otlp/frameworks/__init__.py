@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from envelopes.recordings.otlp.frameworks import google_adk, langchain, langsmith, openinference, strands
+from envelopes.recordings.otlp.frameworks import ai_sdk, google_adk, langchain, langsmith, openinference, strands
 from envelopes.recordings.otlp.spans import TraceSpan
 
 
 def as_genai(span: TraceSpan) -> TraceSpan | None:
     """The span with the names of the conventions; None for one that repeats others."""
     named = google_adk.as_genai(span)
-    for framework in (strands, langchain, langsmith, openinference):
+    for framework in (strands, langchain, langsmith, openinference, ai_sdk):
         named = None if named is None else framework.as_genai(named)
     return named
