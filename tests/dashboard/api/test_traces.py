@@ -189,31 +189,6 @@ def traceloop() -> list[dict[str, Any]]:
     ]
 
 
-def vercel() -> list[dict[str, Any]]:
-    session = {"ai.telemetry.metadata.sessionId": "talk"}
-    common = session | {"ai.operationId": "ai.generateText.doGenerate", "ai.model.id": "m-1"}
-    user = {"role": "user", "content": [{"type": "text", "text": "What is new?"}]}
-    asked = [{"type": "tool-call", "toolCallId": "c1", "toolName": "search", "input": {"q": "x"}}]
-    output = {"type": "text", "value": "2 hits"}
-    told = [{"type": "tool-result", "toolCallId": "c1", "toolName": "search", "output": output}]
-    history = [user, {"role": "assistant", "content": asked}, {"role": "tool", "content": told}]
-    calls = json.dumps([{"toolCallId": "c1", "toolName": "search", "input": {"q": "x"}}])
-    tool = session | {
-        "ai.operationId": "ai.toolCall",
-        "ai.toolCall.name": "search",
-        "ai.toolCall.id": "c1",
-        "ai.toolCall.args": '{"q": "x"}',
-        "ai.toolCall.result": json.dumps(RESULT),
-    }
-    first = {"ai.prompt.messages": json.dumps([user]), "ai.response.toolCalls": calls, "ai.usage.inputTokens": 50}
-    later = {"ai.prompt.messages": json.dumps(history), "ai.response.text": "Nothing.", "ai.usage.inputTokens": 90}
-    return [
-        span(1, "ai.generateText.doGenerate", common | first, seconds=1),
-        span(2, "ai.toolCall", tool, seconds=2),
-        span(3, "ai.generateText.doGenerate", common | later, seconds=3),
-    ]
-
-
 def event(name: str, **attributes: object) -> dict[str, Any]:
     pairs = [{"key": key, "value": any_value(value)} for key, value in attributes.items()]
     return {"name": name, "attributes": pairs}
@@ -238,7 +213,6 @@ CONVENTIONS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "genai": genai,
     "openinference": openinference,
     "traceloop": traceloop,
-    "vercel": vercel,
     "events": events,
 }
 
