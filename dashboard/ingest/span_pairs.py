@@ -3,8 +3,9 @@
 Some instrumentations of OpenTelemetry write no call id on the span of a tool. Its reader makes a call of it, named by
 the span, which stands beside the call that the model made. They are one call where they have the same run, tool and
 arguments, the call was made before the span began, and its receipt came after the span had ended. Where exactly one
-call fits a span, and no other span fits that call, the span's result becomes that of the call, with a remark. Where
-more fit, all stay calls of their own, with a remark too.
+call fits a span, and no other span fits that call, the span's result becomes that of the call, with a remark; so it
+does where equal calls and their spans fit in one way only. Where more fit, all stay calls of their own, with a remark
+too.
 
     undo_pairs(format, drafts, run_id)    before a write: takes pairs apart that its records may contradict
     pair_spans(format, runs)              after it: pairs what fits by now
@@ -16,7 +17,7 @@ line of its source.
 from __future__ import annotations
 
 from ast import literal_eval
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from io import BytesIO
@@ -69,23 +70,36 @@ def pair_spans(format_: Format, runs: Collection[UUID]) -> dict[UUID, UUID]:
     likenesses = _load_likenesses([*spans, *candidates]) if candidates else {}
     receipts = RecordedReceipt.objects.filter(call__in=candidates).values_list("call").annotate(Min("at"))
     answered: dict[UUID, datetime | None] = dict(receipts.order_by())
-    fitting: dict[Call, list[Call]] = {}
-    rivals: dict[Call, int] = defaultdict(int)
+    fitting: dict[_Likeness, dict[Call, list[Call]]] = defaultdict(dict)
     for span in spans:
-        fitting[span] = [
-            call
-            for call in candidates
-            if span.pk in likenesses
-            and likenesses[span.pk] == likenesses.get(call.pk)
-            and _fits(span, call, answered.get(call.pk))
-        ]
-        for call in fitting[span]:
-            rivals[call] += 1
-    pairs = [(span, found[0]) for span, found in fitting.items() if len(found) == 1 and rivals[found[0]] == 1]
-    contested = [span for span, found in fitting.items() if found and (span, found[0]) not in pairs]
+        if likeness := likenesses.get(span.pk):
+            alike = (call for call in candidates if likenesses.get(call.pk) == likeness)
+            fitting[likeness][span] = [call for call in alike if _fits(span, call, answered.get(call.pk))]
+    pairs = [pair for alike in fitting.values() for pair in _match(alike)]
+    paired = {span for span, _ in pairs}
+    contested = [span for alike in fitting.values() for span, calls in alike.items() if calls and span not in paired]
     _write_contested(runs, contested)
     _write_pairs(pairs)
     return {span.pk: call.pk for span, call in pairs}
+
+
+def _match(fitting: dict[Call, list[Call]]) -> list[tuple[Call, Call]]:
+    """The spans with the one call that fits each; `fitting` are the calls for each of the spans that are alike.
+
+    A call that is the only one for a span leaves the others. That counts where every span gets a call of its own so:
+    else a call may have run twice, and the spans of another one may be missing.
+    """
+    rest = {span: calls for span, calls in fitting.items() if calls}
+    count = len(rest)
+    pairs: list[tuple[Call, Call]] = []
+    while found := [(span, calls[0]) for span, calls in rest.items() if len(calls) == 1]:
+        pairs += found
+        taken = {call for _, call in found}
+        rest = {span: [call for call in calls if call not in taken] for span, calls in rest.items() if len(calls) > 1}
+    if len({call for _, call in pairs}) == count:
+        return pairs
+    rivals = Counter(call for calls in fitting.values() for call in calls)
+    return [(span, calls[0]) for span, calls in fitting.items() if len(calls) == 1 and rivals[calls[0]] == 1]
 
 
 def _load_likenesses(calls: Sequence[Call]) -> dict[UUID, _Likeness]:

@@ -35,6 +35,7 @@ FRAMEWORKS = {
     "anthropic_2.14.0": FAILING,
     "strands_agents_1.62.0": STRANDS,
     "strands_agents_1.62.0_latest": STRANDS,
+    "crewai_1.15.30_openinference_1.1.21": FAILING,
     "google_adk_2.13.0": ADK,
     "google_adk_2.13.0_schema_1": ADK,
     "agent_framework_1.23.0": ADK,

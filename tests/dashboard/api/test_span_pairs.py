@@ -81,6 +81,8 @@ def without_call_ids(spans: Iterable[Span]) -> list[Span]:
 SEQUENCE = [model(1, 1, made=["c1"]), tool(2, 2), model(3, 3, answered=["c1"])]
 REPEATED = [*SEQUENCE[:2], model(3, 3, made=["c2"], answered=["c1"]), tool(4, 4), model(5, 5, answered=["c2"])]
 PARALLEL = [model(1, 1, made=["c1", "c2"]), tool(2, 2), tool(3, 2), model(4, 3, answered=["c1", "c2"])]
+UNANSWERED = [model(1, 1, made=["c1"]), tool(2, 2), model(3, 3, made=["c2"]), tool(4, 4)]
+RAN_TWICE = [*UNANSWERED, tool(5, 5)]
 LATER_RIVAL = [model(1, 1, made=["c1"]), tool(2, 2), model(3, 1, made=["c2"]), model(4, 3, answered=["c1"])]
 PYTHON = [model(1, 1, made=["c1"]), tool(2, 2, args="{'q': 'x', 'n': 1}"), model(3, 3, answered=["c1"])]
 OTHER_VALUE = [model(1, 1, made=["c1"]), tool(2, 2, args="{'q': ('x',), 'n': 1}")]
@@ -90,6 +92,12 @@ BEFORE_THE_CALL = [tool(2, 0), model(1, 1, made=["c1"]), model(4, 3, answered=["
 CASES: dict[str, tuple[list[Span], dict[str, Any], set[str]]] = {
     "one call and one span": (SEQUENCE, {"c1": 2}, {PAIRED}),
     "the same call again": (REPEATED, {"c1": 2, "c2": 4}, {PAIRED}),
+    "the same call again, without receipts": (UNANSWERED, {"c1": 2, "c2": 4}, {PAIRED}),
+    "one of two calls ran twice": (
+        RAN_TWICE,
+        {"c1": None, "c2": None, **{f"span {number:016x}": number for number in (2, 4, 5)}},
+        {CONTESTED},
+    ),
     "two equal calls at once": (
         PARALLEL,
         {"c1": None, "c2": None, f"span {2:016x}": 2, f"span {3:016x}": 3},
