@@ -1,4 +1,4 @@
-"""The attribute names of several instrumentations, read into one form: tool spans, and the parts of messages.
+"""The attribute names of several instrumentations, read into one form: kinds of spans, and the values of tools.
 
 convention            span of a tool                  its result               messages of a model span
 GenAI, Pydantic AI    operation.name=execute_tool     gen_ai.tool.call.result  gen_ai.input.messages
@@ -12,16 +12,12 @@ GenAI conventions up to 1.36 had each message as an event of the model's span (`
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from envelopes.recordings.base import SYSTEM_PROMPT, TOOL_DEFINITIONS
-from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
-from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan, objects_of, parsed_text
+from envelopes.recordings.otlp.spans import Attributes, TraceSpan, parsed_text
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 CONVERSATION = (
@@ -98,34 +94,6 @@ MESSAGE_EVENTS = {
 NO_REQUEST = ("embeddings", "rerank", "retrieval", "create_agent")
 MOST_PARENTS = 20  # between the span of an agent and that of the tool in which it ran
 SpanKind: TypeAlias = Literal["tool", "model", "agent", "other"]
-CallEnd: TypeAlias = Literal["failed", "refused"]
-
-
-class TracePart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a message: a `call` with its arguments, the `response` that the model got for one, or a `text`.
-
-    `content` is JSON. `is_output`: the model wrote it in this span. `is_rebuilt`: it was recorded as a value, and the
-    text that the model got of it is not known. `standing` is one of STANDING_KINDS, empty for a part of a message.
-    `end` is that of the call, where a response states it; its content is empty where only the end was recorded.
-    """
-
-    kind: Literal["call", "response", "text"]
-    role: str
-    content: bytes
-    call: str = ""
-    tool: str = ""
-    is_output: bool = False
-    is_rebuilt: bool = False
-    standing: str = ""
-    end: CallEnd | None = None
-
-
-class StatedAnswer(NamedTuple):
-    """A response in a message, in the place of its content, of which a framework states more: see TracePart."""
-
-    content: bytes
-    is_rebuilt: bool = False
-    end: CallEnd | None = None
 
 
 class ChildRun(NamedTuple):
@@ -208,13 +176,10 @@ def tool_arguments(attributes: Attributes) -> Any:
 
 
 def _is_schema(parameters: Any) -> bool:
-    schema = parameters
-    if isinstance(parameters, str):
-        schema = next(_objects_of(f"[{parameters}]"), None)
-    match schema:
+    match parsed_text(parameters):
         case {"type": "object", "properties": dict()}:
             return True
-        case dict():  # smolagents has a schema for each parameter
+        case dict(schema):  # smolagents has a schema for each parameter
             return bool(schema) and all(
                 isinstance(value, dict) and value.keys() >= {"type", "description"} for value in schema.values()
             )
@@ -236,161 +201,6 @@ def as_json(value: Any) -> bytes:
         except (Untrusted, msgspec.DecodeError):
             return dump_json(value)
     return dump_json(value)
-
-
-def standing_parts(attributes: Attributes) -> Iterator[TracePart]:
-    """The system prompt and the definitions of the tools, in whichever convention a span has them."""
-    prompt = attributes.get(SYSTEM_PROMPTS)
-    texts = [part.content for text in _objects_of(prompt) for part in _part(text, "system", is_output=False)]
-    if not texts and isinstance(prompt, str) and prompt:
-        texts = [dump_json(prompt)]
-    if texts:
-        content = texts[0] if len(texts) == 1 else b"[" + b",".join(texts) + b"]"
-        yield TracePart(kind="text", role="system", content=content, standing=SYSTEM_PROMPT)
-    tools = first_value(attributes, TOOL_LISTS)
-    numbered = [
-        (int(found[1]), as_json(attributes[name])) for name in attributes if (found := TOOL_SCHEMA.fullmatch(name))
-    ]
-    if tools is not None or numbered:
-        listed = b"[" + b",".join(schema for _, schema in sorted(numbered)) + b"]"
-        content = listed if tools is None else as_json(tools)
-        yield TracePart(kind="text", role="system", content=content, standing=TOOL_DEFINITIONS)
-
-
-def message_parts(span: TraceSpan) -> Iterator[TracePart]:
-    """The parts of all messages of a model span in their order, in whichever convention it has them."""
-    attributes = span.attributes
-    listed = [
-        ListedMessage(message, is_output=name in OUTPUT_LISTS)
-        for name in (*INPUT_LISTS, *OUTPUT_LISTS)
-        for message in _objects_of(attributes.get(name))
-    ]
-    for message in name_calls(listed):
-        yield from _listed_parts(message.fields, is_output=message.is_output)
-    for call in _objects_of(attributes.get("ai.response.toolCalls")):
-        yield from _part({"type": "tool-call", **call}, "assistant", is_output=True)
-    if isinstance(text := attributes.get("ai.response.text"), str) and text:
-        yield TracePart(kind="text", role="assistant", content=dump_json(text), is_output=True)
-    yield from _dotted_parts(attributes)
-    for event in span.events:
-        if event.name in MESSAGE_EVENTS:
-            yield from _event_parts(event)
-
-
-def _event_parts(event: SpanEvent) -> Iterator[TracePart]:
-    """The message of an event; a choice may have it as an object, or as the JSON of one."""
-    is_output, message = event.name == CHOICE, event.attributes.get("message")
-    message = next(_objects_of([message]), None) or next(_objects_of(f"[{message}]"), {}) if is_output else {}
-    fields = {**event.attributes, **message}
-    role, content, call = str(fields.get("role") or MESSAGE_EVENTS[event.name]), fields.get("content"), fields.get("id")
-    if role == "tool" and isinstance(call, str) and call:
-        yield from _response(content, role, call)
-    elif content:
-        yield TracePart(kind="text", role=role, content=as_json(content), is_output=is_output)
-    for entry in _objects_of(fields.get("tool_calls")):
-        function = entry.get("function")
-        if isinstance(function, dict) and isinstance(entry.get("id"), str):
-            args, tool = as_json(function.get("arguments")), str(function.get("name") or "")
-            yield TracePart(kind="call", role=role, content=args, call=entry["id"], tool=tool, is_output=is_output)
-
-
-def _objects_of(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects of a list, of a list in a JSON string or of the `messages` of an object, or nothing."""
-    value = parsed_text(value)
-    if isinstance(value, dict):  # Microsoft's Agent 365 names the version of its schema beside them
-        value = value.get("messages")
-    yield from objects_of(value)
-
-
-def _listed_parts(message: dict[str, Any], *, is_output: bool) -> Iterator[TracePart]:
-    role = str(message.get("role") or "")
-    parts = message.get("parts", message.get("content"))
-    if isinstance(parts, str) and parts:
-        yield TracePart(kind="text", role=role, content=dump_json(parts), is_output=is_output)
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict):
-            yield from _part(part, role, is_output=is_output)
-
-
-def _part(part: dict[str, Any], role: str, *, is_output: bool) -> Iterator[TracePart]:
-    call = part.get("id") or part.get("toolCallId")
-    match part.get("type"):
-        case "tool_call" | "tool-call" | "server_tool_call" if isinstance(call, str):
-            args = _first_of(_call_fields(part), ("arguments", "input", "args"))
-            tool = str(part.get("name") or part.get("toolName") or "")
-            yield TracePart(kind="call", role=role, content=as_json(args), call=call, tool=tool, is_output=is_output)
-        case "tool_call_response" | "tool-result" if isinstance(call, str):
-            yield from _response(_first_of(part, ("response", "result", "output")), role, call, is_output=is_output)
-        case "server_tool_call_response" if isinstance(call, str):
-            yield from _response(part.get("server_tool_call_response"), role, call, is_output=is_output)
-        case "text" if isinstance(text := part.get("content", part.get("text")), str):
-            yield TracePart(kind="text", role=role, content=dump_json(text), is_output=is_output)
-        case _:
-            yield TracePart(kind="text", role=role, content=dump_json([part]), is_output=is_output)
-
-
-def _call_fields(part: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a call: those of the part, or for one that the provider ran those of an object in it."""
-    details = part.get("server_tool_call")
-    if not isinstance(details, dict):
-        return part
-    return details if {"arguments", "input", "args"} & details.keys() else {"arguments": details}
-
-
-def _first_of(fields: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((fields[name] for name in names if name in fields), None)
-
-
-def _response(content: Any, role: str, call: str, *, is_output: bool = False) -> Iterator[TracePart]:
-    """The text that the model got, or the list of its parts. Another value is the JSON that it may have got.
-
-    Nothing for an answer whose content was not recorded.
-    """
-    if content is None:
-        return
-    new_part = partial(TracePart, kind="response", role=role, call=call, is_output=is_output)
-    if isinstance(content, StatedAnswer):
-        yield new_part(**content._asdict())
-        return
-    if isinstance(content, list) and all(isinstance(item, dict) and "type" in item for item in content):
-        yield new_part(content=dump_json(content))
-        return
-    text = content if isinstance(content, str) else dump_json(content).decode()
-    yield new_part(content=dump_json(text), is_rebuilt=not isinstance(content, str))
-
-
-def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
-    """The messages that are spread over attributes: `llm.input_messages.0.message.role` and the like."""
-    messages: dict[tuple[bool, int], dict[str, Any]] = defaultdict(dict)
-    for name, value in attributes.items():
-        if found := DOTTED.fullmatch(name):
-            messages[found[1] in OUTPUTS, int(found[2])][found[3]] = value
-    for (is_output, _), fields in sorted(messages.items(), key=lambda entry: entry[0]):
-        role, content = str(fields.get("role") or ""), fields.get("content")
-        call = fields.get("tool_call_id")
-        nested: dict[tuple[str, int], dict[str, Any]] = defaultdict(dict)
-        for name, value in fields.items():
-            if found := NESTED.fullmatch(name):
-                nested[found[1], int(found[2])][found[3].removeprefix("function.")] = value
-        texts = [item.get("text") for (kind, _), item in sorted(nested.items()) if kind == "contents"]
-        content = content if content is not None else "".join(str(text) for text in texts if text) or None
-        if isinstance(call, str) and call:
-            yield from _response(content, role, call, is_output=is_output)
-        elif content:
-            yield TracePart(kind="text", role=role, content=dump_json(content), is_output=is_output)
-        yield from _function_answers(fields)
-        for (kind, _), item in sorted(nested.items()):
-            if kind == "tool_calls" and isinstance(item.get("id"), str):
-                args, tool = as_json(item.get("arguments")), str(item.get("name") or "")
-                yield TracePart(kind="call", role=role, content=args, call=item["id"], tool=tool, is_output=is_output)
-
-
-def _function_answers(fields: dict[str, Any]) -> Iterator[TracePart]:
-    """The answers that AutoGen has in one message: `function.0` and the like, each the JSON of an object."""
-    for name in sorted(name for name in fields if name.startswith("function.")):
-        match parsed_text(fields[name]):
-            case {"call_id": str(call), "content": content}:
-                yield from _response(content, "tool", call)
 
 
 def is_message_attribute(name: str) -> bool:

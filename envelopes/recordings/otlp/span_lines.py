@@ -11,16 +11,14 @@ from envelopes.recordings.otlp import conventions
 from envelopes.recordings.otlp.claude_code_spans import is_own_span, span_line
 from envelopes.recordings.otlp.conventions import (
     ChildRun,
-    TracePart,
     as_json,
     find_child_runs,
     first_value,
-    message_parts,
     run_name,
     span_kind,
-    standing_parts,
 )
 from envelopes.recordings.otlp.frameworks import as_genai
+from envelopes.recordings.otlp.message_parts import TracePart, message_parts, standing_parts
 from envelopes.recordings.otlp.odd_values import odd_lines
 from envelopes.recordings.otlp.spans import (
     TraceLine,

@@ -11,9 +11,10 @@ import pytest
 from envelopes.recordings import find_format
 from envelopes.recordings.base import RunRecord, SourceLine, SourcePath
 from envelopes.recordings.otlp.call_names import ListedMessage, name_calls
-from envelopes.recordings.otlp.conventions import OPERATION, message_parts, run_name, span_kind, tool_arguments
+from envelopes.recordings.otlp.conventions import OPERATION, run_name, span_kind, tool_arguments
 from envelopes.recordings.otlp.frameworks import google_adk, langchain, langsmith, openinference, strands
 from envelopes.recordings.otlp.logs import decode_logs
+from envelopes.recordings.otlp.message_parts import message_parts
 from envelopes.recordings.otlp.span_lines import find_answer, part_lines, span_lines, span_parts
 from envelopes.recordings.otlp.spans import SpanEvent, TraceSpan
 from tests.cases import each

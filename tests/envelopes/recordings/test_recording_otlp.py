@@ -12,6 +12,7 @@ from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.halves import read_halves
 from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, ReceiptRecord, RunRecord, UsageRecord
 from envelopes.recordings.otlp import conventions
+from envelopes.recordings.otlp.message_parts import message_parts
 from envelopes.recordings.otlp.span_lines import span_lines
 from envelopes.recordings.otlp.spans import earliest_lines, json_spans
 from envelopes.text.untrusted_json import dump_json
@@ -60,6 +61,39 @@ def test_a_receipt_is_exact_only_where_its_text_was_recorded(response: object, e
     part = {"type": "tool_call_response", "id": "c1", "response": response}
     messages = json.dumps([{"role": "tool", "parts": [part]}])
     assert receipts(trace({"gen_ai.operation.name": "chat", "gen_ai.input.messages": messages})) == expected
+
+
+OPENAI_CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q":1}'}}
+OPENAI_PARTS = [{"type": "text", "content": "a"}, {"type": "image_url"}]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]}, [("call", {"q": 1})]),
+        (
+            {"role": "assistant", "parts": [{"type": "text", "content": ""}], "tool_calls": [OPENAI_CALL]},
+            [("call", {"q": 1})],
+        ),
+        (
+            {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1"}], "tool_calls": [OPENAI_CALL]},
+            [("call", None)],
+        ),
+        ({"role": "tool", "tool_call_id": "c1", "content": "2 hits"}, [("response", "2 hits")]),
+        (
+            {"role": "tool", "tool_call_id": "c1", "parts": [{"type": "text", "content": "2 hits"}]},
+            [("response", "2 hits")],
+        ),
+        ({"role": "tool", "tool_call_id": "c1", "content": OPENAI_PARTS}, [("response", OPENAI_PARTS)]),
+        ({"role": "tool", "tool_call_id": "", "content": "2 hits"}, [("text", "2 hits")]),
+    ],
+)
+def test_messages_of_litellm_have_their_calls_and_answers_as_openai_has_them(
+    message: dict[str, Any], expected: list[Any]
+) -> None:
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps([message])}
+    [span] = json_spans(trace_request(attributes))
+    assert [(part.kind, json.loads(part.content)) for part in message_parts(span)] == expected
 
 
 INSTRUCTIONS = json.dumps([{"type": "text", "content": "Be brief."}])

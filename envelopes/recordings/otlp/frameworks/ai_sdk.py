@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from envelopes.recordings.otlp.conventions import CallEnd, StatedAnswer
+from envelopes.recordings.otlp.message_parts import CallEnd, StatedAnswer
 from envelopes.recordings.otlp.spans import Attributes, TraceSpan, objects_of, parsed_text
 from envelopes.text.untrusted_json import dump_json
 
