@@ -177,7 +177,8 @@ def _read_line(members: dict[str, bytes], line: int) -> Records:
         case "response" if call:
             yield from _response_records(members, call, place)
         case "call" if call:
-            yield CallRecord(call=call, tool=_word(members, "tool") or "unknown", args=content, **place)
+            args = members.get("content")
+            yield CallRecord(call=call, tool=_word(members, "tool") or "unknown", args=args, **place)
         case "step" if call:
             tool, step = _word(members, "tool") or "unknown", _word(members, "step") or None
             yield CallRecord(call=call, tool=tool, args=None, step=step, **place)

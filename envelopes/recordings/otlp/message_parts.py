@@ -36,7 +36,8 @@ class TracePart(msgspec.Struct, frozen=True, kw_only=True):
 
     `content` is JSON. `is_output`: the model wrote it in this span. `is_rebuilt`: it was recorded as a value, and the
     text that the model got of it is not known. `standing` is one of STANDING_KINDS, empty for a part of a message.
-    `end` is that of the call, where a response states it; its content is empty where only the end was recorded.
+    `end` is that of the call, where a response states it. The content is empty for arguments that were not captured,
+    and for a response of which only the end was recorded.
     """
 
     kind: Literal["call", "response", "text"]
@@ -115,8 +116,13 @@ def _called(fields: dict[str, Any], role: str, *, is_output: bool) -> Iterator[T
     for entry in _objects_of(fields.get("tool_calls")):
         function = entry.get("function")
         if isinstance(function, dict) and isinstance(entry.get("id"), str):
-            args, tool = as_json(function.get("arguments")), str(function.get("name") or "")
+            args, tool = _arguments(function.get("arguments")), str(function.get("name") or "")
             yield TracePart(kind="call", role=role, content=args, call=entry["id"], tool=tool, is_output=is_output)
+
+
+def _arguments(value: Any) -> bytes:
+    """The JSON of a call's arguments; empty where they were not captured."""
+    return b"" if value is None else as_json(value)
 
 
 def _objects_of(value: Any) -> Iterator[dict[str, Any]]:
@@ -157,7 +163,8 @@ def _part(part: dict[str, Any], role: str, *, is_output: bool) -> Iterator[Trace
         case "tool_call" | "tool-call" | "server_tool_call" if isinstance(call, str):
             args = _first_of(_call_fields(part), ("arguments", "input", "args"))
             tool = str(part.get("name") or part.get("toolName") or "")
-            yield TracePart(kind="call", role=role, content=as_json(args), call=call, tool=tool, is_output=is_output)
+            content = _arguments(args)
+            yield TracePart(kind="call", role=role, content=content, call=call, tool=tool, is_output=is_output)
         case "tool_call_response" | "tool-result" if isinstance(call, str):
             yield from _response(_first_of(part, ("response", "result", "output")), role, call, is_output=is_output)
         case "server_tool_call_response" if isinstance(call, str):
@@ -222,7 +229,7 @@ def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
         yield from _function_answers(fields)
         for (kind, _), item in sorted(nested.items()):
             if kind == "tool_calls" and isinstance(item.get("id"), str):
-                args, tool = as_json(item.get("arguments")), str(item.get("name") or "")
+                args, tool = _arguments(item.get("arguments")), str(item.get("name") or "")
                 yield TracePart(kind="call", role=role, content=args, call=item["id"], tool=tool, is_output=is_output)
 
 

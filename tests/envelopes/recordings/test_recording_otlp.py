@@ -93,7 +93,21 @@ def test_messages_of_litellm_have_their_calls_and_answers_as_openai_has_them(
 ) -> None:
     attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps([message])}
     [span] = json_spans(trace_request(attributes))
-    assert [(part.kind, json.loads(part.content)) for part in message_parts(span)] == expected
+    assert [(part.kind, json.loads(part.content or "null")) for part in message_parts(span)] == expected
+
+
+@pytest.mark.parametrize("args", [{}, {"arguments": None}])
+def test_arguments_that_were_not_captured_are_not_null(args: dict[str, None]) -> None:
+    listed = [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "find", **args}]}]
+    openai = [{"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "find", **args}}]}]
+    dotted = {"gen_ai.completion.0.tool_calls.0.id": "c1", "gen_ai.completion.0.tool_calls.0.name": "find"}
+    for messages in (
+        {"gen_ai.input.messages": json.dumps(listed)},
+        {"gen_ai.input.messages": json.dumps(openai)},
+        dotted,
+    ):
+        records = trace({"gen_ai.operation.name": "chat", **messages}).records
+        assert {(call.tool, call.args) for call in only(CallRecord, records)} == {("find", None)}
 
 
 INSTRUCTIONS = json.dumps([{"type": "text", "content": "Be brief."}])
