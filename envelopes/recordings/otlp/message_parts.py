@@ -28,6 +28,9 @@ from envelopes.recordings.otlp.conventions import (
 from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan, objects_of, parsed_text
 from envelopes.text.untrusted_json import dump_json
 
+# Instrumentations that record answers before the adapter of a provider writes them: a failure of Pydantic AI that asks
+# for another try is sent to OpenAI as `{"error": "…"}`, and the span does not say which answers are failures.
+REWORDED = ("pydantic-ai",)
 CallEnd: TypeAlias = Literal["failed", "refused"]
 
 
@@ -80,6 +83,12 @@ def standing_parts(attributes: Attributes) -> Iterator[TracePart]:
 
 def message_parts(span: TraceSpan) -> Iterator[TracePart]:
     """The parts of all messages of a model span in their order, in whichever convention it has them."""
+    for part in _recorded_parts(span):
+        is_reworded = part.kind == "response" and span.scope in REWORDED
+        yield msgspec.structs.replace(part, is_rebuilt=True) if is_reworded else part
+
+
+def _recorded_parts(span: TraceSpan) -> Iterator[TracePart]:
     attributes = span.attributes
     listed = [
         ListedMessage(message, is_output=name in OUTPUT_LISTS)

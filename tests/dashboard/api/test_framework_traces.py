@@ -14,7 +14,7 @@ from django.test import Client
 from pytest_django import DjangoDbBlocker
 
 from dashboard.ingest.store_derived import derive_waiting
-from dashboard.models import Call, Message, Project, Remark, Run
+from dashboard.models import Call, Message, Observation, Project, Remark, Run
 from tests.dashboard.api.sending import Sender, export_all
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.page_text import parse_page
@@ -33,6 +33,7 @@ FRAMEWORKS = {
     "ai_sdk_7.0.173": FAILING,
     "ai_sdk_7.0.173_legacy": FAILING,
     "anthropic_2.14.0": FAILING,
+    "pydantic_ai_2.68.0": FAILING,
     "strands_agents_1.62.0": STRANDS,
     "strands_agents_1.62.0_latest": STRANDS,
     "crewai_1.15.30_openinference_1.1.21": FAILING,
@@ -138,6 +139,15 @@ def test_what_a_tool_of_langchain_kept_for_the_program_is_the_result() -> None:
     assert halves == [
         (f'{{"city":"Bonn","degrees":{degrees},"raw":[1,2,3]}}', f'"sunny, {degrees} degrees"') for degrees in (21, 22)
     ]
+
+
+@pytest.mark.parametrize("recorded", ["pydantic_ai_2.68.0"], indirect=True)
+@pytest.mark.usefixtures("recorded")
+def test_no_answer_of_pydantic_ai_is_said_to_be_exact() -> None:
+    """OpenAI was sent `{"error":"no file missing.txt"}`, and nothing in the span of the model says so."""
+    receipts = Observation.objects.filter(surface="receipt")
+    assert {row.fidelity for row in receipts} == {"reconstructed"}
+    assert MISSING in {json.loads(bytes(row.data)) for row in receipts}
 
 
 @pytest.mark.parametrize("recorded", ["google_adk_2.13.0"], indirect=True)
