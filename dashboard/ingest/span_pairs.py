@@ -116,16 +116,22 @@ def _load_likenesses(calls: Sequence[Call]) -> dict[UUID, _Likeness]:
 
 
 def _normalize_args(args: bytes) -> str | bytes:
-    """Some instrumentations write the arguments of a span as the source of a Python dict, `{'q': 'x'}`."""
-    if not args.startswith(b'"{') or len(args) > MOST_LITERAL:
+    """Some instrumentations write the arguments of a span as the source of a Python dict, `{'q': 'x'}`.
+
+    OpenInference writes a single text argument of a LangChain tool without its name, so that name counts nowhere.
+    """
+    if len(args) > MOST_LITERAL:
         return normalize_json(args)
     try:
-        value = literal_eval(str(parse_json(args)))
-        written = dump_json(value)
-        is_same = parse_json(written) == value
+        value = parse_json(args)
+        if isinstance(value, str) and value.startswith("{"):
+            literal = literal_eval(value)
+            value = literal if parse_json(dump_json(literal)) == literal else value
+        if isinstance(value, dict) and len(value) == 1 and isinstance(only := next(iter(value.values())), str):
+            value = only
+        return normalize_json(dump_json(value))
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):  # Untrusted is a ValueError
         return normalize_json(args)
-    return normalize_json(written if is_same else args)
 
 
 def _fits(span: Call, call: Call, answered: datetime | None) -> bool:

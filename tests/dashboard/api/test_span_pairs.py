@@ -30,7 +30,14 @@ pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 Span = dict[str, Any]
 
 
-def model(number: int, seconds: int, *, made: Sequence[str] = (), answered: Sequence[str] = ()) -> Span:
+def model(
+    number: int,
+    seconds: int,
+    *,
+    made: Sequence[str] = (),
+    answered: Sequence[str] = (),
+    args: str = '{"q":"x", "n":1}',
+) -> Span:
     """A span of the model that calls the tool with equal arguments, and gets earlier receipts."""
     attributes = {"openinference.span.kind": "LLM", "session.id": "talk", "llm.model_name": "m-1"}
     for place, call in enumerate(made):
@@ -39,7 +46,7 @@ def model(number: int, seconds: int, *, made: Sequence[str] = (), answered: Sequ
             "llm.output_messages.0.message.role": "assistant",
             f"{start}id": call,
             f"{start}function.name": "search",
-            f"{start}function.arguments": '{"q":"x", "n":1}',
+            f"{start}function.arguments": args,
         }
     for place, call in enumerate(answered):
         start = f"llm.input_messages.{place}.message."
@@ -85,6 +92,9 @@ UNANSWERED = [model(1, 1, made=["c1"]), tool(2, 2), model(3, 3, made=["c2"]), to
 RAN_TWICE = [*UNANSWERED, tool(5, 5)]
 LATER_RIVAL = [model(1, 1, made=["c1"]), tool(2, 2), model(3, 1, made=["c2"]), model(4, 3, answered=["c1"])]
 PYTHON = [model(1, 1, made=["c1"]), tool(2, 2, args="{'q': 'x', 'n': 1}"), model(3, 3, answered=["c1"])]
+ONE_TEXT = [model(1, 1, made=["c1"], args='{"q": "x"}'), tool(2, 2, args="x"), model(3, 3, answered=["c1"])]
+OTHER_TEXT = [model(1, 1, made=["c1"], args='{"q": "x"}'), tool(2, 2, args="y")]
+TWO_TEXTS = [model(1, 1, made=["c1"], args='{"q": "x", "p": "x"}'), tool(2, 2, args="x")]
 OTHER_VALUE = [model(1, 1, made=["c1"]), tool(2, 2, args="{'q': ('x',), 'n': 1}")]
 NO_LITERAL = [model(1, 1, made=["c1"]), tool(2, 2, args="{'q': x, 'n': 1}")]
 OTHER_ARGUMENTS = [model(1, 1, made=["c1"]), tool(2, 2, args='{"q": "y"}')]
@@ -105,6 +115,9 @@ CASES: dict[str, tuple[list[Span], dict[str, Any], set[str]]] = {
     ),
     "another call that fits": (LATER_RIVAL, {"c1": None, "c2": None, f"span {2:016x}": 2}, {CONTESTED}),
     "arguments as Python writes them": (PYTHON, {"c1": 2}, {PAIRED}),
+    "the only argument without its name": (ONE_TEXT, {"c1": 2}, {PAIRED}),
+    "another text": (OTHER_TEXT, {"c1": None, f"span {2:016x}": 2}, set()),
+    "one of two arguments": (TWO_TEXTS, {"c1": None, f"span {2:016x}": 2}, set()),
     "a Python value that JSON lacks": (OTHER_VALUE, {"c1": None, f"span {2:016x}": 2}, set()),
     "text that only looks like Python": (NO_LITERAL, {"c1": None, f"span {2:016x}": 2}, set()),
     "other arguments": (OTHER_ARGUMENTS, {"c1": None, f"span {2:016x}": 2}, set()),
