@@ -92,11 +92,12 @@ def _read_matches(evidence: Evidence) -> Reading:
     if failure := read_failure(evidence):
         return failure
     lines = _found_lines(evidence.receipt_text or "")
+    total = RecordedObject(evidence.result).member("truncation").integer("totalLines") or len(lines)
     # With lines around the matches, a line may look like a match by its text.
     is_counted = not RecordedObject(evidence.args).get("context")
-    count = len(lines) if is_counted else None
-    result = TextMatches(mode="content", content="\n".join(lines), match_count=count, line_count=len(lines))
-    around = f"{len(lines)} lines found{describe_pattern(evidence)}"
+    count = total if is_counted else None
+    result = TextMatches(mode="content", content="\n".join(lines), match_count=count, line_count=total)
+    around = f"{total} lines found{describe_pattern(evidence)}"
     return _build(evidence, result, around if count is None else summarize_matches(count, evidence), lines)
 
 
