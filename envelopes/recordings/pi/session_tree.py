@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import zip_longest
+from typing import Any
 
 import msgspec
 
 from envelopes.recordings.base import (
-    COMPACTION,
     COMPACTION_SUMMARY,
     LATER_TEXT,
     META,
@@ -29,7 +29,8 @@ from envelopes.schema.result import summarize
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
-_KNOWN = 65_536  # lines, calls and branches
+_KNOWN_LINES = 65_536
+_KNOWN = 4_096  # calls, answers and messages
 
 
 class PiState(msgspec.Struct):
@@ -61,8 +62,9 @@ class PiState(msgspec.Struct):
     messages: dict[str, int] = {}
 
     def forget_oldest(self) -> None:
-        for table in (self.lines, self.names, self.waiting, self.places, self.receipts, self.messages):
-            while len(table) > _KNOWN:
+        tables: tuple[dict[str, Any], ...] = (self.names, self.waiting, self.places, self.receipts, self.messages)
+        for table, most in ((self.lines, _KNOWN_LINES), *((table, _KNOWN) for table in tables)):
+            while len(table) > most:
                 del table[next(iter(table))]
         del self.starts[:-_KNOWN]
 
@@ -131,20 +133,28 @@ def _rewinds(entry: Entry, state: PiState) -> Records:
 
 
 def read_compaction(entry: Entry, state: PiState) -> Records:
-    """The event stands before the summary, at the line before its own. What stays is on the way to it."""
+    """What stays is on the way to this line, and the summary, which is on it.
+
+    The event is at its own line, so that who goes back to the line before it leaves the compaction. Where what stays is
+    not known, it stands before the summary.
+    """
     kept_id = text_member(entry.members, "firstKeptEntryId")
     index = integer_member(entry.members, "firstKeptEntryIndex")
     first = state.lines.get(kept_id or f"#{index}") if kept_id or index else None
-    path = (line for start, end in state.find_path() for line in range(start, end + 1))
-    kept = [line for line in path if first is not None and first <= line < entry.line]
-    is_whole = kept_id == entry.key or (first is not None and not kept)
-    text = "the conversation was compacted" + ("" if is_whole else ", but for what stayed")
-    event = make_event(entry, COMPACTION if is_whole else PARTIAL_COMPACTION, text, state)
-    payload = msgspec.json.encode({"kept": kept}) if kept else event.payload
-    yield msgspec.structs.replace(event, position=max(1, entry.line - 1), payload=payload)
-    yield from make_message(
-        entry, entry.members.get("summary"), "user", state, kind=COMPACTION_SUMMARY, delivery="reworded"
-    )
+    kept = [] if first is None else [line for line in _path_lines(state) if first <= line <= entry.line]
+    text = "the conversation was compacted" + ("" if kept == [entry.line] else ", but for what stayed")
+    event = make_event(entry, PARTIAL_COMPACTION, text, state)
+    if kept:
+        yield msgspec.structs.replace(event, payload=msgspec.json.encode({"kept": kept}))
+    else:
+        yield msgspec.structs.replace(event, position=max(1, entry.line - 1))
+    summary = entry.members.get("summary")
+    yield from make_message(entry, summary, "user", state, kind=COMPACTION_SUMMARY, delivery="reworded")
+
+
+def _path_lines(state: PiState) -> list[int]:
+    """The lines of the conversation."""
+    return [line for first, last in state.find_path() for line in range(first, last + 1)]
 
 
 def read_context_edit(entry: Entry, state: PiState) -> Records:
@@ -159,9 +169,9 @@ def read_context_edit(entry: Entry, state: PiState) -> Records:
     if name or line is None:
         yield make_event(entry, "context_edit", "the context was edited", state)
         return
-    kept = [other for start, end in state.find_path() for other in range(start, end + 1) if other != line]
+    kept = [other for other in _path_lines(state) if other != line]
     event = make_event(entry, PARTIAL_COMPACTION, f"the message of line {line} left the context", state)
-    yield msgspec.structs.replace(event, position=entry.line - 1, payload=msgspec.json.encode({"kept": kept}))
+    yield msgspec.structs.replace(event, payload=msgspec.json.encode({"kept": kept}))
     yield from make_message(entry, replacement, "user", state, kind=META)
 
 
