@@ -1,12 +1,12 @@
-"""pi's bash, whose receipts have both streams as one text and how the command ended:
+"""pi's bash and powershell, whose receipts have both streams as one text and how the command ended:
 
     the output, or `(no output)`
     …the last 2,000 lines or 50 KB of it / [Showing lines 3001-5000 of 5000. Full output: /tmp/pi-bash-1.log]
     … / Command exited with code 3 | Command timed out after 5 seconds | Command aborted     behind a blank line
 
-A success has no exit status: releases before 1.0 took a command that a signal ended for one. The record is there for an
+A success has no exit status: releases up to 0.73 took a command that a signal ended for one. The record is there for an
 output that was cut alone, `{truncation: {content, totalLines, totalBytes, outputLines, lastLinePartial, …},
-fullOutputPath?}`, and before 1.0 not for one that failed. Releases that kept 100 KB of a longer output in memory count
+fullOutputPath?}`, and up to 0.73 not for one that failed. Releases that kept 100 KB of a longer output in memory count
 the lines in these.
 """
 
@@ -31,9 +31,10 @@ END = re.compile(
     r"seconds[^\n]*|Command aborted)\Z"
 )
 NOTE = re.compile(
-    r"\n\n\[Showing (?:lines (?P<first>\d{1,12})-\d{1,12} of \d{1,12}|last \S+ of line (?P<line>\d{1,12}) \([^)]*\))"
-    r"(?: \(\S+ limit\))?\. Full output: (?P<path>[^\n]+)\]\Z"
+    r"\n\n\[Showing (?:lines (?P<first>\d{1,12})-(?P<last>\d{1,12}) of \d{1,12}"
+    r"|last \S+ of line (?P<line>\d{1,12}) \([^)]*\))(?: \(\S+ limit\))?\. Full output: (?P<path>[^\n]+)\]\Z"
 )
+LEAST_LINE_END = 50_000  # bytes of a line of which the end alone is shown
 UNSAVED = "undefined"  # written as the path of an output that was not saved
 IN_MEMORY = range(100 * 1024 - 64 * 1024, 100 * 1024 + 1)  # bytes, as many as some releases count of more
 
@@ -56,8 +57,19 @@ def _split_receipt(evidence: Evidence) -> _Receipt:
     end = END.search(text, max(0, len(text) - 1_000)) if evidence.is_error else None
     body = text[: end.start()] if end else text
     note = NOTE.search(body, max(0, len(body) - 5_000))
+    if note and not _is_own(note, body[: note.start()], evidence):
+        note = None
     output = body[: note.start()] if note else body
     return _Receipt("" if output == NOTHING else output, note, end)
+
+
+def _is_own(note: re.Match[str], output: str, evidence: Evidence) -> bool:
+    """False for a note that the command printed itself. That of a success is recorded, any fits its output."""
+    if not evidence.is_error and RecordedObject(evidence.result).member("truncation").recorded is None:
+        return False
+    if note["line"]:
+        return len(output.encode("utf-8", "replace")) >= LEAST_LINE_END
+    return output.count("\n") + 1 == int(note["last"]) - int(note["first"]) + 1
 
 
 def _find_cut(receipt: _Receipt, truncation: RecordedObject) -> tuple[SourceCut, ...]:
@@ -127,4 +139,4 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     return [output, path] if path else [output]
 
 
-MAPPINGS = (ToolMapping(agent="pi", tools=("bash",), version=1, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="pi", tools=("bash", "powershell"), version=1, read=_read_command, align=_align_command),)

@@ -2,10 +2,11 @@
 
     read   {truncation: {content, totalLines, outputLines, firstLineExceedsLimit, …}} of a text that was cut alone;
            {imageUnsupportedByModel} of an image that went to no model
-    edit   {diff, patch?, firstChangedLine?}: `diff` is numbered, `patch` (from 1.0 on) a unified difference
+    edit   {diff, patch?, firstChangedLine?}: `diff` is numbered, `patch` (after 0.73) a unified difference
 
 The receipt of a read is the text, with a note in brackets behind it where lines of the file follow. What was not cut is
-in the receipt alone. Those of a write and an edit are a sentence with the path of the arguments.
+in the receipt alone. Releases up to 0.73 count the empty text behind the last line end of a file as a line. Receipts of
+a write and an edit are a sentence with the path of the arguments.
 """
 
 from __future__ import annotations
@@ -23,10 +24,7 @@ from envelopes.families.file.results import FileChange, FileContent, Hunk
 
 AGENT = "pi"
 CONTENT = "/truncation/content"
-NOTE = re.compile(
-    r"\n\n\[(?:Showing lines \d{1,12}-\d{1,12} of \d{1,12}(?: \(\S+ limit\))?|\d{1,12} more lines in file)"
-    r"\. Use offset=\d{1,12} to continue\.?\]\Z"
-)
+NOTE = re.compile(r"\n\n\[\d{1,12} more lines in file\. Use offset=\d{1,12} to continue\.?\]\Z")
 IMAGE = re.compile(r"Read image file \[[\w./+-]+\]")
 WRITTEN = re.compile(r"Successfully (?:wrote (?:\d+ bytes )?to|replaced (?:\d+ block\(s\)|text) in) ")
 NUMBERED = re.compile(r"(?P<sign>[ +-]) *(?P<number>\d{1,9}) (?P<text>[^\n]*)")
@@ -45,7 +43,8 @@ def _read_file(evidence: Evidence) -> Reading:
     truncation = RecordedObject(evidence.result).member("truncation")
     shown = truncation.text("content")
     first = max(1, arguments.integer("offset") or 1)
-    note = NOTE.search(receipt, max(0, len(receipt) - 1_000))
+    is_limited = shown is None and arguments.number("limit") is not None
+    note = NOTE.search(receipt, max(0, len(receipt) - 1_000)) if is_limited else None
     content = shown if shown is not None else receipt[: note.start()] if note else receipt
     count = content.count("\n") + (content[-1:] not in ("", "\n"))
     result = FileContent(path=path, content=content, start_line=first, line_count=count)

@@ -40,14 +40,16 @@ LIMITS: dict[str, SourceCutUnit] = {
 LINE_END = "... [truncated]"
 
 
-def _find_note(receipt: str) -> re.Match[str] | None:
-    return NOTE.search(receipt, max(0, len(receipt) - 1_000))
+def _find_note(evidence: Evidence, receipt: str) -> re.Match[str] | None:
+    """The note of a search of which a limit or a cut is recorded; other lines like it were found."""
+    return NOTE.search(receipt, max(0, len(receipt) - 1_000)) if evidence.has_result else None
 
 
-def _found_lines(receipt: str) -> list[str]:
+def _found_lines(evidence: Evidence) -> list[str]:
+    receipt = evidence.receipt_text or ""
     if receipt in NOTHING:
         return []
-    note = _find_note(receipt)
+    note = _find_note(evidence, receipt)
     return (receipt[: note.start()] if note else receipt).split("\n")
 
 
@@ -91,7 +93,7 @@ def _build(evidence: Evidence, result: TextMatches | FileMatches, summary: str, 
 def _read_matches(evidence: Evidence) -> Reading:
     if failure := read_failure(evidence):
         return failure
-    lines = _found_lines(evidence.receipt_text or "")
+    lines = _found_lines(evidence)
     total = RecordedObject(evidence.result).member("truncation").integer("totalLines") or len(lines)
     # With lines around the matches, a line may look like a match by its text.
     is_counted = not RecordedObject(evidence.args).get("context")
@@ -104,7 +106,7 @@ def _read_matches(evidence: Evidence) -> Reading:
 def _read_files(evidence: Evidence) -> Reading:
     if failure := read_failure(evidence):
         return failure
-    lines, recorded = _found_lines(evidence.receipt_text or ""), RecordedObject(evidence.result)
+    lines, recorded = _found_lines(evidence), RecordedObject(evidence.result)
     is_part = any(recorded.get(name) is not None for name in (*LIMITS, "truncation"))
     result = FileMatches(filenames=lines, file_count=len(lines), truncated=is_part)
     return _build(evidence, result, summarize_files(len(lines)), lines)
@@ -114,7 +116,7 @@ def _align_search(evidence: Evidence, text: str) -> list[Span]:
     """Links the text that was cut, and the limits."""
     recorded = RecordedObject(evidence.result)
     shown = match_at(text, 0, recorded.member("truncation").text("content") or "", CONTENT)
-    spans = [*([shown] if shown else []), *link_groups(_find_note(text), recorded)]
+    spans = [*([shown] if shown else []), *link_groups(_find_note(evidence, text), recorded)]
     return spans or align_failure(evidence, text)
 
 

@@ -11,7 +11,7 @@
 3. An assistant with the `stopReason` error or aborted is not sent again, and its calls were not run.
 4. `compaction` leaves the lines from `firstKeptEntryId` on, or from the entry `firstKeptEntryIndex` before version 2,
    behind the summary. `context_edit` takes one line out of the context, or puts another content in its place.
-5. From release 1.0 on, lines with the role system have the prompt, in sections, and the tools; later ones change them.
+5. After release 0.73, lines with the role system have the prompt, in sections, and the tools; later ones change them.
 6. Ids of calls are those of the provider, which need not be unique: a call whose id was there before is named by it and
    its line, and an answer is that of the last call with its id that has none.
 7. A fork copies lines into a file of its own, whose header is younger than they are.

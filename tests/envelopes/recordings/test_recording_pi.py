@@ -125,7 +125,7 @@ def test_an_output_that_was_shortened_is_cut_and_no_other(path: str) -> None:
 
 @pytest.mark.parametrize(("path", "count"), [(NEWEST, 500), (OLDER, 501), (OLDEST, 501)])
 def test_the_end_of_an_output_is_linked_and_the_lines_before_it_are_counted(path: str, count: int) -> None:
-    """Before 1.0 the last line end counted as a line."""
+    """Up to 0.73 what is behind the last line end counts as a line."""
     sample = SAMPLES[path]
     [halves] = [
         halves
@@ -150,8 +150,8 @@ NOTE = "[Showing lines 87-171 of 171 (50.0KB limit). Full output: undefined]"
 def test_lines_are_not_counted_where_a_release_may_have_kept_a_part_of_them(
     size: int, unit: str, count: int | None
 ) -> None:
-    truncation = {"content": "x\n" * 85, "totalBytes": size, "totalLines": 171, "outputLines": 85}
-    halves = read_answer("x\n" * 85 + f"\n\n{NOTE}", details={"truncation": truncation})
+    truncation = {"content": "x\n" * 84, "totalBytes": size, "totalLines": 171, "outputLines": 85}
+    halves = read_answer("x\n" * 84 + f"\n\n{NOTE}", details={"truncation": truncation})
     [cut] = halves.reading.source_cuts
     assert (cut.unit, cut.count, cut.lines) == (unit, count, 86)
     assert "saved_output" not in halves.projection.canonical.result
@@ -180,6 +180,26 @@ def test_the_end_of_a_command_is_read_where_it_failed(
     assert result.get("combined_output_preview") == output
 
 
+OWN = "x\n\n[Showing lines 5-9 of 9. Full output: /t]"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "text", "is_error", "field"),
+    [
+        ("bash", {"command": "cat f"}, OWN, False, "combined_output_preview"),
+        ("bash", {"command": "cat f; exit 1"}, f"{OWN}\n\nCommand exited with code 1", True, "combined_output_preview"),
+        ("read", {"path": "f"}, "a\n\n[7 more lines in file. Use offset=2 to continue.]", False, "content_preview"),
+        ("grep", {"pattern": "a"}, "f:1: a\n\n[9 matches limit reached]", False, "content"),
+    ],
+)
+def test_a_note_that_was_printed_or_read_is_a_part_of_the_output(
+    *, tool: str, arguments: dict[str, Any], text: str, is_error: bool, field: str
+) -> None:
+    halves = read_answer(text, tool=tool, arguments=arguments, isError=is_error)
+    assert halves.projection.canonical.result[field] == text.removesuffix("\n\nCommand exited with code 1")
+    assert not halves.is_cut
+
+
 LINES = " 1 a\n-2 b\n+2 c\n+3 d\n   ...\n 8 e\n-9 f"
 PATCH = "--- f\n+++ f\n@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n@@ -8,2 +9,1 @@\n e\n-f\n"
 
@@ -198,7 +218,7 @@ def test_an_edit_has_the_same_hunks_in_each_release(details: dict[str, str]) -> 
 @pytest.mark.parametrize(
     ("tool", "arguments", "text", "details", "cut"),
     [
-        ("read", {"path": "f"}, "a\n\n[7 more lines in file. Use offset=2 to continue.]", None, []),
+        ("read", {"path": "f", "limit": 1}, "a\n\n[7 more lines in file. Use offset=2 to continue.]", None, []),
         ("grep", {"pattern": "a"}, "f:1: a", None, []),
         ("grep", {"pattern": "a"}, "f:1: a\n\n[100 matches limit reached. Use]", {"matchLimitReached": 100}, [None]),
         ("grep", {"pattern": "a", "limit": 1}, "f:1: a\n\n[1 matches limit reached]", {"matchLimitReached": 1}, []),
