@@ -135,6 +135,13 @@ _OPENCODE = (  # behind `Error: ` in releases before 1.2
     _rule(r"The arguments provided to the tool are invalid: Model tried to call unavailable tool\b", "unknown_tool"),
     _rule(r"The arguments provided to the tool are invalid\b", "invalid_tool_input"),
 )
+_PI = (
+    _rule(r"Validation failed for tool |Invalid arguments for tool ", "invalid_tool_input"),
+    _rule(r"Tool \S+ not found\Z", "unknown_tool"),
+    _rule(r"Tool execution was blocked\Z", "denied_by_hook"),
+    _rule(r"Operation aborted\Z", "cancelled", retryable=True),
+    _rule(r"ENOENT\b|(?:File|Path) not found: |Could not edit file: [^\n]+\. Error code: ENOENT\.", "missing_file"),
+)
 _FRAMEWORKS = (
     _rule(r"The tool call was denied|Tool call denied|User (?:rejected|denied)", "write_denied"),
     _rule(
@@ -158,6 +165,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "codex": _CODEX,
     **dict.fromkeys(("gemini-cli", "qwen-code"), _GEMINI_CLI),
     "opencode": _OPENCODE,
+    "pi": _PI,
     "mini-swe-agent": _MINI_SWE_AGENT,
     **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),
 }

@@ -17,6 +17,7 @@ from envelopes.recordings import (
     native,
     opencode,
     otlp,
+    pi,
     qwen_code,
     swe_agent,
 )
@@ -52,6 +53,7 @@ RECORDINGS: tuple[Format, ...] = (
     MESSAGE_FORMAT,
     *gemini_cli.FORMATS,
     *opencode.FORMATS,
+    *pi.FORMATS,
     *swe_agent.FORMATS,
     *inspect_ai.FORMATS,
     *mcp_frames.FORMATS,

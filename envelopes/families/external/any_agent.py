@@ -20,13 +20,13 @@ from envelopes.alignment.spans import Span, match_excerpt
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
 
-MCP_AGENTS = ("claude-code", "codex")
+MCP_AGENTS = ("claude-code", "codex", "pi")
 GEMINI_AGENTS = ("gemini-cli", "qwen-code")
 _HEADER = re.compile(r"Wall time: [\d.]+ seconds\nOutput:\n?")  # before what Codex sends of an MCP server's answer
 
 
 def is_mcp_tool(agent: str, tool: str) -> bool:
-    """Checks whether a name is `mcp__server__tool`, as two agents call tools that return content blocks."""
+    """Checks whether a name is `mcp__server__tool`, as three agents call tools that return content blocks."""
     server, separator, name = tool.removeprefix("mcp__").partition("__")
     return agent in MCP_AGENTS and tool.startswith("mcp__") and bool(server and separator and name)
 

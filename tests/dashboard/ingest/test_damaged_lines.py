@@ -129,6 +129,23 @@ def qwen_code(name: str) -> bytes:
     return json_lines(*(place | line for place, line in zip(places, lines, strict=True)))
 
 
+def pi(name: str) -> bytes:
+    header = {"type": "session", "version": 3, "id": f"session-{name}", "timestamp": "2026-06-01T10:00:00Z"}
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Run {name}"}]
+    for number in range(3):
+        call = {"type": "toolCall", "id": f"call_{name}{number}", "name": "read", "arguments": {"path": f"{number}.py"}}
+        usage = {"input": 10 + number, "output": 5}
+        answer = {"toolCallId": call["id"], "content": [{"type": "text", "text": f"{name} {number}"}], "isError": False}
+        messages.append({"role": "assistant", "content": [call], "usage": usage})
+        messages.append({"role": "toolResult", **answer, "details": {"count": number, "name": name}})
+    entries = (
+        {"type": "message", "id": f"{name}{number}", "parentId": f"{name}{number - 1}" if number else None}
+        | {"timestamp": f"2026-06-01T10:00:{number:02}Z", "message": message}
+        for number, message in enumerate(messages)
+    )
+    return json_lines(header | {"cwd": "/srv"}, *entries)
+
+
 def mcp(name: str) -> bytes:
     begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"clientInfo": {"name": name}}}
     frames: list[dict[str, Any]] = [begin, {"jsonrpc": "2.0", "id": 0, "result": {"capabilities": {}}}]
@@ -217,6 +234,7 @@ def otlp_logs(name: str) -> bytes:
 
 FORMATS = {
     "qwen-code": Lines(qwen_code),
+    "pi": Lines(pi),
     "claude-code": Lines(claude_code, "aaaaaaaa-bbbb-4bbb-8bbb-aaaaaaaaaaaa.jsonl"),
     "claude-code-stream": Lines(stream_json),
     "claude-code-hooks": Lines(hooks),

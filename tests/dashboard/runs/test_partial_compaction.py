@@ -34,6 +34,7 @@ SESSION = CHECKOUT / "tests/envelopes/recordings/releases/claude_code_2.1.332_co
 LINES = SESSION.read_bytes().splitlines(keepends=True)
 QWEN_CODE = SESSION.with_name("qwen_code_0.15.10_compressed.jsonl")
 OPENCODE = SESSION.with_name("opencode_1.18.33_compacted.json")
+PI = SESSION.with_name("pi_1.6.0_branches.jsonl")
 COMPACTED = 1 + next(number for number, line in enumerate(LINES) if b'"compact_boundary"' in line)
 KEPT = (38, 39, 40)
 
@@ -79,6 +80,7 @@ def answers_in_document(path: Path) -> list[int]:
         (SESSION, lines_with(b'"requestRef"')),
         (QWEN_CODE, lines_with(b'"type":"assistant"')),
         (OPENCODE, answers_in_document),
+        (PI, lines_with(b'"role":"assistant"')),
     ],
 )
 def test_at_each_request_the_receipts_that_are_still_there_are_those_that_the_provider_got(

@@ -9,6 +9,7 @@ from tests.envelopes.recordings.samples import FOLDER, Shares, read_sample
 SAMPLES = {
     "codex": ("codex/*.jsonl",),
     "gemini-cli": ("gemini_cli/*.json",),
+    "pi": ("releases/pi_*.jsonl",),
     "swe-agent": ("swe_agent/*.traj",),
     "mini-swe-agent": ("mini_swe_agent/*.json",),
     "inspect-ai": ("inspect_ai/log_message_deduplication.eval",),  # the other logs call tools of their users
