@@ -38,6 +38,7 @@ from dashboard.ingest.source_files import (
     find_files,
     head_sha256,
     open_regular,
+    place_file,
     read_refused_file,
 )
 from dashboard.ingest.sources import (
@@ -286,7 +287,7 @@ class FileImport:
 
     def _import(self, file: BinaryIO, format_name: str | None) -> None:
         head = file.read(HEAD_BYTES)
-        path = SourcePath(self.path.resolve().as_posix())
+        path = place_file(self.path)
         head_hash = head_sha256(head)
         names = (column_text(self.name, PATH_CHARACTERS), head_hash)
         if self.writer.expects(names):

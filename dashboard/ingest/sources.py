@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, BinaryIO
 from uuid import UUID
 
@@ -61,6 +62,26 @@ def load_source_names(project: Project) -> set[str]:
 
 def _is_prefix(source: Source, file: BinaryIO, size: int) -> bool:
     return 0 < source.offset <= size and prefix_sha256(file, source.offset) == source.prefix_sha256
+
+
+class StoredFolder:
+    """The files beside a stored one, as far as they are stored."""
+
+    def __init__(self, project: int, path: str) -> None:
+        self._project = project
+        self._folder = path.rpartition("/")[0] + "/"
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        below = Q(read_as__startswith=self._folder) | Q(read_as="", path__startswith=self._folder)
+        rows = Source.objects.filter(below, project=self._project).order_by("pk")
+        return {(source.read_as or source.path).removeprefix(self._folder): source for source in rows}
+
+    def names(self) -> Sequence[str]:
+        return sorted(name for name in self._sources if "/" not in name)
+
+    def read(self, name: str) -> bytes:
+        return b"".join(frame.data for frame in self._sources[name].frames.order_by("offset"))
 
 
 class SourceMoved(RuntimeError):
