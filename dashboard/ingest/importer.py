@@ -292,7 +292,7 @@ class FileImport:
         names = (column_text(self.name, PATH_CHARACTERS), head_hash)
         if self.writer.expects(names):
             self.writer.write(self)
-        source = find_source(self.project, self.name, file, head) if self.writer.may_know(names) else None
+        source = find_source(self.project, self.name, file, head, path.path) if self.writer.may_know(names) else None
         inode = os.fstat(file.fileno()).st_ino
         opening = self.ahead.take(self.path)
         if source is not None or (opening and (opening.inode, opening.head_sha256) != (inode, head_hash)):
@@ -342,7 +342,8 @@ class FileImport:
 
     def _is_known(self) -> bool:
         with suppress(OSError), open_regular(self.path) as file:
-            return find_source(self.project, self.name, file, file.read(HEAD_BYTES)) is not None
+            head, path = file.read(HEAD_BYTES), place_file(self.path).path
+            return find_source(self.project, self.name, file, head, path) is not None
         return False
 
     def store_named_files(

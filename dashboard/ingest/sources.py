@@ -28,7 +28,7 @@ from dashboard.models.identity import derive_id
 from dashboard.models.sources import FRAME_BYTES, LIVE
 from dashboard.text.formatting import column_text
 from envelopes.recordings import find_format
-from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
+from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine, SourcePath
 from envelopes.storage.file_store import StoredContent
 
 PATH_CHARACTERS = 1_024
@@ -39,8 +39,8 @@ MOST_BEGINNINGS = 8  # of a slice that are looked at in its line: more are alike
 NOT_MAPPED = "stored and shown as recorded, but not understood: "
 
 
-def find_source(project: Project, path: str, file: BinaryIO, head: bytes) -> Source | None:
-    """The source that this file continues, or is a copy of; None for a new one."""
+def find_source(project: Project, path: str, file: BinaryIO, head: bytes, read_as: str = "") -> Source | None:
+    """The source that this file continues, or is a copy of; None for a new one. `read_as` is its path on disk."""
     size = os.fstat(file.fileno()).st_size
     path = column_text(path, PATH_CHARACTERS)
     sources = Source.objects.filter(project=project, is_partial=False)
@@ -49,6 +49,9 @@ def find_source(project: Project, path: str, file: BinaryIO, head: bytes) -> Sou
             return candidate
     for candidate in sources.filter(head_sha256=head_sha256(head)).order_by("-id")[:50]:
         is_same_name = candidate.name == path.rsplit("/", 1)[-1]
+        run_of = find_format(candidate.format).run_of
+        if run_of(SourcePath(candidate.read_as or candidate.path)) != run_of(SourcePath(read_as or path)):
+            continue
         if (is_same_name or candidate.offset == size) and _is_prefix(candidate, file, size):
             return candidate
     return None

@@ -74,18 +74,22 @@ def find_text_outputs(evidence: Evidence) -> tuple[OutputField, ...]:
     return tuple(OutputField(pointer) for pointer, text in recorded_texts(evidence).items() if text.strip())
 
 
-def read_text_with(read: Callable[[Evidence], Reading]) -> Callable[[Evidence], Reading]:
-    """A reading of observations by one that expects the first text of them as the result."""
+def read_text_with(read: Callable[[Evidence], Reading], *, start: int = 0) -> Callable[[Evidence], Reading]:
+    """A reading of observations by one of texts; it gets the first text, from character `start`, as the result."""
 
     def read_observation(evidence: Evidence) -> Reading:
         text = recorded_texts(evidence).get(TEXT)
         if text is None or evidence.is_error:
             return read_failure(evidence) or read(evidence)
-        read_text = read(msgspec.structs.replace(evidence, result=text))
+        read_text = read(msgspec.structs.replace(evidence, result=text[start:]))
+        fidelity = "structured" if read_text.fidelity == "stringified" else read_text.fidelity
         return msgspec.structs.replace(
             read_text,
+            fidelity=fidelity,
             links={TEXT + pointer: field for pointer, field in read_text.links.items()},
-            outputs=tuple(msgspec.structs.replace(field, pointer=TEXT) for field in read_text.outputs),
+            outputs=tuple(
+                msgspec.structs.replace(field, pointer=TEXT, start=start + field.start) for field in read_text.outputs
+            ),
             source_cuts=tuple(msgspec.structs.replace(cut, pointer=TEXT) for cut in read_text.source_cuts),
         )
 

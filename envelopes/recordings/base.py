@@ -356,6 +356,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
     `name_mark(head, path)` is what a file must contain for its name to be that of its run, empty where its beginning
     shows that. A file without its mark has another run's name: `read` gets `is_renamed` in its state.
+
+    `run_of(path)` is the run of a file by its path, where nothing in the file names it: of two files with the same
+    bytes and other runs none is a copy of the other.
     """
 
     name: str
@@ -374,3 +377,4 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     run_alias: Callable[[str, str], str | None] = lambda _run, _call: None
     spawning_call: Callable[[str], str | None] = lambda _run: None
     name_mark: Callable[[bytes, SourcePath], bytes] = lambda _head, _path: b""
+    run_of: Callable[[SourcePath], str] = lambda _path: ""

@@ -12,6 +12,7 @@ from envelopes.families.command import (
     inspect_ai,
     mini_swe_agent,
     opencode,
+    openhands,
     qwen_code,
     swe_agent,
 )
@@ -37,6 +38,7 @@ FAMILY = Family(
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,
         *opencode.MAPPINGS,
+        *openhands.MAPPINGS,
         *inspect_ai.MAPPINGS,
         *mini_swe_agent.MAPPINGS,
         *swe_agent.MAPPINGS,
