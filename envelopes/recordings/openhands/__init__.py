@@ -142,7 +142,7 @@ def _rewind(event: ConversationEvent) -> Records:
     A hook runs before the event that it is for is written, and has the same parent: nothing was left by that.
     """
     parent, place = text_member(event.members, "parent_id"), event.place
-    if parent is None or event.kind == HOOK or place.is_next(parent):
+    if parent is None or event.kind == HOOK or place.before() in ("", parent):
         return
     earlier = place.earlier()
     if parent not in (ROOT, *earlier):

@@ -21,7 +21,7 @@ def read_answer(event: ConversationEvent) -> Records:
     members = event.members
     own, tool = text_member(members, "tool_call_id"), text_member(members, "tool_name") or ""
     is_native = own is None or not REPEATED.fullmatch(own)
-    call = own if is_native else text_member(members, "action_id", "parent_id")
+    call = own if is_native else text_member(members, "action_id", "parent_id") or event.place.before()
     if not call:
         raise Untrusted("an answer without the id of its call")
     observation = object_member(members, "observation")

@@ -57,13 +57,13 @@ class EventPlace(msgspec.Struct, frozen=True):
             return msgspec.json.decode(self.folder.read(name) if self.folder else b"", type=EventHead)
         return EventHead()
 
-    def is_next(self, parent: str) -> bool:
-        """True where the event with this id is the one before, or no other one is known."""
+    def before(self) -> str:
+        """The id of the event before; empty where it is not known."""
         names = self.folder.names() if self.folder else ()
         number = (self.number or 0) - 1
-        before = bisect_left(names, f"event-{number:05}-")
-        event = EVENT.fullmatch(names[before]) if before < len(names) else None
-        return event is None or int(event["number"]) != number or event["id"] == parent
+        index = bisect_left(names, f"event-{number:05}-")
+        event = EVENT.fullmatch(names[index]) if index < len(names) else None
+        return event["id"] if event and int(event["number"]) == number else ""
 
 
 def first_place(number: int) -> int:
