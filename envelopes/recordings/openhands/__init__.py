@@ -1,4 +1,4 @@
-"""Conversations of the OpenHands SDK, releases 1.0 to 1.58: a folder with a file for each event.
+"""Conversations of the OpenHands SDK, releases 1.1 to 1.58: a folder with a file for each event.
 
     <conversation>/base_state.json                   {id, agent: {llm: {model}}, workspace: {working_dir}, …}
     <conversation>/events/event-00005-<id>.json      {kind, id, timestamp, source, parent_id?, …}
@@ -218,7 +218,7 @@ def _call(event: ConversationEvent) -> Records:
 def _condensation(event: ConversationEvent) -> Records:
     """What a condensation kept: all events of the folder but those that it names. Then its summary.
 
-    A summary that it left out is named by the id of its condensation, before release 1.8 by an id that is in no file.
+    A summary that it left out is named by the id of its condensation, in early releases by an id that is in no file.
     """
     named = [element.text() or "" for element in list_member(event.members, "forgotten_event_ids")]
     earlier = event.place.earlier()
