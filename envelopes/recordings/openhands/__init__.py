@@ -44,8 +44,10 @@ from envelopes.recordings.documents import DocumentValue, JsonDocument, outline,
 from envelopes.recordings.json_lines import valid_timestamp
 from envelopes.recordings.openhands.answers import read_answer
 from envelopes.recordings.openhands.event import (
+    HOOK,
     PLACES,
     REPEATED,
+    ROOT,
     ConversationEvent,
     EventPlace,
     event_number,
@@ -57,8 +59,8 @@ from envelopes.text.untrusted_json import Untrusted, join_array, join_object
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
-ACTION, HOOK = "ActionEvent", "HookExecutionEvent"
-ROOT, SUMMARY = "__root__", "-summary"
+ACTION, SUMMARY = "ActionEvent", "-summary"
+NO_PLACES = (0, 0)
 BESIDE = 40  # events at each edge of what a condensation left out
 
 
@@ -137,22 +139,24 @@ def _read_time(members: Members, place: EventPlace) -> str | None:
 
 
 def _rewind(event: ConversationEvent) -> Records:
-    """The event of going back, where the parent is an earlier one than the event before.
+    """The events of going back, where the parent is an earlier one than the event before.
 
-    A hook runs before the event that it is for is written, and has the same parent: nothing was left by that.
+    One for each span of events that left. With another parent a span may return that an earlier event had left.
     """
     parent, place = text_member(event.members, "parent_id"), event.place
     if parent is None or event.kind == HOOK or place.before() in ("", parent):
         return
-    earlier = place.earlier()
-    if parent not in (ROOT, *earlier):
+    if parent not in (ROOT, *place.earlier()):
         return
-    start = -1 if parent == ROOT else event_number(earlier[parent])
-    left = [name for name in earlier.values() if event_number(name) > start]
-    if any(place.peek(name).kind != HOOK for name in left):
-        span = [first_place(start + 1), place.first]
+    own, known = place.left_spans(parent)
+    left, returned = sorted(own - known), sorted(known - own)
+    for number in range(max(len(left), len(returned))):
+        span = left[number] if number < len(left) else next(iter(own), NO_PLACES)
+        payload: dict[str, tuple[int, int]] = {"left": span}
+        if number < len(returned):
+            payload["returned"] = returned[number]
         text = "the conversation went back to an earlier event"
-        yield event.record(REWIND, text, payload=msgspec.json.encode({"left": span}))
+        yield event.record(REWIND, text, payload=msgspec.json.encode(payload))
 
 
 def _system_prompt(event: ConversationEvent) -> Records:

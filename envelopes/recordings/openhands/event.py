@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 
@@ -19,6 +20,8 @@ STATE = "base_state.json"
 EVENT = re.compile(r"event-(?P<number>\d{5,9})-(?P<id>[0-9a-fA-F-]{8,})\.json")
 FOLDER = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}")
 REPEATED = re.compile(r"toolu_\d{1,4}")  # ids of calls that the SDK gives itself
+HOOK, ROOT = "HookExecutionEvent", "__root__"
+Span: TypeAlias = tuple[int, int]
 
 
 class EventHead(msgspec.Struct, frozen=True):
@@ -27,6 +30,7 @@ class EventHead(msgspec.Struct, frozen=True):
     kind: str = ""
     step: str = msgspec.field(default="", name="llm_response_id")
     own_call: str = msgspec.field(default="", name="tool_call_id")
+    parent_id: str | None = None
 
     @property
     def call(self) -> str:
@@ -56,6 +60,32 @@ class EventPlace(msgspec.Struct, frozen=True):
         with suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(self.folder.read(name) if self.folder else b"", type=EventHead)
         return EventHead()
+
+    def left_spans(self, parent: str) -> tuple[set[Span], set[Span]]:
+        """The spans of places that are on no branch of this event, and those of the last rewind before it.
+
+        Each event names its parent; without one that is the event before. A hook runs before the event that it is for
+        is written, and has the same parent, so that it is on no branch and leaves nothing.
+        """
+        names = {event_number(name): name for name in self.earlier().values()}
+        numbers = {key: event_number(name) for key, name in self.earlier().items()} | {ROOT: -1}
+        heads = {number: self.peek(name) for number, name in names.items()}
+        parents = {number: numbers.get(head.parent_id or "", number - 1) for number, head in heads.items()}
+        hooks = {number for number, head in heads.items() if head.kind == HOOK}
+
+        def spans(end: int, leaf: int) -> set[Span]:
+            branch = set[int]()
+            while leaf >= 0 and leaf not in branch:
+                branch.add(leaf)
+                leaf = parents.get(leaf, leaf - 1)
+            off = [number for number in sorted(names) if number < end and number not in branch | hooks]
+            starts = [number for number in off if number - 1 not in off]
+            ends = [number for number in off if number + 1 not in off]
+            return {(first_place(start), first_place(last + 1)) for start, last in zip(starts, ends, strict=True)}
+
+        own = spans(self.number or 0, numbers[parent])
+        before = (number for number in sorted(names, reverse=True) if number not in hooks)
+        return own, next((earlier for number in before if (earlier := spans(number, parents[number]))), set())
 
     def before(self) -> str:
         """The id of the event before; empty where it is not known."""

@@ -234,7 +234,7 @@ def test_what_a_condensation_kept_is_not_known_without_its_folder() -> None:
         (key_of(1), [], [9, 25]),
         ("__root__", [], [1, 25]),
         (key_of(5), [event(6, "HookExecutionEvent", parent_id=key_of(5))], None),
-        (key_of(4), [event(6, "HookExecutionEvent", parent_id=key_of(5))], [21, 29]),
+        (key_of(4), [event(6, "HookExecutionEvent", parent_id=key_of(5))], [21, 25]),
     ],
 )
 def test_an_event_whose_parent_is_an_earlier_one_went_back_there(
@@ -244,6 +244,17 @@ def test_an_event_whose_parent_is_an_earlier_one_went_back_there(
     records = read_file(last[1], f"{EVENTS}/{last[0]}", Files(dict([*TURN, *between, last])))
     rewinds = [json.loads(record.payload)["left"] for record in only(EventRecord, records) if record.kind == REWIND]
     assert rewinds == ([left] if left else [])
+
+
+def said(number: int, parent: int) -> tuple[str, bytes]:
+    text = {"role": "user", "content": str(number)}
+    return event(number, "MessageEvent", parent_id=key_of(parent), llm_message=text)
+
+
+def test_an_event_on_a_branch_that_was_left_returns_to_it() -> None:
+    records = read_events(*TURN, said(6, 1), said(7, 6), said(8, 4))
+    rewinds = [json.loads(record.payload) for record in only(EventRecord, records) if record.kind == REWIND]
+    assert rewinds == [{"left": [9, 25]}, {"left": [21, 33], "returned": [9, 25]}]
 
 
 @pytest.mark.parametrize(
