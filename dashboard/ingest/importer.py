@@ -38,6 +38,7 @@ from dashboard.ingest.source_files import (
     find_files,
     head_sha256,
     open_regular,
+    place_file,
     read_refused_file,
 )
 from dashboard.ingest.sources import (
@@ -286,12 +287,12 @@ class FileImport:
 
     def _import(self, file: BinaryIO, format_name: str | None) -> None:
         head = file.read(HEAD_BYTES)
-        path = SourcePath(self.path.resolve().as_posix())
+        path = place_file(self.path)
         head_hash = head_sha256(head)
         names = (column_text(self.name, PATH_CHARACTERS), head_hash)
         if self.writer.expects(names):
             self.writer.write(self)
-        source = find_source(self.project, self.name, file, head) if self.writer.may_know(names) else None
+        source = find_source(self.project, self.name, file, head, path.path) if self.writer.may_know(names) else None
         inode = os.fstat(file.fileno()).st_ino
         opening = self.ahead.take(self.path)
         if source is not None or (opening and (opening.inode, opening.head_sha256) != (inode, head_hash)):
@@ -341,7 +342,8 @@ class FileImport:
 
     def _is_known(self) -> bool:
         with suppress(OSError), open_regular(self.path) as file:
-            return find_source(self.project, self.name, file, file.read(HEAD_BYTES)) is not None
+            head, path = file.read(HEAD_BYTES), place_file(self.path).path
+            return find_source(self.project, self.name, file, head, path) is not None
         return False
 
     def store_named_files(

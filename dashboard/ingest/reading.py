@@ -29,6 +29,7 @@ from dashboard.ingest.source_files import (
     file_size,
     head_sha256,
     open_regular,
+    place_file,
     prefix_sha256,
     read_document_batch,
     read_line_batches,
@@ -159,7 +160,7 @@ def read_openings(paths: Sequence[Path], format_name: str | None) -> list[bytes]
 def _read_opening(path: Path, format_name: str | None) -> bytes:
     try:
         with open_regular(path) as file:
-            head, source_path = file.read(HEAD_BYTES), SourcePath(path.resolve().as_posix())
+            head, source_path = file.read(HEAD_BYTES), place_file(path)
             name, state = choose_reader(file, head, source_path, format_name)
             pieces = list(islice(read_pieces(file, name, source_path, state, offset=0, number=1), PIECES_AHEAD))
             inode, is_whole = os.fstat(file.fileno()).st_ino, len(pieces) < PIECES_AHEAD

@@ -35,7 +35,7 @@ from dashboard.ingest.bulk import bulk_update
 from dashboard.ingest.import_report import ImportCounts
 from dashboard.ingest.reading import build_batch, choose_reader, read_pieces
 from dashboard.ingest.source_files import BATCH_BYTES, BATCH_LINES, HEAD_BYTES
-from dashboard.ingest.sources import SourceBatch
+from dashboard.ingest.sources import SourceBatch, StoredFolder
 from dashboard.models import (
     Artifact,
     Call,
@@ -281,9 +281,12 @@ def _write_again(project: Project, sources: Sequence[Source]) -> None:
         source.seen, source.reader = b"{}", find_format(source.format).version
     bulk_update(sources, PROGRESS)
     pending: list[SourceBatch] = []
+    folders: dict[str, StoredFolder] = {}
     for source, (size, state, prefix) in zip(sources, earlier, strict=True):
         is_live = source.path.startswith(LIVE)
-        path = SourcePath(source.read_as or source.path, is_live=is_live)
+        name = source.read_as or source.path
+        folder = folders.setdefault(name.rpartition("/")[0], StoredFolder(project.pk, name))
+        path = SourcePath(name, is_live=is_live, folder=folder)
         with _restore_file(source, size) as file:
             first = b"{}" if is_live else choose_reader(file, file.read(HEAD_BYTES), path, source.format)[1]
             counts = ImportCounts(source)

@@ -7,9 +7,10 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -61,6 +62,37 @@ def open_regular(path: Path) -> BinaryIO:
     raise NotARegularFile(errno.EINVAL, "not a regular file; save what it gives as a file and import that")
 
 
+class FolderOnDisk:
+    """The files beside one that is imported. Their names are listed again when the folder has changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def names(self) -> Sequence[str]:
+        try:
+            return _list_names(self._folder, self._folder.stat().st_mtime_ns)
+        except OSError:
+            return ()
+
+    def read(self, name: str) -> bytes:
+        try:
+            with open_regular(self._folder / name) as file:
+                return file.read(BATCH_BYTES)
+        except OSError:
+            return b""
+
+
+@lru_cache(maxsize=4)
+def _list_names(folder: Path, _changed: int) -> tuple[str, ...]:
+    return tuple(sorted(os.listdir(folder)))
+
+
+def place_file(path: Path) -> SourcePath:
+    """The path of a file on disk, as its reader gets it."""
+    whole = path.resolve()
+    return SourcePath(whole.as_posix(), folder=FolderOnDisk(whole.parent))
+
+
 def file_size(path: Path) -> int:
     """Zero for a file that is not there."""
     try:
@@ -82,7 +114,7 @@ def is_recording(path: Path) -> bool:
     if not name.endswith(DOCUMENTS) or folder == ARTIFACTS_FOLDER:
         return False
     with suppress(OSError, UnknownFormat), open_regular(path) as file:
-        detect_file_format(file, file.read(HEAD_BYTES), SourcePath(path.as_posix()))
+        detect_file_format(file, file.read(HEAD_BYTES), place_file(path))
         return True
     return False
 

@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, BinaryIO
 from uuid import UUID
 
@@ -27,7 +28,7 @@ from dashboard.models.identity import derive_id
 from dashboard.models.sources import FRAME_BYTES, LIVE
 from dashboard.text.formatting import column_text
 from envelopes.recordings import find_format
-from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine
+from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine, SourcePath
 from envelopes.storage.file_store import StoredContent
 
 PATH_CHARACTERS = 1_024
@@ -38,8 +39,8 @@ MOST_BEGINNINGS = 8  # of a slice that are looked at in its line: more are alike
 NOT_MAPPED = "stored and shown as recorded, but not understood: "
 
 
-def find_source(project: Project, path: str, file: BinaryIO, head: bytes) -> Source | None:
-    """The source that this file continues, or is a copy of; None for a new one."""
+def find_source(project: Project, path: str, file: BinaryIO, head: bytes, read_as: str = "") -> Source | None:
+    """The source that this file continues, or is a copy of; None for a new one. `read_as` is its path on disk."""
     size = os.fstat(file.fileno()).st_size
     path = column_text(path, PATH_CHARACTERS)
     sources = Source.objects.filter(project=project, is_partial=False)
@@ -48,6 +49,9 @@ def find_source(project: Project, path: str, file: BinaryIO, head: bytes) -> Sou
             return candidate
     for candidate in sources.filter(head_sha256=head_sha256(head)).order_by("-id")[:50]:
         is_same_name = candidate.name == path.rsplit("/", 1)[-1]
+        run_of = find_format(candidate.format).run_of
+        if run_of(SourcePath(candidate.read_as or candidate.path)) != run_of(SourcePath(read_as or path)):
+            continue
         if (is_same_name or candidate.offset == size) and _is_prefix(candidate, file, size):
             return candidate
     return None
@@ -61,6 +65,26 @@ def load_source_names(project: Project) -> set[str]:
 
 def _is_prefix(source: Source, file: BinaryIO, size: int) -> bool:
     return 0 < source.offset <= size and prefix_sha256(file, source.offset) == source.prefix_sha256
+
+
+class StoredFolder:
+    """The files beside a stored one, as far as they are stored."""
+
+    def __init__(self, project: int, path: str) -> None:
+        self._project = project
+        self._folder = path.rpartition("/")[0] + "/"
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        below = Q(read_as__startswith=self._folder) | Q(read_as="", path__startswith=self._folder)
+        rows = Source.objects.filter(below, project=self._project).order_by("pk")
+        return {(source.read_as or source.path).removeprefix(self._folder): source for source in rows}
+
+    def names(self) -> Sequence[str]:
+        return sorted(name for name in self._sources if "/" not in name)
+
+    def read(self, name: str) -> bytes:
+        return b"".join(frame.data for frame in self._sources[name].frames.order_by("offset"))
 
 
 class SourceMoved(RuntimeError):

@@ -159,6 +159,16 @@ _MINI_SWE_AGENT = (
         r"The last command <command>.*?</command> timed out and has been killed\.", "command_timed_out", retryable=True
     ),
 )
+_OPENHANDS = (
+    _certain(r"Action rejected: (?P<hint>.+)?", "write_denied"),
+    _rule(r"Tool '[^'\n]*' not found\b", "unknown_tool"),
+    _rule(r"Error validating (?:tool '|args )", "invalid_tool_input"),
+    _rule(
+        r"Invalid `path` parameter: [^\n]* does not exist\.|Error: File not found: |File not found\b", "missing_file"
+    ),
+    _rule(r"Invalid `\w+` parameter: |Parameter `\w+` is required\b", "invalid_tool_input"),
+    _certain(r"A restart occurred while this tool was in progress\.", "cancelled", retryable=True),
+)
 OTHER = _rule("", "tool_execution_failed")
 _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "claude-code": _CLAUDE_CODE,
@@ -166,6 +176,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     **dict.fromkeys(("gemini-cli", "qwen-code"), _GEMINI_CLI),
     "opencode": _OPENCODE,
     "pi": _PI,
+    "openhands": _OPENHANDS,
     "mini-swe-agent": _MINI_SWE_AGENT,
     **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),
 }

@@ -24,8 +24,8 @@ A format is one module, one line in `recordings.RECORDINGS`, and a sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -304,15 +304,27 @@ Record: TypeAlias = (
 )
 
 
+class FileFolder(Protocol):
+    """The other files of a file's folder, for a format with one file for each entry."""
+
+    def names(self) -> Sequence[str]:
+        """The names of all files in it, in order."""
+
+    def read(self, name: str) -> bytes:
+        """The beginning of one of them; empty where it cannot be read."""
+
+
 class SourcePath(msgspec.Struct, frozen=True):
     """The path of a file, whose names decide runs and their parents.
 
     `path` has forward slashes. It is absolute, relative to an imported folder, or a bare file name. `is_live`: no
     file but records that a program sends, in any order and more than once; their order is that of their times.
+    `folder` is None where the file is known alone.
     """
 
     path: str
     is_live: bool = False
+    folder: FileFolder | None = None
 
     @property
     def stem(self) -> str:
@@ -344,6 +356,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
     `name_mark(head, path)` is what a file must contain for its name to be that of its run, empty where its beginning
     shows that. A file without its mark has another run's name: `read` gets `is_renamed` in its state.
+
+    `run_of(path)` is the run of a file by its path, where nothing in the file names it: of two files with the same
+    bytes and other runs none is a copy of the other.
     """
 
     name: str
@@ -362,3 +377,4 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     run_alias: Callable[[str, str], str | None] = lambda _run, _call: None
     spawning_call: Callable[[str], str | None] = lambda _run: None
     name_mark: Callable[[bytes, SourcePath], bytes] = lambda _head, _path: b""
+    run_of: Callable[[SourcePath], str] = lambda _path: ""

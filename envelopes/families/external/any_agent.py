@@ -14,6 +14,8 @@ from envelopes.alignment.gemini_receipts import match_output
 from envelopes.alignment.json_spans import match_json, place_in_json
 from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
+from envelopes.alignment.openhands_receipts import AGENT as OPENHANDS
+from envelopes.alignment.openhands_receipts import align_observation
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.source_cuts import SourceCut, find_source_cuts, find_token_cuts
 from envelopes.alignment.spans import Span, match_excerpt
@@ -140,6 +142,8 @@ def _find_structured_content(result: JsonValue) -> tuple[str, JsonValue]:
 
 def _align(evidence: Evidence, text: str) -> list[Span]:
     """Links a text part to the one block with that text; where several blocks fit, to none."""
+    if evidence.agent == OPENHANDS:
+        return align_observation(evidence, text)
     if read_failure(evidence):
         return align_failure(evidence, text)
     if evidence.agent == "codex" and (header := _HEADER.match(text)):

@@ -39,10 +39,10 @@ def editor_mapping(agent: str, tool: str, version: int, *, align: Callable[[Evid
             return align(evidence, text)
         return align_failure(evidence, text)
 
-    return ToolMapping(agent=agent, tools=(tool,), version=version, read=_read_editor, align=align_edit)
+    return ToolMapping(agent=agent, tools=(tool,), version=version, read=read_editor, align=align_edit)
 
 
-def _read_editor(evidence: Evidence) -> Reading:
+def read_editor(evidence: Evidence) -> Reading:
     """Reads the one text: the recorded result, or the receipt where none was recorded."""
     if failure := read_failure(evidence):
         return failure
@@ -69,7 +69,7 @@ def _read_editor(evidence: Evidence) -> Reading:
     change = FileChange(
         path=path,
         action=action,
-        hunks=_requested_hunk(args) if edited else None,
+        hunks=requested_hunk(args.text("old_str"), args.text("new_str")) if edited else None,
         content=args.text("file_text") or "" if created else "",
     )
     links = {"": "/result/changed_files/0/path"} if has_text else {}
@@ -90,9 +90,8 @@ def _numbered_lines(text: str) -> tuple[str, int | None]:
     return "\n".join(lines), first
 
 
-def _requested_hunk(args: RecordedObject) -> tuple[Hunk, ...] | None:
-    """The change that a str_replace asked for; where it stands in the file was not recorded as a patch."""
-    old, new = args.text("old_str"), args.text("new_str")
+def requested_hunk(old: str | None, new: str | None) -> tuple[Hunk, ...] | None:
+    """The change that a replacement asked for; where it stands in the file was not recorded as a patch."""
     if old is None:
         return None
     removed, added = old.split("\n"), (new or "").split("\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.search import claude_code, gemini_cli, opencode, pi, qwen_code
+from envelopes.families.search import claude_code, gemini_cli, opencode, openhands, pi, qwen_code
 from envelopes.families.search.receipts import receipt
 from envelopes.families.search.results import PROJECTIONS
 
@@ -17,6 +17,13 @@ FAMILY = Family(
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
     versions={"receipt": 3},
-    mappings=(*claude_code.MAPPINGS, *gemini_cli.MAPPINGS, *qwen_code.MAPPINGS, *opencode.MAPPINGS, *pi.MAPPINGS),
+    mappings=(
+        *claude_code.MAPPINGS,
+        *gemini_cli.MAPPINGS,
+        *qwen_code.MAPPINGS,
+        *opencode.MAPPINGS,
+        *openhands.MAPPINGS,
+        *pi.MAPPINGS,
+    ),
     examples=Path(__file__).with_name("examples.json"),
 )
