@@ -135,6 +135,16 @@ _OPENCODE = (  # behind `Error: ` in releases before 1.2
     _rule(r"The arguments provided to the tool are invalid: Model tried to call unavailable tool\b", "unknown_tool"),
     _rule(r"The arguments provided to the tool are invalid\b", "invalid_tool_input"),
 )
+_COPILOT_CLI = (
+    _rule(r"Permission (?:to run this tool was )?denied\b", "write_denied"),
+    _rule(r"Tool '[^'\n]+' does not exist\.", "unknown_tool"),
+    _rule(r"Multiple validation errors:|\"[^\"\n]+\": |[^\n]{0,200} in JSON at position \d", "invalid_tool_input"),
+    _rule(
+        r"(?:Parent directory|Path|Search paths) (?:does|do) not exist|(?:Unhandled error: )?(?:Error: )?ENOENT\b"
+        r"|rg: [^\n]+: No such file or directory",
+        "missing_file",
+    ),
+)
 _FRAMEWORKS = (
     _rule(r"The tool call was denied|Tool call denied|User (?:rejected|denied)", "write_denied"),
     _rule(
@@ -158,6 +168,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "codex": _CODEX,
     **dict.fromkeys(("gemini-cli", "qwen-code"), _GEMINI_CLI),
     "opencode": _OPENCODE,
+    "copilot-cli": _COPILOT_CLI,
     "mini-swe-agent": _MINI_SWE_AGENT,
     **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),
 }

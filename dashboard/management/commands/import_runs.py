@@ -28,7 +28,10 @@ from envelopes.recordings import READABLE, RECORDINGS
 PROBLEMS_PRINTED = 20
 FORMATS_PRINTED = 20
 SECONDS_BETWEEN_DRAWINGS = 0.1  # of the progress
-AGENT_FOLDERS = (".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".gemini/tmp", ".qwen/projects")
+AGENT_FOLDERS = (
+    *(".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".gemini/tmp", ".qwen/projects"),
+    ".copilot/session-state",
+)
 
 
 class Command(RichCommand):

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.file import claude_code, codex, gemini_cli, inspect_ai, opencode, qwen_code, swe_agent
+from envelopes.families.file import (
+    claude_code,
+    codex,
+    copilot_cli,
+    gemini_cli,
+    inspect_ai,
+    opencode,
+    qwen_code,
+    swe_agent,
+)
 from envelopes.families.file.receipts import receipt
 from envelopes.families.file.results import (
     PROJECTIONS,
@@ -35,6 +44,7 @@ FAMILY = Family(
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,
         *opencode.MAPPINGS,
+        *copilot_cli.MAPPINGS,
         *swe_agent.MAPPINGS,
         *inspect_ai.MAPPINGS,
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.search import claude_code, gemini_cli, opencode, qwen_code
+from envelopes.families.search import claude_code, copilot_cli, gemini_cli, opencode, qwen_code
 from envelopes.families.search.receipts import receipt
 from envelopes.families.search.results import PROJECTIONS
 
@@ -17,6 +17,12 @@ FAMILY = Family(
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
     versions={"receipt": 3},
-    mappings=(*claude_code.MAPPINGS, *gemini_cli.MAPPINGS, *qwen_code.MAPPINGS, *opencode.MAPPINGS),
+    mappings=(
+        *claude_code.MAPPINGS,
+        *gemini_cli.MAPPINGS,
+        *qwen_code.MAPPINGS,
+        *opencode.MAPPINGS,
+        *copilot_cli.MAPPINGS,
+    ),
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.work_item import claude_code, codex, gemini_cli, opencode, qwen_code
+from envelopes.families.work_item import claude_code, codex, copilot_cli, gemini_cli, opencode, qwen_code
 from envelopes.families.work_item.receipts import receipt
 from envelopes.families.work_item.results import (
     PROJECTIONS,
@@ -40,6 +40,7 @@ FAMILY = Family(
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,
         *opencode.MAPPINGS,
+        *copilot_cli.MAPPINGS,
     ),
     tools=TOOLS,
     outcomes={
