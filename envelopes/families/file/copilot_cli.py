@@ -16,15 +16,22 @@ from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span, match_once
 from envelopes.families.file.codex import read_hunks
-from envelopes.families.file.results import ChangeAction, FileChange, FileContent, PatchedFile, PatchResult
+from envelopes.families.file.results import (
+    ChangeAction,
+    FileChange,
+    FileContent,
+    PatchedFile,
+    PatchResult,
+    patch_outcome,
+)
 
 AGENT = "copilot-cli"
 DIFFERENCE, DETAIL = "\ndiff --git ", "/detailedContent"
 HUNK = re.compile(r"^@@ -(?P<first>\d{1,9})(?:,\d{1,9})? \+\d[^\n]*@@\n", re.MULTILINE)
-NUMBER = re.compile(r"\d{1,9}\. ")
 TOO_LARGE = re.compile(r"File too large to read at once \(")
 IMAGE = "Viewed image file successfully."
-FILE = re.compile(r"^(?:create file mode|deleted file mode) ", re.MULTILINE)
+FILES = re.compile(r"^--- a(?P<old>/[^\n]*)\n\+\+\+ b(?P<new>/[^\n]*)$", re.MULTILINE)
+NO_FILE = "/dev/null"
 ACTIONS: dict[str, ChangeAction] = {"create": "add", "delete": "delete"}  # by the kind of an edit
 WRITTEN = re.compile(r"(?P<created>Created file )|File .* updated with changes\.|(?:Added|Modified|Deleted|Moved) \d")
 
@@ -89,19 +96,31 @@ def _read_change(evidence: Evidence) -> Reading:
     written = WRITTEN.match(evidence.receipt_text or "")
     path = RecordedObject(evidence.args).text("path")
     links = {f"/fileEdits/{index}/path": f"/result/changed_files/{index}/path" for index in range(len(edits))}
-    if path is None and edits:
-        files = tuple(
-            PatchedFile(action=ACTIONS.get(edit.text("kind") or "", "modify"), path=edit.text("path") or "a file")
-            for edit in edits
-        )
-        summary = f"updated {', '.join(file.path for file in files)}"
-        return reading(evidence, PatchResult(changed_files=files), summary, links=links)
+    if path is None and (files := _patched_files(edits, detail)):
+        links = links or {DETAIL: "/result/changed_files"}
+        result = PatchResult(changed_files=files)
+        return reading(evidence, result, patch_outcome(result), links=links)
     if path is None or not detail.startswith(DIFFERENCE) or written is None:
         return read_untyped(evidence)
     action: ChangeAction = "add" if written["created"] else "modify"
     change = FileChange(path=path, action=action, hunks=tuple(read_hunks(detail)))
     summary = f"{'created' if action == 'add' else 'updated'} {path}"
     return reading(evidence, change, summary, links={DETAIL: "/result/diff_preview", **links})
+
+
+def _patched_files(edits: list[RecordedObject], detail: str) -> tuple[PatchedFile, ...]:
+    """The files that a patch changed, of earlier releases by the heads of the difference."""
+    if edits:
+        names = [(ACTIONS.get(edit.text("kind") or "", "modify"), edit.text("path") or "a file") for edit in edits]
+        return tuple(PatchedFile(action=action, path=path) for action, path in names)
+    return tuple(
+        PatchedFile(action="add", path=file["new"])
+        if file["old"] == NO_FILE
+        else PatchedFile(action="delete", path=file["old"])
+        if file["new"] == NO_FILE
+        else PatchedFile(action="modify", path=file["new"])
+        for file in FILES.finditer(detail)
+    )
 
 
 def _align_change(evidence: Evidence, text: str) -> list[Span]:
