@@ -136,6 +136,7 @@ _OPENCODE = (  # behind `Error: ` in releases before 1.2
     _rule(r"The arguments provided to the tool are invalid\b", "invalid_tool_input"),
 )
 _COPILOT_CLI = (
+    _rule(r"The execution of this tool, or a previous tool was interrupted\.", "cancelled", retryable=True),
     _rule(r"Permission (?:to run this tool was )?denied\b", "write_denied"),
     _rule(r"Tool '[^'\n]+' does not exist\.", "unknown_tool"),
     _rule(r"Multiple validation errors:|\"[^\"\n]+\": |[^\n]{0,200} in JSON at position \d", "invalid_tool_input"),
