@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from envelopes.alignment.failures import align_failure, read_failure
-from envelopes.alignment.lenient_structs import RecordedObject, read_untyped, reading
+from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.spans import Span, match_once
@@ -40,6 +40,16 @@ def _read_agent(evidence: Evidence) -> Reading:
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt")
 
 
+def _read_sentence(evidence: Evidence) -> Reading:
+    receipt = evidence.receipt_text
+    if failure := read_failure(evidence):
+        return failure
+    if receipt is None:
+        return read_untyped(evidence)
+    summary = receipt[:1_000].strip().partition("\n")[0]
+    return reading(evidence, RecordedText(receipt), summary, links={}, fidelity="parsed_from_receipt")
+
+
 def _align_agent(evidence: Evidence, text: str) -> list[Span]:
     """Links the report where the record has it too."""
     detail = RecordedObject(evidence.result).text(DETAIL) or ""
@@ -53,7 +63,7 @@ MAPPINGS = (
         agent=AGENT,
         tools=("list_agents", "write_agent", "skill"),
         version=1,
-        read=lambda evidence: read_failure(evidence) or read_untyped(evidence),
+        read=_read_sentence,
         align=align_failure,
     ),
 )

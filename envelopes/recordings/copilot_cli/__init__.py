@@ -22,6 +22,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -30,6 +31,7 @@ from envelopes.recordings.base import (
     COMPACTION,
     COMPACTION_SUMMARY,
     META,
+    NEW_CONVERSATION,
     PARTIAL_COMPACTION,
     SYSTEM_PROMPT,
     TASK_REPORT,
@@ -60,7 +62,7 @@ from envelopes.recordings.document_fields import (
 from envelopes.recordings.documents import DocumentValue, JsonDocument
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, struct_reader
 from envelopes.schema.result import summarize
-from envelopes.text.untrusted_json import Untrusted
+from envelopes.text.untrusted_json import Untrusted, dump_json
 
 _START = "session.start"
 _UNSPOKEN = (  # events that only mark a place, or repeat what others have
@@ -148,21 +150,44 @@ def _user(event: Event, state: CopilotState) -> Records:
         state.title = True
         yield RunRecord(line=event.line, run=event.run, title=title)
     kind = None if source is None or source.startswith("agent-") else META
-    yield from read_text(event, state, "user", event.data.get("transformedContent") or written, kind)
+    sent = event.data.get("transformedContent") or written
+    yield from read_text(event, state, "user", sent.raw if sent else None, kind)
 
 
 def _system(event: Event, state: CopilotState) -> Records:
-    yield from read_text(event, state, "system", event.data.get("content"), SYSTEM_PROMPT)
+    yield from read_text(event, state, "system", _content(event), SYSTEM_PROMPT)
 
 
 def _notification(event: Event, state: CopilotState) -> Records:
-    yield from read_text(event, state, "user", event.data.get("content"), TASK_REPORT)
+    yield from read_text(event, state, "user", _content(event), TASK_REPORT)
+
+
+def _content(event: Event) -> bytes | None:
+    return event.data["content"].raw if "content" in event.data else None
+
+
+def _skill(event: Event, state: CopilotState) -> Records:
+    state.skill = text_member(event.data, "content") or ""
+    yield note_event(event, f"the skill {text_member(event.data, 'name')} was loaded")
+
+
+def _skill_context(event: Event, state: CopilotState) -> Records:
+    """The text of a skill as it was sent, of releases that refer to it; earlier ones have it in a message."""
+    before, behind = (text_member(event.data, name) or "" for name in ("prefix", "suffix"))
+    text = dump_json(f"{before}{state.skill}{behind}")
+    is_same = text_member(event.data, "contentId") == f"sha256:{hashlib.sha256(state.skill.encode()).hexdigest()}"
+    for message in read_text(event, state, "user", text, META):
+        yield message if is_same else msgspec.structs.replace(message, delivery="reworded")
+
+
+def _clear(event: Event, state: CopilotState) -> Records:
+    yield note_event(event, "the conversation was cleared", NEW_CONVERSATION)
 
 
 def _answer(event: Event, state: CopilotState) -> Records:
     if reasoning := text_member(event.data, "reasoningText"):
         yield note_event(event, reasoning, "reasoning")
-    yield from read_text(event, state, "assistant", event.data.get("content"))
+    yield from read_text(event, state, "assistant", _content(event))
     for number, request in enumerate(list_member(event.data, "toolRequests")):
         members = request.members()
         call, tool = text_member(members, "toolCallId"), text_member(members, "name")
@@ -208,7 +233,7 @@ def _compaction(event: Event, state: CopilotState) -> Records:
     done = note_event(event, words, PARTIAL_COMPACTION if kept else COMPACTION)
     payload = msgspec.json.encode({"kept": kept}) if kept else event.node.raw
     yield msgspec.structs.replace(done, position=event.line - 1, payload=payload)
-    for message in read_text(event, state, "user", summary, COMPACTION_SUMMARY):
+    for message in read_text(event, state, "user", summary.raw if summary else None, COMPACTION_SUMMARY):
         yield msgspec.structs.replace(message, delivery="reworded")
 
 
@@ -224,6 +249,9 @@ _READERS: dict[str, Callable[[Event, CopilotState], Records]] = {
     "tool.execution_complete": end_call,
     "subagent.started": start_subagent,
     "session.usage_record": _usage,
+    "session.context_cleared": _clear,
+    "skill.invoked": _skill,
+    "skill.context_delivered_ref": _skill_context,
     "session.compaction_start": _start_compaction,
     "session.compaction_complete": _compaction,
 }

@@ -38,6 +38,7 @@ class CopilotState(msgspec.Struct):
     unsent: list[tuple[str, str, str]] = []
     waiting: dict[str, str] = {}
     stopped: dict[str, str] = {}
+    skill: str = ""
 
     def forget_oldest(self) -> None:
         for table in (self.calls, self.tools, self.started, self.agents, self.waiting, self.stopped):
@@ -81,11 +82,9 @@ def note_event(event: Event, text: str | None = None, kind: str | None = None, c
     )
 
 
-def read_text(
-    event: Event, state: CopilotState, role: str, content: DocumentValue | None, kind: str | None = None
-) -> Records:
-    """A text of the conversation; nothing for an empty one."""
-    if content is None or not content.is_text or content.raw == b'""':
+def read_text(event: Event, state: CopilotState, role: str, content: bytes | None, kind: str | None = None) -> Records:
+    """A text of the conversation, JSON of a string; nothing for an empty one."""
+    if content is None or not content.startswith(b'"') or content == b'""':
         return
     delivery: Delivery = "unclear" if list_member(event.data, "attachments") else "sent"
     if event.run in state.since:
@@ -95,7 +94,7 @@ def read_text(
         run=event.run,
         key=event.key,
         role=role,
-        content=content.raw,
+        content=content,
         step=text_member(event.data, "messageId") if role == "assistant" else None,
         at=event.at,
         kind=kind,

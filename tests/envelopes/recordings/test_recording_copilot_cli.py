@@ -13,6 +13,8 @@ from envelopes.families.registry import is_mapped
 from envelopes.recordings.base import (
     COMPACTION,
     COMPACTION_SUMMARY,
+    META,
+    NEW_CONVERSATION,
     PARTIAL_COMPACTION,
     SYSTEM_PROMPT,
     ArtifactRecord,
@@ -252,6 +254,20 @@ def test_a_compaction_that_was_not_applied_removes_nothing(end: dict[str, Any]) 
     sample = read_events(event("session.compaction_start", {}), event("session.compaction_complete", end))
     kinds = [one.kind for one in only(EventRecord, sample.records)]
     assert kinds == ["session.compaction_start", "session.compaction_complete"]
+
+
+@pytest.mark.parametrize(("text", "delivery"), [("Be kind.", "sent"), ("Another text.", "reworded")])
+def test_the_text_of_a_skill_is_a_message_of_the_client(text: str, delivery: str) -> None:
+    name = f"sha256:{hashlib.sha256(b'Be kind.').hexdigest()}"
+    given = event("skill.context_delivered_ref", {"contentId": name, "prefix": "<skill>", "suffix": "</skill>"})
+    sample = read_events(event("skill.invoked", {"name": "manners", "content": text}), given)
+    [message] = only(MessageRecord, sample.records)
+    assert (message.kind, message.delivery, json.loads(message.content)) == (META, delivery, f"<skill>{text}</skill>")
+
+
+def test_a_conversation_that_was_cleared_begins_anew() -> None:
+    [cleared] = only(EventRecord, read_events(event("session.context_cleared", {"messagesCleared": 3})).records)
+    assert cleared.kind == NEW_CONVERSATION
 
 
 def test_a_call_whose_id_came_before_is_a_call_of_its_own() -> None:
