@@ -223,7 +223,9 @@ def _start_compaction(event: Event, state: CopilotState) -> Records:
 
 def _compaction(event: Event, state: CopilotState) -> Records:
     """The event stands before the summary, at the line before its own."""
-    kept = sorted(set(state.since.pop(event.run, [])))
+    if event.key == state.compacted:  # a repeated line
+        return
+    state.compacted, kept = event.key, sorted(set(state.since.pop(event.run, [])))
     summary = event.data.get("summaryContent")
     outcome = text_member(event.data, "outcome") or "applied"
     if not flag_member(event.data, "success") or outcome != "applied":

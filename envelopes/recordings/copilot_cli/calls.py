@@ -21,6 +21,7 @@ from envelopes.recordings.json_lines import storable
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_object
 
+_BEGINNING = "tool.execution_start"
 _DENIED = {"denied": "write_denied", "rejected": "write_denied"}  # codes of errors
 _FOR_THE_CLIENT = ("structuredContent", "contents")  # members of a result
 _OF_THE_CALL = ("shellExecution", "fileEdits")  # the same beside it
@@ -29,8 +30,14 @@ _INTERRUPTED = b'"The execution of this tool, or a previous tool was interrupted
 
 
 def read_call(event: Event, state: CopilotState, call: str, tool: str, args: DocumentValue | None) -> CallRecord:
-    name = state.calls[call] = unused_id(call, f"{call}-{event.line}", state.tools)
-    state.tools[name], state.waiting[name] = tool, event.run
+    begun = f"begun {call}"
+    place = begun if event.kind == _BEGINNING else f"{event.key} {call}"
+    if begun in state.asked:  # the line that asked for it stands behind its beginning
+        state.asked[place] = state.asked.pop(begun)
+    if place not in state.asked:
+        name = state.asked[place] = unused_id(call, f"{call}-{event.line}", state.asked.values())
+        state.calls[call], state.tools[name], state.waiting[name] = name, tool, event.run
+    name = state.asked[place]
     if event.run in state.since:
         state.since[event.run].append(event.line)
     return CallRecord(
@@ -103,7 +110,7 @@ def _success(event: Event, state: CopilotState, end: ResultRecord) -> Records:
         return
     receipt = ReceiptRecord(line=event.line, run=event.run, call=end.call, content=content.raw, at=event.at)
     if is_unsent:
-        state.unsent.append((event.run, end.call, content.raw.decode()))
+        state.unsent += [text for text in [(event.run, end.call, content.raw.decode())] if text not in state.unsent]
         receipt = msgspec.structs.replace(receipt, content=b'""', fidelity="reconstructed")
     yield receipt
     if preview := find_output_preview(text):

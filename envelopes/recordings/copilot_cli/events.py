@@ -21,6 +21,7 @@ _KNOWN = 4_096  # calls, and lines
 
 class CopilotState(msgspec.Struct):
     """`calls` are the names of calls by their ids, `tools` their tools and `started` their beginnings, by name.
+    `asked` are the names by the places that asked: a line may be repeated.
 
     `agents` are the calls that started subagents, by the ids of these; `modelled` the runs whose model is known.
     `since` are the lines of each run since the start of a compaction. `unsent` are recorded texts of calls whose model
@@ -30,6 +31,7 @@ class CopilotState(msgspec.Struct):
     run: str = ""
     title: bool = False
     calls: dict[str, str] = {}
+    asked: dict[str, str] = {}
     tools: dict[str, str] = {}
     started: dict[str, str] = {}
     agents: dict[str, str] = {}
@@ -39,9 +41,10 @@ class CopilotState(msgspec.Struct):
     waiting: dict[str, str] = {}
     stopped: dict[str, str] = {}
     skill: str = ""
+    compacted: str = ""
 
     def forget_oldest(self) -> None:
-        for table in (self.calls, self.tools, self.started, self.agents, self.waiting, self.stopped):
+        for table in (self.calls, self.asked, self.tools, self.started, self.agents, self.waiting, self.stopped):
             while len(table) > _KNOWN:
                 del table[next(iter(table))]
         for lines in self.since.values():

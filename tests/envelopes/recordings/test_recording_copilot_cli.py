@@ -271,8 +271,9 @@ def test_a_conversation_that_was_cleared_begins_anew() -> None:
 
 
 def test_a_call_whose_id_came_before_is_a_call_of_its_own() -> None:
-    sample = read_events(asked("c1"), ended("c1", "one"), asked("c1"), ended("c1", "two"))
-    assert [one.call for one in only(CallRecord, sample.records)] == ["c1", "c1-4"]
+    again = asked("c1") | {"id": "e2"}
+    sample = read_events(asked("c1"), ended("c1", "one"), again, ended("c1", "two"), again)
+    assert [one.call for one in only(CallRecord, sample.records)] == ["c1", "c1-4", "c1-4"]
     receipts = only(ReceiptRecord, sample.records)
     assert [(one.call, json.loads(one.content)) for one in receipts] == [("c1", "one"), ("c1-4", "two")]
 
