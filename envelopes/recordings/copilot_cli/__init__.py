@@ -231,6 +231,9 @@ def _compaction(event: Event, state: CopilotState) -> Records:
     if not flag_member(event.data, "success") or outcome != "applied":
         yield note_event(event, text_member(event.data, "error") or f"a compaction ended: {outcome}")
         return
+    state.unsent = {
+        call: unsent for call, unsent in state.unsent.items() if unsent.run != event.run or unsent.line in kept
+    }
     words = "the conversation was compacted" + (", but for what was added meanwhile" if kept else "")
     done = note_event(event, words, PARTIAL_COMPACTION if kept else COMPACTION)
     payload = msgspec.json.encode({"kept": kept}) if kept else event.node.raw

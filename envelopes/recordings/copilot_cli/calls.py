@@ -14,7 +14,7 @@ from envelopes.recordings.base import (
     RunRecord,
     SupersedeRecord,
 )
-from envelopes.recordings.copilot_cli.events import AGENT, CopilotState, Event, Records, note_event
+from envelopes.recordings.copilot_cli.events import AGENT, CopilotState, Event, Records, UnsentText, note_event
 from envelopes.recordings.document_fields import flag_member, list_member, object_member, text_member
 from envelopes.recordings.documents import DocumentValue, unused_id
 from envelopes.recordings.json_lines import storable
@@ -110,7 +110,7 @@ def _success(event: Event, state: CopilotState, end: ResultRecord) -> Records:
         return
     receipt = ReceiptRecord(line=event.line, run=event.run, call=end.call, content=content.raw, at=event.at)
     if is_unsent:
-        state.unsent += [text for text in [(event.run, end.call, content.raw.decode())] if text not in state.unsent]
+        state.unsent[end.call] = UnsentText(event.run, event.line, content.raw.decode())
         receipt = msgspec.structs.replace(receipt, content=b'""', fidelity="reconstructed")
     yield receipt
     if preview := find_output_preview(text):
@@ -162,8 +162,8 @@ def resume_session(event: Event, state: CopilotState) -> Records:
             line=event.line, run=run, call=name, content=_INTERRUPTED, fidelity="reconstructed", at=event.at
         )
     state.stopped = {}
-    for run, call, text in state.unsent:
+    for call, unsent in state.unsent.items():
         yield SupersedeRecord(
-            line=event.line, run=run, call=call, reason=LATER_TEXT, content=text.encode(), at=event.at
+            line=event.line, run=unsent.run, call=call, reason=LATER_TEXT, content=unsent.text.encode(), at=event.at
         )
-    state.unsent = []
+    state.unsent = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -19,13 +20,22 @@ _LEVELS = {"session.error": "error", "model.call_failure": "error", "abort": "wa
 _KNOWN = 4_096  # calls, and lines
 
 
-class CopilotState(msgspec.Struct):
-    """`calls` are the names of calls by their ids, `tools` their tools and `started` their beginnings, by name.
-    `asked` are the names by the places that asked: a line may be repeated.
+class UnsentText(msgspec.Struct, frozen=True):
+    """A recorded text of a call whose model got nothing; JSON of a string."""
 
-    `agents` are the calls that started subagents, by the ids of these; `modelled` the runs whose model is known.
-    `since` are the lines of each run since the start of a compaction. `unsent` are recorded texts of calls whose model
-    got nothing, by run and call, until the session is resumed.
+    run: str
+    line: int
+    text: str
+
+
+class CopilotState(msgspec.Struct):
+    """`calls` are the names of calls by their ids, `asked` by the places that asked: a line may be repeated.
+
+    `tools` are the tools of calls and `started` their beginnings, by name, `waiting` and `stopped` the runs of those
+    without an end, the latter since the program ended. `unsent` are texts by the names of their calls, until the
+    session is resumed. `agents` are the calls that started subagents, by the ids of these, `modelled` the runs whose
+    model is known, `since` the lines of each run since the start of a compaction. `skill` is the text of the last
+    skill, `compacted` the key of the last compaction.
     """
 
     run: str = ""
@@ -37,20 +47,21 @@ class CopilotState(msgspec.Struct):
     agents: dict[str, str] = {}
     modelled: list[str] = []
     since: dict[str, list[int]] = {}
-    unsent: list[tuple[str, str, str]] = []
+    unsent: dict[str, UnsentText] = {}
     waiting: dict[str, str] = {}
     stopped: dict[str, str] = {}
     skill: str = ""
     compacted: str = ""
 
     def forget_oldest(self) -> None:
-        for table in (self.calls, self.asked, self.tools, self.started, self.agents, self.waiting, self.stopped):
+        named = (self.calls, self.asked, self.tools, self.started, self.waiting, self.stopped)
+        tables: tuple[dict[str, Any], ...] = (*named, self.agents, self.unsent)
+        for table in tables:
             while len(table) > _KNOWN:
                 del table[next(iter(table))]
         for lines in self.since.values():
             del lines[:-_KNOWN]
         del self.modelled[:-_KNOWN]
-        del self.unsent[:-_KNOWN]
 
     def run_of(self, agent: str | None, call: str | None) -> str:
         """The run of an event: that of the session, or of the subagent that a call started."""

@@ -217,6 +217,13 @@ def test_a_view_that_sent_nothing_has_no_text_until_the_session_is_resumed() -> 
     assert halves.projection.canonical.summary_text == "read 0 lines of a file"
 
 
+def test_a_view_that_left_the_context_gets_no_text_when_the_session_is_resumed() -> None:
+    view = ended("c1", result={"content": EMPTY_VIEW, "detailedContent": EMPTY_VIEW})
+    start, done = (event(f"session.compaction_{part}", {"success": True}) for part in ("start", "complete"))
+    sample = read_events(asked("c1", tool="view"), view, start, done, event("session.resume", {}))
+    assert not only(SupersedeRecord, sample.records)
+
+
 @pytest.mark.parametrize(
     ("code", "message", "stated"),
     [("denied", "Permission denied", "write_denied"), ("failure", "No match found", None)],
