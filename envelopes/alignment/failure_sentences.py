@@ -142,6 +142,17 @@ _PI = (
     _rule(r"Operation aborted\Z", "cancelled", retryable=True),
     _rule(r"ENOENT\b|(?:File|Path) not found: |Could not edit file: [^\n]+\. Error code: ENOENT\.", "missing_file"),
 )
+_COPILOT_CLI = (
+    _rule(r"The execution of this tool, or a previous tool was interrupted\.", "cancelled", retryable=True),
+    _rule(r"Permission (?:to run this tool was )?denied\b", "write_denied"),
+    _rule(r"Tool '[^'\n]+' does not exist\.", "unknown_tool"),
+    _rule(r"Multiple validation errors:|\"[^\"\n]+\": |[^\n]{0,200} in JSON at position \d", "invalid_tool_input"),
+    _rule(
+        r"(?:Parent directory|Path|Search paths) (?:does|do) not exist|(?:Unhandled error: )?(?:Error: )?ENOENT\b"
+        r"|rg: [^\n]+: No such file or directory",
+        "missing_file",
+    ),
+)
 _FRAMEWORKS = (
     _rule(r"The tool call was denied|Tool call denied|User (?:rejected|denied)", "write_denied"),
     _rule(
@@ -177,6 +188,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "opencode": _OPENCODE,
     "pi": _PI,
     "openhands": _OPENHANDS,
+    "copilot-cli": _COPILOT_CLI,
     "mini-swe-agent": _MINI_SWE_AGENT,
     **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),
 }

@@ -43,7 +43,7 @@ _RESULT = "EXECUTION RESULT of [{tool}]:\n"
 
 
 def name_result(tool: str) -> str:
-    """What stands before a receipt of a model without native tool calls."""
+    """The line before a receipt that goes to a model without native tool calls."""
     return _RESULT.format(tool=tool)
 
 

@@ -14,6 +14,8 @@
     OpenCode     ...output truncated...                before the end of what a command printed
                  ...1002 lines truncated... / The tool call succeeded but the output was truncated. …
                                                        behind the beginning of what another tool returned
+    Copilot CLI  Output too large to read at once (106.3 KB). Saved to: …
+                                                       before the first 500 characters of an output
 
 Claude Code logs the whole output in some releases and sends the preview: a receipt that is longer than its preview can
 be is inflated.
@@ -47,6 +49,10 @@ _BEGINNING_FOOT = re.compile(
     r"\n\n\.\.\.\d+ \w+ truncated\.\.\.\n\nThe tool call succeeded but the output was truncated\. "
     r"Full output saved to: (?P<path>[^\n]+)\n[^\n]+\Z"
 )
+_LARGE_HEAD = re.compile(
+    r"Output too large to read at once \([^)\n]*\)\. Saved to: (?P<path>[^\n]+)\n[^\n]+\n\nPreview \(first [^)\n]*\):\n"
+)
+_LARGE_FOOT = re.compile(r"\n<[^<>\n]{0,200}exit code -?\d{1,10}>\Z")
 _MASKED_FOOT = re.compile(
     r"\n\nOutput too large\. Full output available at: (?P<path>[^\n]+)\n</tool_output_masked>\s*\Z"
 )
@@ -86,6 +92,9 @@ def find_output_preview(receipt: str) -> OutputPreview | None:
         return foot and OutputPreview(foot["path"], len(MASKED_TAG) + 1, foot.start(), is_later=True)
     if shortened := _SHORTENED_HEAD.match(receipt) or _TRUNCATED_HEAD.match(receipt) or _END_HEAD.match(receipt):
         return OutputPreview(shortened["path"], shortened.end(), len(receipt))
+    if large := _LARGE_HEAD.match(receipt):
+        foot = _LARGE_FOOT.search(receipt, large.end())
+        return OutputPreview(large["path"], large.end(), foot.start() if foot else len(receipt))
     if beginning := _BEGINNING_FOOT.search(receipt, max(0, len(receipt) - _LONGEST_FOOT)):
         return OutputPreview(beginning["path"], 0, beginning.start())
     head = _PREVIEW_HEAD.match(receipt) if PREVIEW_TAG in receipt[:200] else None

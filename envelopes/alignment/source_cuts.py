@@ -19,6 +19,9 @@ What an agent or a tool leaves out of an output is in neither half. It writes on
              ... command output truncated for       between the halves, 32 KiB each, of what later releases record
              persistence ...
              ... 1981727 bytes omitted ...          between the halves, 512 KiB each, of what a command printed
+    dropped  <output too long - dropped 3578 …      between the halves, 5,000 characters each, of what the Copilot CLI
+             lines from the middle>                 records of what a server returned
+             [Truncated — full output (96.6 KB) …]  behind the first 5,000 in other releases
     receipt  …768 tokens truncated…                 between the halves of what Codex sent, often behind a line with the
                                                     number of lines, and `Warning: truncated output` in code mode
              (Results are truncated. …)            behind a listing of 100 files
@@ -41,7 +44,7 @@ from envelopes.text.preview import Cut
 SourceCutUnit: TypeAlias = Literal[
     "characters", "lines", "line ends", "long lines", "files", "matches", "output", "tokens"
 ]
-CutPlace: TypeAlias = Literal["failure", "stream", "task", "server", "notebook", "file", "matches", "middle"]
+CutPlace: TypeAlias = Literal["failure", "stream", "task", "server", "notebook", "file", "matches", "middle", "dropped"]
 
 LEAST_HALF = 2_500  # characters on each side of a mark; the agent leaves 5,000 or more
 LOPSIDED = 2  # the longer half around a mark has at most so many times the characters of the shorter one
@@ -68,6 +71,12 @@ _LONG_LINE = re.compile(
 _MIDDLE = re.compile(r"…(?P<count>\d{1,12}) chars truncated…")
 _PERSISTED = re.compile(r"\n\.\.\. command output truncated for persistence \.\.\.\n")
 _OMITTED = re.compile(r"\n\.\.\. \d{1,15} bytes omitted \.\.\.\n")
+_DROPPED = re.compile(
+    r"^<output too long - dropped (?P<count>\d{1,12}) (?P<unit>lines) from the middle>$", re.MULTILINE
+)
+_UNRECORDED = re.compile(
+    r"(?:\n<output too long - dropped [^\n]*)?\n\n\[Truncated — full output \([^)\n]*\) saved to [^\n]+\]\Z"
+)
 _CLIPPED = re.compile(r"(?:…|\.\.\.)?<response clipped>(?=<NOTE>|\s*\Z)")
 _TOO_LARGE = re.compile(r"\ATool output was too large and has been truncated\.\n")
 _SESSION_PREVIEW = re.compile(r"\n\[\.\.\. truncated for saved session preview; original length: \d{1,12}[^\n\]]*\]\n")
@@ -85,7 +94,7 @@ _SHORTENED = re.compile(
     r"\A\s*The output of your call to \S+ was too long to be displayed\.\n"
     r"Here is a truncated version:\n<START_TOOL_OUTPUT>"
 )
-_BETWEEN_HALVES = (_TRUNCATED, _MIDDLE, _PERSISTED, _OMITTED, _SESSION_PREVIEW)
+_BETWEEN_HALVES = (_TRUNCATED, _MIDDLE, _PERSISTED, _OMITTED, _SESSION_PREVIEW, _DROPPED)
 # For each place: a text without which no mark is there, the mark, and the unit of what it replaces.
 _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] = {
     "stream": (
@@ -108,6 +117,10 @@ _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] =
         (" chars truncated…", _MIDDLE, "characters"),
         (" truncated for persistence ...", _PERSISTED, "output"),
         (" bytes omitted ...", _OMITTED, "output"),
+    ),
+    "dropped": (
+        (" lines from the middle>", _DROPPED, "output"),
+        ("\n[Truncated — full output ", _UNRECORDED, "output"),
     ),
 }
 

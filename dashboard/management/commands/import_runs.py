@@ -30,7 +30,7 @@ FORMATS_PRINTED = 20
 SECONDS_BETWEEN_DRAWINGS = 0.1  # of the progress
 AGENT_FOLDERS = (
     *(".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".gemini/tmp", ".qwen/projects"),
-    *(".openhands/conversations", ".pi/agent/sessions"),
+    *(".copilot/session-state", ".openhands/conversations", ".pi/agent/sessions"),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families.agent import claude_code, gemini_cli, opencode, openhands
+from envelopes.families.agent import claude_code, copilot_cli, gemini_cli, opencode, openhands
 from envelopes.families.agent.receipts import agent_outcome, receipt, spawn_outcome
 from envelopes.families.agent.results import (
     PROJECTIONS,
@@ -33,7 +33,13 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     versions={"receipt": 3},
     projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
-    mappings=(*claude_code.MAPPINGS, *gemini_cli.MAPPINGS, *opencode.MAPPINGS, *openhands.MAPPINGS),
+    mappings=(
+        *claude_code.MAPPINGS,
+        *gemini_cli.MAPPINGS,
+        *opencode.MAPPINGS,
+        *openhands.MAPPINGS,
+        *copilot_cli.MAPPINGS,
+    ),
     tools=TOOLS,
     outcomes={
         AgentRead: agent_outcome,

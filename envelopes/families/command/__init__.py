@@ -8,6 +8,7 @@ from envelopes.families.base import Family, project_by_type
 from envelopes.families.command import (
     claude_code,
     codex,
+    copilot_cli,
     gemini_cli,
     inspect_ai,
     mini_swe_agent,
@@ -41,6 +42,7 @@ FAMILY = Family(
         *opencode.MAPPINGS,
         *pi.MAPPINGS,
         *openhands.MAPPINGS,
+        *copilot_cli.MAPPINGS,
         *inspect_ai.MAPPINGS,
         *mini_swe_agent.MAPPINGS,
         *swe_agent.MAPPINGS,

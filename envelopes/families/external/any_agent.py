@@ -107,7 +107,10 @@ def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
 
 
 def _sent_cuts(evidence: Evidence) -> tuple[SourceCut, ...]:
-    """The cut that Codex made in what it sent of an answer, all of which it recorded."""
+    """The cut that Codex made in what it sent of an answer, or that the Copilot CLI made in what it recorded."""
+    if evidence.agent == "copilot-cli":
+        detail = RecordedObject(evidence.result).text("detailedContent") or ""
+        return find_source_cuts(detail, "/detailedContent", "dropped")
     return find_token_cuts(evidence.receipt_text or "") if evidence.agent == "codex" else ()
 
 

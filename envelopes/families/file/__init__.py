@@ -8,6 +8,7 @@ from envelopes.families.base import Family, project_by_type
 from envelopes.families.file import (
     claude_code,
     codex,
+    copilot_cli,
     gemini_cli,
     inspect_ai,
     opencode,
@@ -47,6 +48,7 @@ FAMILY = Family(
         *opencode.MAPPINGS,
         *openhands.MAPPINGS,
         *pi.MAPPINGS,
+        *copilot_cli.MAPPINGS,
         *swe_agent.MAPPINGS,
         *inspect_ai.MAPPINGS,
     ),

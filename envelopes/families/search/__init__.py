@@ -6,7 +6,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.search import claude_code, gemini_cli, opencode, openhands, pi, qwen_code
+from envelopes.families.search import claude_code, copilot_cli, gemini_cli, opencode, openhands, pi, qwen_code
 from envelopes.families.search.receipts import receipt
 from envelopes.families.search.results import PROJECTIONS
 
@@ -24,6 +24,7 @@ FAMILY = Family(
         *opencode.MAPPINGS,
         *openhands.MAPPINGS,
         *pi.MAPPINGS,
+        *copilot_cli.MAPPINGS,
     ),
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.work_item import claude_code, codex, gemini_cli, opencode, openhands, qwen_code
+from envelopes.families.work_item import claude_code, codex, copilot_cli, gemini_cli, opencode, openhands, qwen_code
 from envelopes.families.work_item.receipts import receipt
 from envelopes.families.work_item.results import (
     PROJECTIONS,
@@ -41,6 +41,7 @@ FAMILY = Family(
         *qwen_code.MAPPINGS,
         *opencode.MAPPINGS,
         *openhands.MAPPINGS,
+        *copilot_cli.MAPPINGS,
     ),
     tools=TOOLS,
     outcomes={

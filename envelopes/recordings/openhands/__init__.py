@@ -220,7 +220,7 @@ def _call(event: ConversationEvent) -> Records:
 
 
 def _condensation(event: ConversationEvent) -> Records:
-    """What a condensation kept: all events of the folder but those that it names. Then its summary.
+    """A condensation keeps all events of the folder but those that it names. Its summary follows.
 
     A summary that it left out is named by the id of its condensation, in early releases by an id that is in no file.
     """

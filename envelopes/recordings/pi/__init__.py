@@ -53,8 +53,8 @@ from envelopes.recordings.document_fields import (
 from envelopes.recordings.documents import DocumentValue, JsonDocument, unused_id
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, struct_reader
 from envelopes.recordings.pi.session_tree import (
-    Entry,
     Members,
+    PiEntry,
     PiState,
     Records,
     follow,
@@ -120,7 +120,7 @@ def _line_records(node: DocumentValue, state: PiState) -> Records:
     kind, key = text_member(members, "type"), text_member(members, "id")
     if kind is None:
         raise Untrusted("no entry: it has no type", "$.type")
-    entry = Entry(node, members, key or f"line-{_digest(node.raw)}", time_member(members, "timestamp"))
+    entry = PiEntry(node, members, key or f"line-{_digest(node.raw)}", time_member(members, "timestamp"))
     if kind == "session":
         yield from _header(entry, state)
         return
@@ -152,7 +152,7 @@ def _digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
-def _header(entry: Entry, state: PiState) -> Records:
+def _header(entry: PiEntry, state: PiState) -> Records:
     run = text_member(entry.members, "id") or state.run
     if state.facts and run != state.run:
         state.starts, state.left, state.last = [], [], 0
@@ -169,7 +169,7 @@ def _header(entry: Entry, state: PiState) -> Records:
     )
 
 
-def _fact_changes(entry: Entry, kind: str, state: PiState) -> Records:
+def _fact_changes(entry: PiEntry, kind: str, state: PiState) -> Records:
     """A name that the person gave the session, and its first model."""
     if kind == "session_info" and (title := summarize(text_member(entry.members, "name") or "")):
         state.title = True
@@ -178,13 +178,13 @@ def _fact_changes(entry: Entry, kind: str, state: PiState) -> Records:
         yield from _first_model(entry, text_member(entry.members, "modelId"), state)
 
 
-def _first_model(entry: Entry, model: str | None, state: PiState) -> Records:
+def _first_model(entry: PiEntry, model: str | None, state: PiState) -> Records:
     if model and not state.model:
         state.model = True
         yield RunRecord(line=entry.line, run=state.run, model=model)
 
 
-def _message(entry: Entry, message: Members, state: PiState) -> Records:
+def _message(entry: PiEntry, message: Members, state: PiState) -> Records:
     role, content = text_member(message, "role"), message.get("content")
     if role == "user":
         if not state.title and (title := summarize(_text(content).strip())):
@@ -214,7 +214,7 @@ def _text(content: DocumentValue | None) -> str:
     return "".join(text_member(block.members(), "text") or "" for block in content.elements())
 
 
-def _answer(entry: Entry, message: Members, state: PiState) -> Records:
+def _answer(entry: PiEntry, message: Members, state: PiState) -> Records:
     yield from _first_model(entry, text_member(message, "model"), state)
     state.api = text_member(message, "api") or ""
     is_unsent = text_member(message, "stopReason") in _UNSENT
@@ -239,7 +239,7 @@ def _answer(entry: Entry, message: Members, state: PiState) -> Records:
     yield from _usage(entry, object_member(message, "usage"), message, state)
 
 
-def _usage(entry: Entry, usage: Members, message: Members, state: PiState) -> Records:
+def _usage(entry: PiEntry, usage: Members, message: Members, state: PiState) -> Records:
     """The usage of a request that was answered; others have zeros."""
     new, read, written = (integer_member(usage, name) for name in ("input", "cacheRead", "cacheWrite"))
     if not (new or read or written):
@@ -257,7 +257,7 @@ def _usage(entry: Entry, usage: Members, message: Members, state: PiState) -> Re
     )
 
 
-def _call(entry: Entry, block: DocumentValue, members: Members, number: int, state: PiState) -> Records:
+def _call(entry: PiEntry, block: DocumentValue, members: Members, number: int, state: PiState) -> Records:
     call, tool, args = text_member(members, "id"), text_member(members, "name"), members.get("arguments")
     if not call or not tool:
         yield block.problem(f"$.message.content[{number}]", "a call without an id or a name")
@@ -281,7 +281,7 @@ def _call(entry: Entry, block: DocumentValue, members: Members, number: int, sta
     )
 
 
-def _is_copied(entry: Entry, state: PiState) -> bool:
+def _is_copied(entry: PiEntry, state: PiState) -> bool:
     """True for a line that is older than the file."""
     at, created = parse_instant(entry.at or ""), parse_instant(state.created)
     return at is not None and created is not None and at < created
@@ -294,7 +294,7 @@ def _answered_call(call: str, state: PiState) -> str:
     return next((name for name in waiting if state.waiting[name] == state.waiting[waiting[-1]]), names[-1])
 
 
-def _tool_result(entry: Entry, message: Members, state: PiState) -> Records:
+def _tool_result(entry: PiEntry, message: Members, state: PiState) -> Records:
     call = text_member(message, "toolCallId")
     if not call:
         raise Untrusted("no answer of a tool: it has no toolCallId", "$.message.toolCallId")
@@ -334,7 +334,7 @@ def _tool_result(entry: Entry, message: Members, state: PiState) -> Records:
         yield msgspec.structs.replace(event, payload=nested.raw)
 
 
-def _standing(entry: Entry, message: Members, state: PiState) -> Records:
+def _standing(entry: PiEntry, message: Members, state: PiState) -> Records:
     """The prompt and the tools of the first message of this role, or of a compaction; later ones are changes."""
     state.system = state.system or entry.key
     is_first = state.system == entry.key or "systemMessage" in entry.members

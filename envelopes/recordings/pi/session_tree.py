@@ -78,7 +78,7 @@ class PiState(msgspec.Struct):
         return ranges[::-1]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class PiEntry(msgspec.Struct, frozen=True):
     """A line, its members, its id, and its time. Without an id its key is made of its content."""
 
     node: DocumentValue
@@ -91,14 +91,14 @@ class Entry(msgspec.Struct, frozen=True):
         return self.node.line
 
 
-def make_event(entry: Entry, kind: str, text: str, state: PiState, call: str | None = None) -> EventRecord:
+def make_event(entry: PiEntry, kind: str, text: str, state: PiState, call: str | None = None) -> EventRecord:
     message = storable(summarize(text)) or kind
     return EventRecord(
         line=entry.line, run=state.run, kind=kind, message=message, payload=entry.node.raw, at=entry.at, call=call
     )
 
 
-def follow(entry: Entry, state: PiState) -> Records:
+def follow(entry: PiEntry, state: PiState) -> Records:
     """Moves the conversation to this line. Yields the rewinds by which branches leave it, and return to it."""
     parent = text_member(entry.members, "parentId")
     before = state.last if parent is None else state.lines.get(parent, state.last)
@@ -114,7 +114,7 @@ def follow(entry: Entry, state: PiState) -> Records:
         yield from _rewinds(entry, state)
 
 
-def _rewinds(entry: Entry, state: PiState) -> Records:
+def _rewinds(entry: PiEntry, state: PiState) -> Records:
     left, at = list[list[int]](), state.starts[0][0]
     for first, last in state.find_path():
         if first > at:
@@ -132,8 +132,8 @@ def _rewinds(entry: Entry, state: PiState) -> Records:
         yield msgspec.structs.replace(make_event(entry, REWIND, text, state), payload=payload)
 
 
-def read_compaction(entry: Entry, state: PiState) -> Records:
-    """What stays is on the way to this line, and the summary, which is on it.
+def read_compaction(entry: PiEntry, state: PiState) -> Records:
+    """The lines that stay are on the way to this one, and so is the summary, which is on it.
 
     The event is at its own line, so that who goes back to the line before it leaves the compaction. Where what stays is
     not known, it stands before the summary.
@@ -157,7 +157,7 @@ def _path_lines(state: PiState) -> list[int]:
     return [line for first, last in state.find_path() for line in range(first, last + 1)]
 
 
-def read_context_edit(entry: Entry, state: PiState) -> Records:
+def read_context_edit(entry: PiEntry, state: PiState) -> Records:
     """Another content of a receipt takes its place. A message leaves by an event that keeps all others."""
     target = text_member(entry.members, "targetId") or ""
     replacement = object_member(entry.members, "replacement").get("content")
@@ -176,7 +176,7 @@ def read_context_edit(entry: Entry, state: PiState) -> Records:
 
 
 def make_message(
-    entry: Entry,
+    entry: PiEntry,
     content: DocumentValue | None,
     role: str,
     state: PiState,

@@ -146,6 +146,26 @@ def pi(name: str) -> bytes:
     return json_lines(header | {"cwd": "/srv"}, *entries)
 
 
+def copilot(name: str) -> bytes:
+    begin = {"sessionId": f"session-{name}", "copilotVersion": "1.0.102"}
+    events: list[tuple[str, dict[str, Any]]] = [("session.start", begin)]
+    for number in range(3):
+        call = {"toolCallId": f"call_{name}{number}"}
+        request = call | {"name": "bash", "arguments": {"command": f"make {number}"}}
+        usage = {"apiCallId": f"{name}{number}", "inputTokens": 10 + number, "outputTokens": 5}
+        end = call | {"success": True, "result": {"content": f"{name} {number}"}, "shellExecution": {"exitCode": 0}}
+        events.append(("assistant.message", {"messageId": f"m{number}", "toolRequests": [request]}))
+        events.append(("tool.execution_start", call | {"toolName": "bash", "arguments": request["arguments"]}))
+        events.append(("tool.execution_complete", end))
+        events.append(("session.usage_record", {"usage": usage}))
+    return json_lines(
+        *(
+            {"type": kind, "data": data, "id": f"{name}-{number}", "timestamp": f"2026-06-01T10:00:{number:02}Z"}
+            for number, (kind, data) in enumerate(events)
+        )
+    )
+
+
 def mcp(name: str) -> bytes:
     begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"clientInfo": {"name": name}}}
     frames: list[dict[str, Any]] = [begin, {"jsonrpc": "2.0", "id": 0, "result": {"capabilities": {}}}]
@@ -241,6 +261,7 @@ FORMATS = {
     "codex": Lines(codex, "rollout-aaaaaaaa-bbbb-7bbb-8bbb-aaaaaaaaaaaa.jsonl"),
     "codex-exec": Lines(codex_exec),
     "gemini-cli-jsonl": Lines(gemini),
+    "copilot-cli": Lines(copilot),
     "mcp": Lines(mcp),
     "otlp": Lines(otlp),
     "otlp-logs": Lines(otlp_logs),
