@@ -31,6 +31,7 @@ from envelopes.text.preview import Cut, shorten
 
 LIMITS = (8_000, 4_000, 2_000, 1_000, 500, 250, 120, 60, 30)  # characters of a text, tried in this order
 SPACES = 2  # json.dumps writes a blank after each comma and colon: never as many as there are other characters
+QUOTES = 2
 STUB_MEMBERS = frozenset({"result_characters", "result_artifact"})
 
 
@@ -79,9 +80,9 @@ def project(complete: CompleteOutput, family: Family, policy: ProjectionPolicy, 
 
 
 def _count_promised(projected: Projected) -> int:
-    """The characters of JSON that the texts with a promised budget have."""
+    """The characters of JSON that the texts with a promised budget have between their quotation marks."""
     texts = (text_at({"result": projected.result}, pointer) or "" for pointer in projected.promised)
-    return sum(len(json.dumps(text, ensure_ascii=False)) for text in texts)
+    return sum(len(json.dumps(text, ensure_ascii=False)) - QUOTES for text in texts)
 
 
 def _shorten(

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from envelopes.families.base import Projected
+from envelopes.families.command.results import BatchItem, BatchResult, CommandResult, SavedOutput
 from envelopes.families.external import FAMILY
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.families.registry import builtin, samples, tools
@@ -71,6 +72,30 @@ def test_a_receipt_says_that_its_result_was_shortened_and_where_it_is_whole() ->
     )
     for limit in (0, 90, 400, 12_000):
         assert len(receipt_of(canonical, characters=limit).text) <= limit
+
+
+def batch_of_ten(characters: int) -> CompleteOutput:
+    """Ten commands with promised outputs, whose saved outputs have so many characters of paths together."""
+    command = CommandResult(exit_status=0, stdout="out", stderr="err", max_output_tokens=100)
+    paths = ["p" * (characters // 10 + (characters % 10 if number == 0 else 0)) for number in range(10)]
+    items = (
+        BatchItem(
+            cmd="c", status="completed", result=msgspec.structs.replace(command, saved_output=SavedOutput(path=path))
+        )
+        for path in paths
+    )
+    return output("ExecCommandBatch", BatchResult(items=tuple(items)))
+
+
+def test_the_quotation_marks_of_promised_texts_are_within_the_ceiling() -> None:
+    """An envelope that is a few characters too long is shortened as well."""
+    whole = lowered(batch_of_ten(0))[0]
+    room = CANONICAL_CHARACTERS - len(json.dumps(without_promised_texts(whole.canonical.to_json()), ensure_ascii=False))
+    for beyond in range(-2, 45):
+        projection, _ = lowered(batch_of_ten(room + beyond))
+        bounded = without_promised_texts(projection.canonical.to_json())
+        assert len(json.dumps(bounded, ensure_ascii=False)) <= CANONICAL_CHARACTERS, beyond
+        assert ("result_artifact" in result_of(projection)) == (beyond > 0)
 
 
 @each("characters", [24_000, 6_000, 2_000])
