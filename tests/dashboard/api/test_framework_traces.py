@@ -101,6 +101,7 @@ def test_each_call_of_a_framework_has_both_halves_of_the_same_result(recorded: s
     assert found == sorted(expected)
 
 
+@pytest.mark.extended
 def test_the_calls_of_a_framework_do_not_depend_on_the_order_in_which_its_spans_arrive(
     recorded: str, project: Project, tmp_path: Path
 ) -> None:

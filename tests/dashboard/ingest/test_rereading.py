@@ -189,6 +189,7 @@ def test_the_store_ends_as_a_new_import_leaves_it(
     assert whole_store() == reread
 
 
+@pytest.mark.extended
 @pytest.mark.postgresql
 def test_a_newer_version_that_yields_the_same_changes_no_row(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over every bundled recording and sample, with the rows that other recordings and processes wrote in between."""
