@@ -16,7 +16,7 @@ from dashboard.runs.run_marks import load_branches
 from envelopes.recordings.base import PARTIAL_COMPACTION
 from tests.dashboard.stored_rows import stored_rows
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 SAMPLES = Path(__file__).resolve().parents[2] / "envelopes" / "recordings" / "openhands"
 [CONVERSATION] = (SAMPLES / "1.58.2").iterdir()
 FORK = "0123456789abcdef0123456789abcdef"
