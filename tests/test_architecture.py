@@ -144,6 +144,7 @@ def _members(package: str) -> set[str]:
             "documents",
             "document_fields",
             "json_lines",
+            "session_lines",
             "gemini_answers",
             "object_fields",
             "registry",

@@ -150,7 +150,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         for table in (state.open, state.tokens):
             for oldest in list(table)[:-_MOST_OPEN]:
                 del table[oldest]
-        saved[_SLOT] = msgspec.to_builtins(state)
+    saved[_SLOT] = msgspec.to_builtins(state)
 
 
 def _message_in(frame: Frame) -> bytes:

@@ -52,9 +52,10 @@ from envelopes.recordings.base import (
     UsageRecord,
 )
 from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
-from envelopes.recordings.documents import DocumentValue, JsonDocument, unused_id
+from envelopes.recordings.documents import DocumentValue, unused_id
 from envelopes.recordings.gemini_answers import find_response_text, is_error_response, read_answer
-from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, storable, struct_reader
+from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, storable, struct_reader
+from envelopes.recordings.session_lines import read_session
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_array
 
@@ -135,18 +136,7 @@ def is_global_call_id(call: str) -> bool:
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
     state = msgspec.convert(saved.get(AGENT, {}), QwenState)
     state.run = state.run or path.stem
-    for line in read_json_lines(lines, saved):
-        if isinstance(line, LineProblem):
-            yield line
-            continue
-        node = DocumentValue(JsonDocument([line]), line.raw, 0)
-        try:
-            yield from list(_line_records(node, state))
-            yield from node.document.take_remarks(state.run)
-        except Untrusted as refusal:
-            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
-        state.forget_oldest()
-        saved[AGENT] = msgspec.to_builtins(state)
+    yield from read_session(lines, saved, AGENT, state, lambda node: _line_records(node, state))
 
 
 def _line_records(node: DocumentValue, state: QwenState) -> Records:

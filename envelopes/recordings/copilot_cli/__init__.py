@@ -36,7 +36,6 @@ from envelopes.recordings.base import (
     SYSTEM_PROMPT,
     TASK_REPORT,
     Format,
-    LineProblem,
     RunRecord,
     SourceLine,
     SourcePath,
@@ -59,8 +58,9 @@ from envelopes.recordings.document_fields import (
     text_member,
     time_member,
 )
-from envelopes.recordings.documents import DocumentValue, JsonDocument
-from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, struct_reader
+from envelopes.recordings.documents import DocumentValue
+from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, struct_reader
+from envelopes.recordings.session_lines import read_session
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, dump_json
 
@@ -94,18 +94,7 @@ def sniff(head: bytes, path: SourcePath) -> bool:
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
     state = msgspec.convert(saved.get(AGENT, {}), CopilotState)
     state.run = state.run or path.path.rpartition("/")[0].rpartition("/")[2] or path.stem
-    for line in read_json_lines(lines, saved):
-        if isinstance(line, LineProblem):
-            yield line
-            continue
-        node = DocumentValue(JsonDocument([line]), line.raw, 0)
-        try:
-            yield from list(_line_records(node, state))
-            yield from node.document.take_remarks(state.run)
-        except Untrusted as refusal:
-            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
-        state.forget_oldest()
-        saved[AGENT] = msgspec.to_builtins(state)
+    yield from read_session(lines, saved, AGENT, state, lambda node: _line_records(node, state))
 
 
 def _line_records(node: DocumentValue, state: CopilotState) -> Records:

@@ -22,7 +22,8 @@ from envelopes.recordings.document_fields import list_member, text_member, time_
 from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
 from envelopes.recordings.gemini_cli.chat import LEVELS, ChatState, checked_records, message_records
 from envelopes.recordings.gemini_cli.conversation import is_copied, replace_history, rewind_history, take_out
-from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, struct_reader
+from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, struct_reader
+from envelopes.recordings.session_lines import read_session
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted
 
@@ -75,18 +76,7 @@ def read_document(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str
 def read_lines(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
     state = msgspec.convert(saved.get(_SLOT, {}), ChatState)
     state.run = state.run or path.stem
-    for line in read_json_lines(lines, saved):
-        if isinstance(line, LineProblem):
-            yield line
-            continue
-        node = DocumentValue(JsonDocument([line]), line.raw, 0)
-        try:
-            yield from _line_records(node, state, path)
-            yield from node.document.take_remarks(state.run)
-        except Untrusted as refusal:
-            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
-        state.forget_oldest()
-        saved[_SLOT] = msgspec.to_builtins(state)
+    yield from read_session(lines, saved, _SLOT, state, lambda node: _line_records(node, state, path))
 
 
 def _line_records(node: DocumentValue, state: ChatState, path: SourcePath) -> Records:

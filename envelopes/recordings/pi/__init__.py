@@ -33,7 +33,6 @@ from envelopes.recordings.base import (
     CallRecord,
     Delivery,
     Format,
-    LineProblem,
     MessageRecord,
     ReceiptRecord,
     ResultRecord,
@@ -50,8 +49,8 @@ from envelopes.recordings.document_fields import (
     text_member,
     time_member,
 )
-from envelopes.recordings.documents import DocumentValue, JsonDocument, unused_id
-from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, read_json_lines, struct_reader
+from envelopes.recordings.documents import DocumentValue, unused_id
+from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, struct_reader
 from envelopes.recordings.pi.session_tree import (
     Members,
     PiEntry,
@@ -64,6 +63,7 @@ from envelopes.recordings.pi.session_tree import (
     read_context_edit,
     receipt_content,
 )
+from envelopes.recordings.session_lines import read_session
 from envelopes.schema.result import summarize
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import Untrusted, dump_json, join_array, join_object
@@ -100,19 +100,7 @@ def is_global_call_id(call: str) -> bool:
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
     state = msgspec.convert(saved.get(AGENT, {}), PiState)
     state.run = state.run or path.stem.rpartition("_")[2]
-    for line in read_json_lines(lines, saved):
-        if isinstance(line, LineProblem):
-            yield line
-            continue
-        node = DocumentValue(JsonDocument([line]), line.raw, 0)
-        try:
-            yield from list(_line_records(node, state))
-            yield from node.document.take_remarks(state.run)
-        except Untrusted as refusal:
-            yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
-        state.forget_oldest()
-        # The tables are the state's own: a long session is not copied with each line.
-        saved[AGENT] = {name: getattr(state, name) for name in state.__struct_fields__}
+    yield from read_session(lines, saved, AGENT, state, lambda node: _line_records(node, state))
 
 
 def _line_records(node: DocumentValue, state: PiState) -> Records:
