@@ -80,8 +80,12 @@ class StoredFolder:
         rows = Source.objects.filter(below, project=self._project).order_by("pk")
         return {(source.read_as or source.path).removeprefix(self._folder): source for source in rows}
 
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(sorted(name for name in self._sources if "/" not in name))
+
     def names(self) -> Sequence[str]:
-        return sorted(name for name in self._sources if "/" not in name)
+        return self._names
 
     def read(self, name: str) -> bytes:
         return b"".join(frame.data for frame in self._sources[name].frames.order_by("offset"))

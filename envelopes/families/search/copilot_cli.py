@@ -10,6 +10,8 @@ a path a line, or `No files matched the pattern.`
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.lenient_structs import RecordedObject, read_untyped, reading
@@ -28,12 +30,15 @@ COUNTED = re.compile(r":(\d{1,9})$", re.MULTILINE)
 CONTEXT = ("-A", "-B", "-C")
 
 
-def _read_matches(evidence: Evidence) -> Reading:
-    receipt = evidence.receipt_text or ""
+def _read_found(read: Callable[[Evidence, str], Reading], evidence: Evidence) -> Reading:
+    """Reads what was found from the receipt, unless that is a failure or the beginning of a saved output."""
     if failure := read_failure(evidence):
         return failure
-    if evidence.receipt_text is None or find_output_preview(receipt):
-        return read_untyped(evidence)
+    receipt = evidence.receipt_text
+    return read_untyped(evidence) if receipt is None or find_output_preview(receipt) else read(evidence, receipt)
+
+
+def _read_matches(evidence: Evidence, receipt: str) -> Reading:
     args = RecordedObject(evidence.args)
     mode = args.text("output_mode") or "files_with_matches"
     lines = [] if receipt == NO_MATCHES else receipt.splitlines()
@@ -59,12 +64,7 @@ def _read_matches(evidence: Evidence) -> Reading:
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
-def _read_files(evidence: Evidence) -> Reading:
-    receipt = evidence.receipt_text or ""
-    if failure := read_failure(evidence):
-        return failure
-    if evidence.receipt_text is None or find_output_preview(receipt):
-        return read_untyped(evidence)
+def _read_files(evidence: Evidence, receipt: str) -> Reading:
     head = GROUPED_FILES.match(receipt)
     names = _grouped_names(receipt[head.end() :]) if head else [] if receipt == NO_FILES else receipt.splitlines()
     count = int(head["count"]) if head else len(names)
@@ -85,6 +85,8 @@ def _grouped_names(text: str) -> list[str]:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("grep", "rg"), version=1, read=_read_matches, align=align_failure),
-    ToolMapping(agent=AGENT, tools=("glob",), version=1, read=_read_files, align=align_failure),
+    ToolMapping(
+        agent=AGENT, tools=("grep", "rg"), version=1, read=partial(_read_found, _read_matches), align=align_failure
+    ),
+    ToolMapping(agent=AGENT, tools=("glob",), version=1, read=partial(_read_found, _read_files), align=align_failure),
 )

@@ -67,8 +67,9 @@ class EventPlace(msgspec.Struct, frozen=True):
         Each event names its parent; without one that is the event before. A hook runs before the event that it is for
         is written, and has the same parent, so that it is on no branch and leaves nothing.
         """
-        names = {event_number(name): name for name in self.earlier().values()}
-        numbers = {key: event_number(name) for key, name in self.earlier().items()} | {ROOT: -1}
+        earlier = self.earlier()
+        names = {event_number(name): name for name in earlier.values()}
+        numbers = {key: event_number(name) for key, name in earlier.items()} | {ROOT: -1}
         heads = {number: self.peek(name) for number, name in names.items()}
         parents = {number: numbers.get(head.parent_id or "", number - 1) for number, head in heads.items()}
         hooks = {number for number, head in heads.items() if head.kind == HOOK}
@@ -85,7 +86,7 @@ class EventPlace(msgspec.Struct, frozen=True):
 
         own = spans(self.number or 0, numbers[parent])
         before = (number for number in sorted(names, reverse=True) if number not in hooks)
-        return own, next((earlier for number in before if (earlier := spans(number, parents[number]))), set())
+        return own, next((left for number in before if (left := spans(number, parents[number]))), set())
 
     def before(self) -> str:
         """The id of the event before; empty where it is not known."""

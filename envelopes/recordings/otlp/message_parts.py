@@ -125,13 +125,12 @@ def _called(fields: dict[str, Any], role: str, *, is_output: bool) -> Iterator[T
     for entry in _objects_of(fields.get("tool_calls")):
         function = entry.get("function")
         if isinstance(function, dict) and isinstance(entry.get("id"), str):
-            args, tool = _arguments(function.get("arguments")), str(function.get("name") or "")
-            yield TracePart(kind="call", role=role, content=args, call=entry["id"], tool=tool, is_output=is_output)
+            yield _call_part(entry["id"], role, function.get("name"), function.get("arguments"), is_output=is_output)
 
 
-def _arguments(value: Any) -> bytes:
-    """The JSON of a call's arguments; empty where they were not captured."""
-    return b"" if value is None else as_json(value)
+def _call_part(call: str, role: str, tool: Any, args: Any, *, is_output: bool) -> TracePart:
+    content = b"" if args is None else as_json(args)
+    return TracePart(kind="call", role=role, content=content, call=call, tool=str(tool or ""), is_output=is_output)
 
 
 def _objects_of(value: Any) -> Iterator[dict[str, Any]]:
@@ -171,9 +170,7 @@ def _part(part: dict[str, Any], role: str, *, is_output: bool) -> Iterator[Trace
     match part.get("type"):
         case "tool_call" | "tool-call" | "server_tool_call" if isinstance(call, str):
             args = _first_of(_call_fields(part), ("arguments", "input", "args"))
-            tool = str(part.get("name") or part.get("toolName") or "")
-            content = _arguments(args)
-            yield TracePart(kind="call", role=role, content=content, call=call, tool=tool, is_output=is_output)
+            yield _call_part(call, role, part.get("name") or part.get("toolName"), args, is_output=is_output)
         case "tool_call_response" | "tool-result" if isinstance(call, str):
             yield from _response(_first_of(part, ("response", "result", "output")), role, call, is_output=is_output)
         case "server_tool_call_response" if isinstance(call, str):
@@ -238,8 +235,7 @@ def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
         yield from _function_answers(fields)
         for (kind, _), item in sorted(nested.items()):
             if kind == "tool_calls" and isinstance(item.get("id"), str):
-                args, tool = _arguments(item.get("arguments")), str(item.get("name") or "")
-                yield TracePart(kind="call", role=role, content=args, call=item["id"], tool=tool, is_output=is_output)
+                yield _call_part(item["id"], role, item.get("name"), item.get("arguments"), is_output=is_output)
 
 
 def _function_answers(fields: dict[str, Any]) -> Iterator[TracePart]:

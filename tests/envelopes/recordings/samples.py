@@ -94,6 +94,19 @@ class Sample:
                 is_error=flags.get(call.call),
             )
 
+    def ends(self, tool: str, words: str) -> list[JsonValue]:
+        """How the calls of a tool ended whose arguments have the words: the kind of error, else the exit status."""
+        asked = [
+            halves.projection.canonical
+            for call, halves in zip(self.calls, self.halves(), strict=True)
+            if call.tool == tool and words in json.dumps(json.loads(call.args or b""))
+        ]
+        results = [canonical.result if isinstance(canonical.result, dict) else {} for canonical in asked]
+        return [
+            canonical.error.kind if canonical.error else result.get("exit_status")
+            for canonical, result in zip(asked, results, strict=True)
+        ]
+
 
 def read_bytes(raw: bytes, path: str) -> Sample:
     """Reads a recording whose format is detected by its content. Raises UnknownFormat."""

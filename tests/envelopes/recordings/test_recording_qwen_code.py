@@ -80,14 +80,7 @@ def test_receipts_are_what_it_sent() -> None:
     ],
 )
 def test_each_call_ended_as_it_did(tool: str, words: str, end: int | str | None) -> None:
-    [halves] = [
-        halves
-        for call, halves in zip(SAMPLE.calls, SAMPLE.halves(), strict=True)
-        if call.tool == tool and words in (call.args or b"").decode()
-    ]
-    canonical = halves.projection.canonical
-    result = canonical.result if isinstance(canonical.result, dict) else {}
-    assert (canonical.error.kind if canonical.error else result.get("exit_status")) == end
+    assert SAMPLE.ends(tool, words) == [end]
 
 
 def test_the_one_long_output_is_cut() -> None:
