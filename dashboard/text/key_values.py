@@ -252,9 +252,10 @@ def _find_block(text: str, start: int, close: str | None) -> tuple[int, int] | N
         end = text.find(sign, start, limit)
         return start, end if end >= 0 else limit
     line_end, indent = re.escape(opening["end"]), re.escape(opening["indent"])
-    inside = r'(?:\\+(?![\\n]).|[^"\\\n])*+' if is_escaped else r"[^\n]*+"
+    # Atomic groups: before 3.11.5, Python matches possessive repetitions of groups wrongly, or fails on them.
+    inside = r'(?>(?:\\+(?![\\n]).|[^"\\\n])*)' if is_escaped else r"[^\n]*+"
     line_end = rf"{line_end}[ \t]{{0,9}}{_NUMBER}" if opening["number"] else line_end
-    lines = rf"{inside}(?:(?:{line_end}[ \t]*+(?={line_end}))*+{line_end}{indent}{inside})*+"
+    lines = rf"{inside}(?>(?:(?>(?:{line_end}[ \t]*+(?={line_end}))*){line_end}{indent}{inside})*)"
     block = re.compile(lines).match(text, start, limit)
     return block.span() if block and block[0].strip() else None
 

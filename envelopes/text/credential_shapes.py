@@ -255,7 +255,8 @@ SHAPES = (
         "encoded-password",
         "a password or token with its name, in base64",
         ENCODED_NAMES,
-        rf"(?P<secret>(?:[A-Za-z0-9+/]{{1,999}}+(?:(?<=[A-Za-z0-9+/]{{60}}){CUT})?+){{1,4}}+={{0,2}})",
+        # An atomic group: before 3.11.5, Python matches a possessive repetition of a group wrongly, or fails on it.
+        rf"(?P<secret>(?>(?:[A-Za-z0-9+/]{{1,999}}+(?:(?<=[A-Za-z0-9+/]{{60}}){CUT})?){{1,4}})={{0,2}})",
         has_named_value,
         inside=True,
     ),
