@@ -175,6 +175,18 @@ def test_no_code_branches_on_the_name_of_a_tool() -> None:
     assert not found
 
 
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    """`re` before Python 3.11.5 matches it wrongly (gh-106052, gh-100061). `(?>(?:…)*)` means the same as `(?:…)*+`."""
+    repeated = re.compile(r"\)([*+?]|\{\d*,?\d*\})\+")
+    found = [
+        f"{path}:{node.lineno}: {node.value}"
+        for path in modules(*SOURCE)
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and repeated.search(str(node.value))
+    ]
+    assert not found
+
+
 def test_no_template_turns_escaping_off() -> None:
     assert not [f"{path}: {found[0]}" for path in templates() for found in UNESCAPED.finditer(text(path))]
 

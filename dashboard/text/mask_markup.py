@@ -34,7 +34,7 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#x27;": "'", "&#39;": "'
 _MARKS = re.compile(_MARK.encode())
 _INLINE_TAGS = re.compile(rf"</?(?:{_INLINE})(?=[\s>])[^>]*+>".encode())
 _TAGS = re.compile(rb"<[^>]*+>")
-_ADJACENT_TAGS = re.compile(rb"<[^>]*+>(?:\s*+<[^>]*+>)*+")
+_ADJACENT_TAGS = re.compile(rb"<[^>]*+>(?>(?:\s*+<[^>]*+>)*)")
 _BYTES = [(entity.encode(), character.encode()) for entity, character in _ENTITIES.items()]
 _NAMES = ("title", "href", "aria-label", "value", "alt", "placeholder", "content", "data-text")
 _ATTRIBUTE = re.compile(rf'(?<= )(?P<name>{"|".join(_NAMES)})="(?P<value>[^"]{{6,}})"')

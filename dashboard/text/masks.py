@@ -146,7 +146,7 @@ def _hide(text: str) -> str:
     return _LINE.sub(draw, text)
 
 
-_QUOTE = re.compile(r'(?<!\\)(?:\\\\)*+"')
+_QUOTE = re.compile(r'(?<!\\)(?>(?:\\\\)*)"')
 
 
 class _StringsOfJson:

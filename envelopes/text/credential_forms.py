@@ -86,7 +86,7 @@ CUT_OFF = (
 )
 WORD, ALNUM, HEX = r"[\w-]", "[A-Za-z0-9]", "[0-9a-f]"
 _UUID = f"{HEX}{{8}}(?:-{HEX}{{4}}){{3}}-{HEX}{{12}}"
-_PART = rf"(?:{WORD}++(?:{CUT}(?={WORD}))?+){{1,100}}+(?:{CUT})?\.(?:{CUT})?"
+_PART = rf"(?>(?:{WORD}++(?>(?:{CUT}(?={WORD}))?)){{1,100}})(?:{CUT})?\.(?:{CUT})?"
 _SIGNATURE = "|".join(letters(WORD, count) for count in (683, 512, 342, 176, 128, 86, 64, 43))
 WEB_TOKEN = rf"eyJ{_PART}e(?:{CUT})?y(?:{CUT})?J(?:{CUT})?{_PART}(?:{_SIGNATURE})"  # cut by line ends
 # Between two lines of source: quotes with signs and line ends, both escaped or neither. A listing has numbers there.
