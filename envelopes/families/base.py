@@ -289,6 +289,10 @@ def count_fitting(sizes: Iterable[int], *, rows: int, characters: int) -> int:
     return count
 
 
+def count_noun(number: int, noun: str, plural: str = "") -> str:
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def pick(result: msgspec.Struct, *names: str) -> ResultMembers:
     """The fields of a result that are bounded by their nature, as they are."""
     return {name: getattr(result, name) for name in names}

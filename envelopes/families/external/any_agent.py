@@ -19,6 +19,7 @@ from envelopes.alignment.openhands_receipts import align_observation
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.source_cuts import SourceCut, find_source_cuts, find_token_cuts
 from envelopes.alignment.spans import Span, match_excerpt
+from envelopes.families.base import count_noun
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
 
@@ -76,10 +77,10 @@ def _recorded_blocks(result: JsonValue) -> list[RecordedObject]:
 def read_content(recorded: JsonValue) -> tuple[ContentBlocks, str]:
     """The content of a tool's result, decoded JSON, and its summary without the tool's name."""
     blocks = tuple(_read_block(block) for block in _recorded_blocks(recorded))
-    count = f"{len(blocks)} content {'block' if len(blocks) == 1 else 'blocks'}"
+    count = count_noun(len(blocks), "content block")
     characters = sum(len(block.text or "") for block in blocks)
     content = ContentBlocks(content=blocks, structured_content=_find_structured_content(recorded)[1])
-    return content, f"{count}, {characters} characters of text"
+    return content, f"{count}, {count_noun(characters, 'character')} of text"
 
 
 def _read_blocks(evidence: Evidence, pointer: str) -> Reading:
@@ -196,4 +197,4 @@ def _align_shown(evidence: Evidence, text: str) -> list[Span]:
     return match_output(text, output, evidence.tool)
 
 
-FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=8, read=_read, align=_align)
+FALLBACK_MAPPING = ToolMapping(agent="*", tools=(), version=9, read=_read, align=_align)

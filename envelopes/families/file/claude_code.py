@@ -24,7 +24,15 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapp
 from envelopes.alignment.source_cuts import SourceCut, find_source_cuts
 from envelopes.alignment.spans import whole_cut
 from envelopes.families.file.alignment import NUMBERED, align_change, align_notebook_edit, align_read
-from envelopes.families.file.results import ChangeAction, FileChange, FileContent, FileImage, Hunk, ReadKind
+from envelopes.families.file.results import (
+    ChangeAction,
+    FileChange,
+    FileContent,
+    FileImage,
+    Hunk,
+    ReadKind,
+    summarize_read,
+)
 from envelopes.schema.result import JsonValue
 
 AGENT = "claude-code"
@@ -160,8 +168,7 @@ def _read_number(value: JsonValue) -> int | None:
 def _summarize_read(result: FileContent) -> str:
     match result.kind:
         case "text":
-            count = f"{result.line_count} lines of " if result.line_count is not None else ""
-            return f"read {count}{result.path}"
+            return summarize_read(result.path, result.line_count)
         case "unchanged":
             return f"{result.path} is unchanged since it was last read"
     return f"read {result.path} ({result.kind})"
@@ -258,7 +265,7 @@ MAPPINGS = (
     ToolMapping(
         agent=AGENT,
         tools=("Read",),
-        version=2,
+        version=3,
         read=partial(_read_first, ("file",), _file_from_result, _file_from_receipt),
         align=align_read,
     ),

@@ -23,6 +23,7 @@ from envelopes.families.file.results import (
     PatchedFile,
     PatchResult,
     patch_outcome,
+    summarize_read,
 )
 
 AGENT = "copilot-cli"
@@ -61,7 +62,7 @@ def _read_file(evidence: Evidence) -> Reading:
     is_empty = not any(lines) and not receipt
     count = 0 if is_empty else len(lines) - (not lines[-1])
     content = FileContent(path=path, content="" if is_empty else "\n".join(lines), start_line=first, line_count=count)
-    summary = f"read {count} line{'' if count == 1 else 's'} of {path}"
+    summary = summarize_read(path, count)
     return reading(evidence, content, summary, links={DETAIL: "/result/content_preview"})
 
 

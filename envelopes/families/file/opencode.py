@@ -21,7 +21,14 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapp
 from envelopes.alignment.source_cuts import SourceCut, find_source_cuts
 from envelopes.alignment.spans import Span, match_at, match_items, match_numbered, whole_cut
 from envelopes.families.file.codex import read_hunks
-from envelopes.families.file.results import ChangeAction, FileChange, FileContent, ReadKind
+from envelopes.families.file.results import (
+    ChangeAction,
+    FileChange,
+    FileContent,
+    ReadKind,
+    summarize_folder,
+    summarize_read,
+)
 
 AGENT = "opencode"
 PATH = "<path>"
@@ -61,7 +68,7 @@ def _read_receipt(evidence: Evidence, path: str, shown: re.Match[str]) -> Readin
         return reading(
             evidence,
             result,
-            f"listed {len(names)} of {path}",
+            summarize_folder(path, len(names)),
             links={},
             fidelity="parsed_from_receipt",
             source_cuts=() if shown["all"] else (limit,),
@@ -85,7 +92,7 @@ def _read_receipt(evidence: Evidence, path: str, shown: re.Match[str]) -> Readin
     if shown["capped"] or not (shown["total"] or RecordedObject(evidence.args).integer("limit")):
         missing = int(total) - (first or 1) + 1 - len(lines) if total else None
         cuts = (*cuts, SourceCut(pointer="", unit="lines", count=missing, lines=missing or 1, is_limit=True))
-    summary = f"read {len(lines)} lines of {path}"
+    summary = summarize_read(path, len(lines))
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
@@ -125,7 +132,7 @@ def _read_lines(evidence: Evidence, shown: RecordedObject) -> Reading:
             is_limit=True,
         )
         cuts = (*cuts, rest)
-    summary = f"read {'' if count is None else f'{count} lines of '}{result.path}"
+    summary = summarize_read(result.path, count)
     return reading(evidence, result, summary, links=links, outputs=(output,) if text else (), source_cuts=cuts)
 
 
@@ -136,7 +143,7 @@ def _read_entries(evidence: Evidence, shown: RecordedObject) -> Reading:
     missing = (total or 0) - (shown.integer("offset") or 1) + 1 - len(names)
     is_limit = missing > 0 and RecordedObject(evidence.args).integer("limit") is None
     cuts = (SourceCut(pointer="/display/entries", unit="files", count=missing, is_limit=True),) if is_limit else ()
-    summary = f"listed {len(names)} of {result.path}"
+    summary = summarize_folder(result.path, len(names))
     return reading(evidence, result, summary, links=links, source_cuts=cuts)
 
 
@@ -176,6 +183,6 @@ def _read_change(evidence: Evidence) -> Reading:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("read",), version=1, read=_read_file, align=_align_file),
+    ToolMapping(agent=AGENT, tools=("read",), version=2, read=_read_file, align=_align_file),
     ToolMapping(agent=AGENT, tools=("write", "edit"), version=1, read=_read_change, align=align_failure),
 )

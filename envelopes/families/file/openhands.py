@@ -34,6 +34,8 @@ from envelopes.families.file.results import (
     PatchedFile,
     PatchResult,
     patch_outcome,
+    summarize_folder,
+    summarize_read,
 )
 from envelopes.families.file.swe_agent import read_editor, requested_hunk
 
@@ -91,7 +93,7 @@ def _read_file(evidence: Evidence, recorded: RecordedObject) -> Reading:
     if total is not None and last is not None and last < total and not is_asked:
         missing = total - last
         cuts = (SourceCut(pointer=TEXT, unit="lines", count=missing, lines=missing, is_limit=True),)
-    summary, outputs = f"read {'' if count is None else f'{count} lines of '}{path}", find_text_outputs(evidence)
+    summary, outputs = summarize_read(path, count), find_text_outputs(evidence)
     return reading(evidence, result, summary, links=links, outputs=outputs, source_cuts=cuts)
 
 
@@ -129,11 +131,12 @@ def _read_folder(evidence: Evidence, recorded: RecordedObject) -> Reading:
     links = {"/dir_path": "/result/path", "/entries": "/result/content_preview"}
     is_cut = recorded.flag("is_truncated") is True
     cuts = (SourceCut(pointer="/entries", unit="files", is_limit=True),) if is_cut else ()
-    return reading(evidence, result, f"listed {len(names)} of {path}", links=links, source_cuts=cuts)
+    summary = summarize_folder(path, len(names))
+    return reading(evidence, result, summary, links=links, source_cuts=cuts)
 
 
 def _mapping(read: Callable[[Evidence], Reading], *tools: str) -> ToolMapping:
-    return ToolMapping(agent=AGENT, tools=tools, version=1, read=read, align=align_observation)
+    return ToolMapping(agent=AGENT, tools=tools, version=2, read=read, align=align_observation)
 
 
 MAPPINGS = (

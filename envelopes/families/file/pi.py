@@ -20,7 +20,7 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapp
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span, match_at
 from envelopes.families.file.codex import read_hunks
-from envelopes.families.file.results import FileChange, FileContent, Hunk
+from envelopes.families.file.results import FileChange, FileContent, Hunk, summarize_read
 
 AGENT = "pi"
 CONTENT = "/truncation/content"
@@ -55,7 +55,7 @@ def _read_file(evidence: Evidence) -> Reading:
     return reading(
         evidence,
         result,
-        f"read {count} lines of {path}",
+        summarize_read(path, count),
         links={CONTENT: "/result/content_preview"} if shown else {},
         outputs=(OutputField(CONTENT, first_line=first),) if shown else (),
         fidelity="parsed_from_receipt" if shown is None else "structured",
@@ -117,6 +117,6 @@ def _align_change(evidence: Evidence, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("read",), version=1, read=_read_file, align=_align_file),
+    ToolMapping(agent=AGENT, tools=("read",), version=2, read=_read_file, align=_align_file),
     ToolMapping(agent=AGENT, tools=("write", "edit"), version=1, read=_read_change, align=_align_change),
 )

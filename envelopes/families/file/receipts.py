@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.base import count_noun
 from envelopes.families.file.results import MARKS
 from envelopes.families.file.tools import TOOLS
 from envelopes.families.fitting import fit
@@ -192,11 +193,11 @@ def _patched(canonical: CanonicalResult, result: dict[str, Any]) -> Iterator[Seg
     count = result["changed_file_count"]
     diagnostics = len(result.get("diagnostics", ())) + result.get("diagnostics_omitted", 0)
     if diagnostics:
-        yield headline(f"Patch applied with {_count(diagnostics, 'diagnostic')}", "/result/diagnostics")
+        yield headline(f"Patch applied with {count_noun(diagnostics, 'diagnostic')}", "/result/diagnostics")
     else:
         yield headline("Patch applied", "/result/changed_files")
     yield label(": ")
-    yield value(canonical, "/result/changed_file_count", _count(count, "file"))
+    yield value(canonical, "/result/changed_file_count", count_noun(count, "file"))
     yield label(" changed")
     for index, file in enumerate(result["changed_files"]):
         pointer = f"/result/changed_files/{index}"
@@ -224,7 +225,3 @@ def _notes(canonical: CanonicalResult, result: dict[str, Any], field: str, title
     if omitted:
         yield line_break()
         yield marker(f"[omitted {omitted}]")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

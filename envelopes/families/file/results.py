@@ -36,7 +36,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject, RecordedText
-from envelopes.families.base import Projection, Projector, ResultMembers, pick, without_nulls
+from envelopes.families.base import Projection, Projector, ResultMembers, count_noun, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import JsonValue, ToolError, summarize
 
@@ -179,6 +179,14 @@ def patch_outcome(result: PatchResult) -> str:
     files = ", ".join(f"{MARKS[file.action]}:{file.path}" for file in result.changed_files)
     messages = "; ".join(diagnostic.message for diagnostic in result.diagnostics[:SUMMARY_DIAGNOSTICS])
     return summarize(f"applied patch to {files or 'no file'}{f'; diagnostics: {messages}' if messages else ''}")
+
+
+def summarize_read(path: str, line_count: int | None) -> str:
+    return f"read {path}" if line_count is None else f"read {count_noun(line_count, 'line')} of {path}"
+
+
+def summarize_folder(path: str, entries: int) -> str:
+    return f"listed {count_noun(entries, 'entry', 'entries')} of {path}"
 
 
 def slice_outcome(result: ArtifactSlice) -> str:

@@ -19,6 +19,7 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading
 from envelopes.alignment.saved_outputs import PREVIEW_HEAD
 from envelopes.alignment.source_cuts import SourceCut, SourceCutUnit, find_source_cuts
 from envelopes.alignment.spans import Span, match_excerpt, match_items, whole_cut
+from envelopes.families.base import count_noun
 from envelopes.families.search.results import FileMatches, SymbolAnswer, TextMatches, describe_pattern
 
 _mapping = partial(tool_mapping, agent="claude-code")
@@ -91,17 +92,13 @@ def _summarize_grep(result: TextMatches, evidence: Evidence) -> str:
     sought = describe_pattern(evidence)
     if result.mode == "files_with_matches":
         count = len(result.filenames) if result.file_count is None else result.file_count
-        return f"Found {_count(count, 'file')}{sought}" if count else f"No files found{sought}"
+        return f"Found {count_noun(count, 'file')}{sought}" if count else f"No files found{sought}"
     if result.mode == "count" and result.match_count is not None:
-        return f"Found {_count(result.match_count, 'match', 'matches')}{sought}"
+        return f"Found {count_noun(result.match_count, 'match', 'matches')}{sought}"
     if not result.content:
         return f"No matches found{sought}"
     lines = result.line_count if result.line_count is not None else result.content.rstrip("\n").count("\n") + 1
-    return f"Found {_count(lines, 'line')}{sought}"
-
-
-def _count(number: int, singular: str, plural: str = "") -> str:
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+    return f"Found {count_noun(lines, 'line')}{sought}"
 
 
 def _align_grep(recorded: RecordedObject, text: str) -> Iterable[Span]:
@@ -126,7 +123,7 @@ def _filenames(recorded: RecordedObject) -> Iterator[str]:
 def _read_glob(evidence: Evidence, recorded: RecordedObject) -> Reading:
     result = read_struct(FileMatches, recorded, GLOB_NAMES)
     count = len(result.filenames) if result.file_count is None else result.file_count
-    summary = f"{_count(count, 'file') if count else 'No file'} found{describe_pattern(evidence)}"
+    summary = f"{count_noun(count, 'file') if count else 'No file'} found{describe_pattern(evidence)}"
     cuts = (SourceCut(pointer="/filenames", unit="files", is_limit=True),) if result.truncated else ()
     return reading(evidence, result, summary, links=link_names(GLOB_NAMES), source_cuts=cuts)
 
@@ -138,7 +135,7 @@ def _align_glob(recorded: RecordedObject, text: str) -> Iterator[Span]:
 
 def _read_lsp(evidence: Evidence, recorded: RecordedObject) -> Reading:
     result = read_struct(SymbolAnswer, recorded, LSP_NAMES)
-    counted = "" if result.result_count is None else f": {_count(result.result_count, 'result')}"
+    counted = "" if result.result_count is None else f": {count_noun(result.result_count, 'result')}"
     summary = f"{result.operation or evidence.tool}{counted}"
     return reading(evidence, result, summary, links=link_names(LSP_NAMES), outputs=(OutputField("/result"),))
 

@@ -18,6 +18,7 @@ from envelopes.alignment.lenient_structs import RecordedObject, read_untyped, re
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.source_cuts import SourceCut
+from envelopes.families.base import count_noun
 from envelopes.families.search.results import FileMatches, TextMatches, summarize_files, summarize_matches
 
 AGENT = "copilot-cli"
@@ -60,7 +61,7 @@ def _read_matches(evidence: Evidence, receipt: str) -> Reading:
         )
         summary = summarize_matches(sum(counts), evidence)
         if has_others and lines:
-            summary = f"{len(lines)} lines found, with those around the matches"
+            summary = f"{count_noun(len(lines), 'line')} found, with those around the matches"
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 
@@ -86,7 +87,7 @@ def _grouped_names(text: str) -> list[str]:
 
 MAPPINGS = (
     ToolMapping(
-        agent=AGENT, tools=("grep", "rg"), version=1, read=partial(_read_found, _read_matches), align=align_failure
+        agent=AGENT, tools=("grep", "rg"), version=2, read=partial(_read_found, _read_matches), align=align_failure
     ),
     ToolMapping(agent=AGENT, tools=("glob",), version=1, read=partial(_read_found, _read_files), align=align_failure),
 )

@@ -16,6 +16,7 @@ from envelopes.alignment.lenient_structs import RecordedObject, link_groups, rea
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.source_cuts import SourceCut, SourceCutUnit
 from envelopes.alignment.spans import Span, match_at
+from envelopes.families.base import count_noun
 from envelopes.families.search.results import (
     FileMatches,
     TextMatches,
@@ -99,7 +100,7 @@ def _read_matches(evidence: Evidence) -> Reading:
     is_counted = not RecordedObject(evidence.args).get("context")
     count = total if is_counted else None
     result = TextMatches(mode="content", content="\n".join(lines), match_count=count, line_count=total)
-    around = f"{total} lines found{describe_pattern(evidence)}"
+    around = f"{count_noun(total, 'line')} found{describe_pattern(evidence)}"
     return _build(evidence, result, around if count is None else summarize_matches(count, evidence), lines)
 
 
@@ -121,6 +122,6 @@ def _align_search(evidence: Evidence, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("grep",), version=1, read=_read_matches, align=_align_search),
+    ToolMapping(agent=AGENT, tools=("grep",), version=2, read=_read_matches, align=_align_search),
     ToolMapping(agent=AGENT, tools=("find", "ls"), version=1, read=_read_files, align=_align_search),
 )

@@ -21,7 +21,7 @@ from typing import Literal
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.base import Projection, Projector, ResultMembers, pick, without_nulls
+from envelopes.families.base import Projection, Projector, ResultMembers, count_noun, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import JsonValue
 
@@ -216,7 +216,7 @@ def fetched_outcome(page: FetchedPage) -> str:
 
 
 def search_outcome(found: FoundPages) -> str:
-    return f"{len(found.results)} results for {found.query}"
+    return f"{count_noun(len(found.results), 'result')} for {found.query}"
 
 
 PROJECTIONS: dict[type[msgspec.Struct], Projection] = {
