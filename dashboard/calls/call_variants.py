@@ -112,11 +112,12 @@ class StripCell:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantStrip:
-    """`recorded` are the tokens of the receipt that the model got, if one was recorded."""
+    """`recorded` are the tokens of the receipt that the model got, if one was recorded; `is_rebuilt`: made of that."""
 
     family: str
     recorded: TokenCount | None
     cells: tuple[StripCell, ...]
+    is_rebuilt: bool = False
     sent: tuple[FingerprintedReceipt, ...] = ()
     reason: str = ""
 
@@ -262,4 +263,11 @@ def load_variant_strip(project: Project, call: Call, query: QueryDict) -> Varian
                 difference=None if recorded is None else compute_difference(evidence.receipt_text, receipt.text),
             )
         )
-    return VariantStrip(family=owner.name, recorded=recorded, cells=tuple(cells), sent=tuple(load_fingerprinted(call)))
+    chosen = evidence.chosen.get("receipt")
+    return VariantStrip(
+        family=owner.name,
+        recorded=recorded,
+        cells=tuple(cells),
+        is_rebuilt=chosen is not None and chosen.fidelity == "reconstructed",
+        sent=tuple(load_fingerprinted(call)),
+    )

@@ -234,7 +234,8 @@ def _sentence(output: _Output, got: str) -> str:
     if not output.is_known and output.is_beginning:
         return f"Only the beginning of the receipt was compared with the recorded output ({_count_lines(cut.total)})."
     if not output.cut.shown and not output.is_linked:
-        return f"The recorded output ({_count_lines(output.recorded.total)}) was not found in the receipt."
+        lines = _count_lines(output.recorded.total)
+        return f"The recorded output ({lines}) is not in the receipt word for word. It may be there in another form."
     if not output.is_known:
         lines = f"{cut.shown_count:,} of {_count_lines(cut.total)}"
         return f"The receipt has {lines} word for word. It may have the others in another form: that is not known."

@@ -192,7 +192,7 @@ def build_canonical_pane(evidence: CallEvidence, half: Literal["canonical", "env
             lines=count_lines(text),
             tokens=None if is_complete else evidence.tokens(raw.decode()),  # the model never gets the complete one
         ),
-        fidelity=result_fidelity(evidence.call.result_fidelity),
+        fidelity=result_fidelity(evidence.call.result_fidelity, has_recorded=evidence.result is not None),
         note=" ".join(_describe_reading(evidence, is_complete=is_complete)),
         cuts=tuple(_describe_own_cuts(evidence)) if evidence.is_bounded else (),
     )
@@ -237,7 +237,7 @@ def build_recorded_pane(evidence: CallEvidence) -> JsonPane:
         half="recorded",
         window=json_markup.first_chunk(text, FIRST_CHARS, POINTER_ATTRIBUTES["recorded"]),
         size=TextSize(bytes=len(evidence.result or b""), lines=count_lines(text)),
-        fidelity=result_fidelity(evidence.call.result_fidelity),
+        fidelity=result_fidelity(evidence.call.result_fidelity, has_recorded=evidence.result is not None),
         cuts=tuple(_describe_own_cuts(evidence)) if evidence.is_bounded else (),
     )
 

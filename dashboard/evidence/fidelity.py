@@ -5,7 +5,7 @@ A page claims that the model saw a text only where that is known; every other wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboard.models import Call
 
@@ -118,6 +118,11 @@ RESULT = {
     )
 }
 
+PARTLY_PARSED = replace(
+    RESULT["parsed_from_receipt"],
+    means="The source kept only a part of the result. The rest was read out of the text for the model.",
+)
+
 
 def describe_seen_lines(call: Call) -> str:
     """How many lines of a cut output the model got; empty where the recording has no lines to count."""
@@ -134,5 +139,7 @@ def receipt_fidelity(name: str) -> Fidelity:
     return RECEIPT.get(name, RECEIPT["recorded"])
 
 
-def result_fidelity(name: str) -> Fidelity:
-    return RESULT.get(name, RESULT["absent"])
+def result_fidelity(name: str, *, has_recorded: bool = False) -> Fidelity:
+    """`has_recorded`: the source kept something of the result, which then is less than what the half shows."""
+    fidelity = RESULT.get(name, RESULT["absent"])
+    return PARTLY_PARSED if has_recorded and fidelity.name == PARTLY_PARSED.name else fidelity

@@ -175,13 +175,14 @@ def _draw_strip(letters: str, calls: int, counts: tuple[int, int, int, int]) -> 
 
 
 class CallPoint(NamedTuple):
-    """A call in the drawing; `letter` is its outcome, `work_ms` its time without a known wait."""
+    """A call in the drawing; `letter` is its outcome, `work_ms` its time without a known wait; 0 unless `is_timed`."""
 
     letter: str
     duration_ms: int
     tokens: int
     tool: str
     work_ms: int
+    is_timed: bool
 
 
 class OutcomeBand(NamedTuple):
@@ -212,12 +213,15 @@ class FailedCall(NamedTuple):
 
 
 class ToolSums(NamedTuple):
-    """The sums of one tool, or of all that are left out. Shares are in percent of all calls that were added up."""
+    """The sums of one tool, or of all that are left out. Shares are in percent of all calls that were added up.
+
+    `time_ms` is None where no call of the tool has a recorded time.
+    """
 
     tool: str
     is_rest: bool
     calls: int
-    time_ms: int
+    time_ms: int | None
     time_share: int
     tokens: int
     token_share: int
@@ -248,7 +252,7 @@ class RunOverview:
     def tools_sentence(self) -> str:
         """The tool with most of the time, and the one with most of the tokens."""
         named = [sums for sums in self.tools if sums.tool and not sums.is_rest]
-        slow = max(named, key=lambda sums: sums.time_ms, default=None)
+        slow = max(named, key=lambda sums: sums.time_ms or 0, default=None)
         large = max(named, key=lambda sums: sums.tokens, default=None)
         parts = [f"{slow.tool} took {slow.time_share}% of the tools' time"] if slow and slow.time_ms else []
         parts += [f"{large.tool} got {large.token_share}% of the tokens"] if large and large.tokens else []
@@ -294,10 +298,11 @@ def _load_points(run: Run, limit: int) -> list[CallPoint]:
         key = tuple(outcome)
         if key not in letters:
             letters[key] = outcome_letter(Call(**dict(zip(OUTCOME_COLUMNS, key, strict=True))))
-        duration = duration or 0  # a time that nobody measured
+        is_timed = duration is not None
+        duration = duration or 0
         is_waiting = outcome[0]
         work = 0 if is_waiting else duration if tool_ms is None else min(duration, tool_ms)
-        points.append(CallPoint(letters[key], duration, tokens, tool, work))
+        points.append(CallPoint(letters[key], duration, tokens, tool, work, is_timed))
     return points
 
 
@@ -358,28 +363,31 @@ def sum_by_tool(points: Iterable[CallPoint]) -> tuple[ToolSums, ...]:
     """Most time first."""
     sums: dict[str, list[int]] = {}
     for point in points:
-        tool_sums = sums.setdefault(point.tool, [0, 0, 0])
+        tool_sums = sums.setdefault(point.tool, [0, 0, 0, 0])
         tool_sums[0] += 1
         tool_sums[1] += point.work_ms
         tool_sums[2] += point.tokens
+        tool_sums[3] += point.is_timed
     ordered = sorted(sums.items(), key=lambda item: (-item[1][1], -item[1][2], item[0]))
-    _, all_ms, all_tokens = _add_columns([numbers for _, numbers in ordered])
+    _, all_ms, all_tokens, _ = _add_columns([numbers for _, numbers in ordered])
     rows, rest = ordered[:MAX_TOOLS], ordered[MAX_TOOLS:]
     if rest:
-        rows.append((f"{len(rest)} others", _add_columns([numbers for _, numbers in rest])))
+        rows.append(
+            (f"{len(rest)} other{'s' if len(rest) > 1 else ''}", _add_columns([numbers for _, numbers in rest]))
+        )
     return tuple(
         ToolSums(
             tool=tool,
             is_rest=index == MAX_TOOLS,
             calls=calls,
-            time_ms=time_ms,
+            time_ms=time_ms if timed else None,
             time_share=round(100 * time_ms / all_ms) if all_ms else 0,
             tokens=tokens,
             token_share=round(100 * tokens / all_tokens) if all_tokens else 0,
         )
-        for index, (tool, (calls, time_ms, tokens)) in enumerate(rows)
+        for index, (tool, (calls, time_ms, tokens, timed)) in enumerate(rows)
     )
 
 
 def _add_columns(rows: Sequence[Sequence[int]]) -> list[int]:
-    return [sum(column) for column in zip(*rows, strict=True)] or [0, 0, 0]
+    return [sum(column) for column in zip(*rows, strict=True)] or [0, 0, 0, 0]

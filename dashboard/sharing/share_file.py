@@ -157,7 +157,9 @@ def _share_result(evidence: CallEvidence, name: str, limit: int) -> SharedText:
 def _share_receipt(evidence: CallEvidence, name: str, fidelity: Fidelity, limit: int) -> SharedText:
     receipt = evidence.halves.receipt
     others = sum(not isinstance(part, TextPart) for part in receipt.parts) if receipt else 0
-    note = fidelity.means + f" {others} of its parts are no text and are left out here." * bool(others)
+    note = fidelity.means + (
+        f" {others} of its parts {'is' if others == 1 else 'are'} no text and left out here." if others else ""
+    )
     return _share_text(name, fidelity.heading, evidence.receipt_text, limit, note=note)
 
 

@@ -96,7 +96,7 @@ def test_what_was_cut_is_stated_and_what_is_not_known_is_not(
     assert "the model got less than 1 line" in sentences("dump")
     assert "the model got all 400 lines" in sentences("number_log")
     joined = sentences("join_log")
-    assert "The recorded output (400 lines) was not found in the receipt." in joined
+    assert "The recorded output (400 lines) is not in the receipt word for word." in joined
     assert "cut before the model" not in joined
 
 

@@ -129,7 +129,7 @@ def test_a_text_that_a_hook_wrote_stands_beside_the_tools_own(operator_client: C
     assert badges == ["written by a hook"]
     assert page.select_one('[data-half="receipt"] .share').text.startswith("The text comes from the output of a hook")
     assert not page.all_by_text("cut before the model", exact=True)
-    assert not page.all_by_text("was not found in the receipt")
+    assert not page.all_by_text("word for word")
     assert notice[0] == (
         "A hook wrote the text that the model got, by the recording: PostToolUse:Bash (scrub --secrets) returned "
         "another output in place of the tool's own, and the recorded receipt is made from that."
