@@ -305,13 +305,14 @@ def _answers(node: DocumentValue, members: Members, parts: Sequence[DocumentValu
             yield ArtifactRecord(line=part.line, run=state.run, call=name, role="output", path=path)
         if (text_member(recorded, "callId") or call) == call:
             shown = (receipt.text() or "") if receipt else ""
-            child = _child_run(object_member(recorded, "resultDisplay"), call, state)
+            display = recorded.get("resultDisplay")  # often a text for a person, which is no value of the wrong type
+            child = _child_run(display.members() if display else {}, call, state)
             failed = True if is_error_response(response) else None  # where it is not stated
             record = ResultRecord(
                 line=node.line, run=state.run, call=name, result=None, is_error=failed, at=at, child_run=child
             )
             status, error_type = text_member(recorded, "status"), recorded.get(ERROR_TYPE)
-            yield read_answer(recorded.get("resultDisplay"), status, shown, tool, record, error_type)
+            yield read_answer(display, status, shown, tool, record, error_type)
 
 
 def _answered_call(call: str, state: QwenState) -> str:
@@ -399,6 +400,6 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=is_global_call_id,
-        version=3,
+        version=4,
     ),
 )

@@ -21,6 +21,7 @@ INSPECT = "inspect_ai/log_tool_call_error.json"
 LANGCHAIN = "message_dumps/toolmessage_artifact_langchain_core_1.7.2.json"
 PYDANTIC = "message_dumps/messages_pydantic_ai_2.68.0.json"
 MCP = "mcp_frames/generated_mcp_2.3.0_stdio_frames.jsonl"
+QWEN = "releases/qwen_code_0.15.10.jsonl"
 MINI, SWE = "mini_swe_agent/local.traj.json", "swe_agent/humanevalfix-python-0.traj"
 TYPE, TIME = "left out: wrong type", "left out: no time"
 NUMBER, OUTCOME = "left out: not a possible number", "left out: not a known outcome"
@@ -123,7 +124,7 @@ def test_a_value_of_another_type_or_meaning_is_a_remark(sample: str, path: str, 
     assert all(record.run == remarks[0].run for record in records if isinstance(record, CallRecord))
 
 
-@pytest.mark.parametrize("sample", [CODEX, GEMINI, INSPECT, LANGCHAIN, PYDANTIC, MCP, MINI, SWE])
+@pytest.mark.parametrize("sample", [CODEX, GEMINI, QWEN, INSPECT, LANGCHAIN, PYDANTIC, MCP, MINI, SWE])
 def test_a_recording_as_agents_write_it_has_no_remark(sample: str) -> None:
     file = FOLDER / sample
     assert [record for record in read(file.read_bytes(), file) if isinstance(record, RemarkRecord)] == []
