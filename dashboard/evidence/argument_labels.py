@@ -30,6 +30,8 @@ LEAST_REPEATED = 4  # characters; `x` is in every sentence
 # Argument names that agents give to what identifies a request. Without one of them the first text is the label,
 # without any text all of them.
 NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "url", "description")
+# Of an editor of files the command is one of these, and the path names the call.
+EDITOR_COMMANDS = frozenset({"view", "create", "str_replace", "insert", "undo_edit", "delete"})
 # A member of JSON with a text, which may end where the head does.
 _TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
 _TAG = re.compile(r"<[\w-]+>")
@@ -193,5 +195,9 @@ def _choose_text(text: str) -> tuple[str, str]:
     """The name and the text, as JSON writes it, of the argument that names the call."""
     members = _TEXT.findall(text)
     values = dict(reversed(members))  # of two objects with the same name in them, the outer or the first
-    chosen = next((name for name in NAMES if name in values), members[0][0] if members else "")
+    names = NAMES[1:] if values.get("command") in EDITOR_COMMANDS and "path" in values else NAMES
+    first = members[0][0] if members else ""
+    if first == "id" and len(members) > 1 and "[" in text[: text.index('"id"')]:  # the number of an item of a list
+        first = members[1][0]
+    chosen = next((name for name in names if name in values), first)
     return chosen, values.get(chosen, "")
