@@ -27,7 +27,7 @@ def plan(request: OperatorRequest, pk: UUID) -> HttpResponse:
     """The steps of the plan; those of a live run are asked for again."""
     run = _get_planned_run(request, pk)
     if request.htmx and request.htmx.target == ROWS:
-        return render_step_rows(request, run, "plan")
+        return render_step_rows(request, run, "halves")
     if is_unchanged(run, RunDetailParams(request.GET)):
         return HttpResponse(status=NOTHING_NEW)
     with_steps = is_visit(request) or not run.is_live  # the end of a run changes the list beside the plan, too

@@ -29,6 +29,7 @@ from dashboard.text.params import Params
 from dashboard.text.text_markup import TextChunk, text_chunk
 from dashboard.workspace.context import ContextTab, load_context
 from dashboard.workspace.steps import (
+    TABS,
     WHOLE_RUN_TABS,
     RunPosition,
     StepLink,
@@ -151,16 +152,18 @@ class WholeRunPage:
 
 
 def load_whole_run(run: Run, tab: str, query: QueryDict, *, with_steps: bool) -> WholeRunPage:
+    """The list beside it leads to steps in the same tab, or in Both halves where steps have none of that name."""
+    step_tab = tab if tab in TABS else "halves"
     position = Params(query).integer("position", default=0)
-    place = load_place(run, position, tab, query) if position else None
+    place = load_place(run, position, step_tab, query) if position else None
     last = place.position if place else run.members.count()
     return WholeRunPage(
         run=run,
         tab=tab,
         tabs=build_run_tabs(run, tab, query),
         place=place,
-        steps=load_step_list(run, place, tab, query, is_whole=True) if with_steps else None,
-        step_url=step_url(run.pk, last, tab) if last else "",
+        steps=load_step_list(run, place, step_tab, query, is_whole=True) if with_steps else None,
+        step_url=step_url(run.pk, last, step_tab) if last else "",
     )
 
 

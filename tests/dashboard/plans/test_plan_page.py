@@ -16,11 +16,13 @@ from dashboard.ingest.importer import import_paths
 from dashboard.management.commands.demo import run_demo_plan
 from dashboard.models import Artifact, Call, Project, Run
 from dashboard.plans.plan_run import POLICY, PlanOrder, run_plan
+from dashboard.views.workspace import ROWS
 from envelopes.plan.executor import Executor
 from envelopes.plan.schema import read_plan
 from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.plans.orders import command, plan, run_command
+from tests.envelopes.recordings.samples import FOLDER
 from tests.faults.imports import wait_until
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
@@ -109,6 +111,16 @@ def test_a_run_without_a_plan_has_no_tab_and_one_with_another_plan_says_so(
     run = Run.objects.get(external_id="r1")
     assert "The recorded plan is no ActionPlan" in parse_page(client.get(f"/runs/{run.pk}/plan")).text
     assert client.get(f"/runs/{run.pk}/confirmation").status_code == 404
+
+
+@pytest.mark.usefixtures("alice")
+def test_the_steps_beside_the_plan_lead_to_steps(project: Project, client: Client) -> None:
+    import_paths(project, [FOLDER / "audit"])
+    address = f"/runs/{Run.objects.get().pk}/plan"
+    beside = {"HX-Request": "true", "HX-Target": ROWS}
+    for page in (client.get(address), client.get(address, headers=beside)):
+        links = [link["href"] for link in parse_page(page).select("a.call-row")]
+        assert [client.get(link).status_code for link in links] == [200, 200]
 
 
 @pytest.mark.extended
