@@ -81,7 +81,7 @@ COLUMNS = (
         "tokens",
         "Tokens",
         f"Tokens of the receipt, {TOKENS_COUNTED_BY}; ≈ marks an estimate",
-        lambda row: format_tokens(row.call.tokens, row.call.token_certainty),
+        lambda row: _format_tokens(row.call),
         "tokens",
         kind="number",
     ),
@@ -133,6 +133,12 @@ def _answer(call: Call) -> str:
     """The summary of a failure, whose first line is often the exit status alone; else the first line."""
     is_failed = call.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
     return call.summary if is_failed and call.summary else call.first_line or call.summary
+
+
+def _format_tokens(call: Call) -> str:
+    """Nothing of a call without a recorded receipt, which is not one of no tokens."""
+    has_receipt = call.tokens or call.receipt_fidelity != "absent"
+    return format_tokens(call.tokens, call.token_certainty) if has_receipt else "–"
 
 
 def _format_seen(call: Call) -> str:

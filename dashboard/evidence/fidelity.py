@@ -84,7 +84,7 @@ RESULT = {
             name="structured",
             heading="Structured result",
             badge="full result",
-            means="The source kept the tool's result as structured data, beside the text for the model.",
+            means="The source kept the tool's result as structured data.",
             tone="good",
         ),
         Fidelity(

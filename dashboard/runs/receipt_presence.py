@@ -233,7 +233,7 @@ def load_presence(run: Run, receipt: RecordedReceipt, preview: OutputPreview | N
     """`preview` is set where the receipt is one of a saved output."""
     state = ContextState.load_end(run)
     grade, note = state.grade(receipt)
-    first = receipt_fidelity(receipt.fidelity).badge
+    first = "as the model saw it" if receipt.fidelity == "exact" else receipt_fidelity(receipt.fidelity).badge
     behind = dict.fromkeys(text.kind for text in state.added if text.answer < receipt.line < text.line)
     is_later = preview is not None and preview.is_later and receipt.seq == 1
     return ReceiptPresence(receipt.line, first, grade, note, model_url(run, receipt.line), tuple(behind), is_later)

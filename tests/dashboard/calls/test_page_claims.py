@@ -58,9 +58,19 @@ def test_a_receipt_that_was_rebuilt_is_nowhere_called_recorded(client: Client) -
     assert variant.endswith("the receipt that was rebuilt.")
 
 
+@of_sample("otlp/langchain_1.5.2_langsmith_0.15.1.jsonl")
+def test_an_exact_receipt_came_into_the_context_as_the_model_saw_it(client: Client) -> None:
+    call = Call.objects.filter(receipt_fidelity="exact")[0]
+    words = load_call(client, call).select_one(".presence").text
+    assert " on, as the model saw it. At the end of the recording: still there" in words
+
+
 @of_sample("codex_exec.jsonl")
 def test_what_has_no_time_is_shown_without_one(client: Client) -> None:
     page = load(client, Run.objects.get().get_absolute_url())
     explained = page.by_text("ended (no closing line)")["title"]
     assert explained.startswith("The recording has no end and its records have no time, so the run counts as ended.")
+    assert page.texts("a.call-row .row-tokens") == ["–"] * 6, "none of its calls has a receipt"
+    rows = load(client, "/calls/").select("tbody tr")
+    assert {row.select_one("[data-head=Tokens]").text for row in rows} == {"–"}
     assert {cell.text for cell in page.select("#by-tool td[data-head^=Time], #by-tool td[data-head*=time]")} == {"–"}
