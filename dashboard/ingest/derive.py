@@ -29,7 +29,7 @@ from dashboard.models import (
 )
 from dashboard.models.fields import compress_beside
 from dashboard.models.identity import derive_id
-from dashboard.models.outcomes import decide_outcome, find_exit_status
+from dashboard.models.outcomes import decide_outcome, find_exit_status, waited_for_a_person
 from dashboard.models.runs import ReceiptAuthor
 from dashboard.search.documents import collect_texts
 from dashboard.text.formatting import column_int, column_text
@@ -42,8 +42,6 @@ from envelopes.storage.sinks import Content
 from envelopes.text.pointer import join, text_at
 from envelopes.text.untrusted_json import dump_json, object_slices, parse_json
 
-ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})
-REFUSED_KINDS = frozenset({"write_denied"})
 REASONS = {row.kind: row.reason for row in SITUATIONS if row.kind and row.reason and row.name != "policy_denied"}
 ARTIFACT_CHARACTERS = 8_000  # a longer output gets a page of its own
 
@@ -303,7 +301,7 @@ def _columns(
         "error_kind": error_kind,
         "retryable": error.retryable if error and is_answered else None,
         "exit_status": exit_status if exit_status is not None and abs(exit_status) < 2**31 else None,
-        "is_waiting": call.tool in ASKING_TOOLS or bool(error and error.kind in REFUSED_KINDS),
+        "is_waiting": waited_for_a_person(call.tool, error.kind if error else "", error.message if error else ""),
         "args_bytes": observations["args"].size if "args" in observations else 0,
         "result_bytes": observations["result"].size if "result" in observations else 0,
         "result_fidelity": _result_fidelity(halves, observations),

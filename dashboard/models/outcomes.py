@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from django.db import models
@@ -10,6 +11,13 @@ from envelopes.schema.result import JsonValue
 from envelopes.schema.settlement import CODES, SKIPPED_KINDS, RecordedEnd, read_end
 
 UNKNOWN, ERROR = "unknown", "error"  # statuses of an envelope
+ASKING_TOOLS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode", "exit_plan_mode"})
+# What agents write where a person refused. A rule refuses with the same kind of error, and nobody waited for it.
+_BY_A_PERSON = re.compile(
+    r"(?i)\bthe user doesn't want\b|\buser (?:rejected|denied|declined|cancelled|did not allow)\b"
+    r"|\b(?:rejected|denied|declined|cancelled) by (?:the )?user\b|\AAction rejected: "
+    r"|\bpermission was declined\b|\bhaven't granted it yet\b"
+)
 NOT_COUNTED = "not counted yet"  # of a call whose evidence is stored and not derived
 
 
@@ -76,6 +84,11 @@ def decide_outcome(
         return Outcome.CANCELLED
     is_failed = not is_exit_an_answer and (bool(exit_status) or bool(source_error))
     return Outcome.FAILED if is_failed else Outcome.SUCCEEDED
+
+
+def waited_for_a_person(tool: str, error_kind: str, message: str) -> bool:
+    """True for a question to a person, and for a refusal that names one."""
+    return tool in ASKING_TOOLS or (error_kind == "write_denied" and _BY_A_PERSON.search(message[:1_000]) is not None)
 
 
 def find_exit_status(result: Mapping[str, JsonValue]) -> JsonValue:

@@ -244,7 +244,7 @@ class Call(LoadedRow):
     ended_at = models.DateTimeField(null=True)
     duration_ms = models.BigIntegerField(null=True)  # between the two stamps; a wait for permission included
     tool_ms = models.BigIntegerField(null=True)  # measured by the tool itself, if recorded
-    is_waiting = models.BooleanField(default=False)  # waited for a person: a question, or a refusal
+    is_waiting = models.BooleanField(default=False)  # waited for a person: a question, or a person's refusal
 
     args_bytes = models.BigIntegerField(default=0)
     result_bytes = models.BigIntegerField(default=0)

@@ -45,6 +45,21 @@ def test_the_row_of_a_child_run_with_one_call_counts_it_as_one(client: Client) -
     assert page.select_one(".child-row em").text == "1 call, 0 failed, 0 cut"
 
 
+@pytest.mark.parametrize(
+    ("imported", "ends"),
+    [
+        ("releases/copilot_cli_1.0.102.jsonl", {"command=rm -rf notes.txt": False}),
+        ("releases/opencode_1.18.33.json", {"command=rm -rf new.txt": False, "command=curl http://127.0.0.1:9/": True}),
+        ("openhands/1.58.2", {"command=rm -rf a.txt": True}),
+    ],
+    indirect=["imported"],
+)
+def test_nobody_waited_for_a_person_where_a_rule_refused(client: Client, ends: dict[str, bool]) -> None:
+    calls = {call.asked: call for call in Call.objects.filter(outcome="refused")}
+    badges = {asked: load_call(client, call).texts(".step-line .badge") for asked, call in calls.items()}
+    assert {asked: "waited for a person" in texts for asked, texts in badges.items()} == ends
+
+
 @of_sample("otlp/ai_sdk_4.3.19.jsonl")
 def test_a_receipt_that_was_rebuilt_is_nowhere_called_recorded(client: Client) -> None:
     call = Call.objects.filter(tool="read_notes").order_by("started_at")[0]
