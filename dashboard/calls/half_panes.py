@@ -75,7 +75,7 @@ class JsonPane:
     def heading(self) -> str:
         if self.half == "envelope":
             return "The envelope as stored"
-        if self.fidelity and self.fidelity.name == "parsed_from_receipt":
+        if self.fidelity and self.fidelity.name in ("parsed_from_receipt", "absent"):
             return self.fidelity.heading
         return "What the tool returned"
 

@@ -86,6 +86,8 @@ def test_what_has_no_time_is_shown_without_one(client: Client) -> None:
     explained = page.by_text("ended (no closing line)")["title"]
     assert explained.startswith("The recording has no end and its records have no time, so the run counts as ended.")
     assert page.texts("a.call-row .row-tokens") == ["–"] * 6, "none of its calls has a receipt"
+    halves = load_call(client, Call.objects.get(tool="web_search")).texts("[data-half] h2")
+    assert halves == ["No result was recorded", "No receipt was recorded"]
     rows = load(client, "/calls/").select("tbody tr")
     assert {row.select_one("[data-head=Tokens]").text for row in rows} == {"–"}
     assert {cell.text for cell in page.select("#by-tool td[data-head^=Time], #by-tool td[data-head*=time]")} == {"–"}
