@@ -47,8 +47,15 @@ class ToolUse:
 
     @property
     def url(self) -> str:
-        query = f"{Term('tool', self.name)} {self.terms}".strip()
-        return f"{reverse('run-list')}?{urlencode({'q': query})}"
+        return f"{reverse('run-list')}?{self._params}"
+
+    @property
+    def calls_url(self) -> str:
+        return f"{reverse('call-list')}?{self._params}"
+
+    @property
+    def _params(self) -> str:
+        return urlencode({"q": f"{Term('tool', self.name)} {self.terms}".strip()})
 
 
 Uses: TypeAlias = "Mapping[tuple[str, str], ToolUse]"  # by agent and tool name

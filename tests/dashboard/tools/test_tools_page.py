@@ -96,6 +96,15 @@ def test_recorded_use_counts_calls_and_runs_of_this_project_alone(reader: Client
         assert load(reader, address).by_role("link", "7 calls in 2 runs")["href"] == f"/runs/?q=tool%3A{TOOL}"
 
 
+def test_the_number_of_calls_of_an_agents_tool_leads_to_these_calls(reader: Client, project: Project) -> None:
+    run = create_run(project, agent="claude-code")
+    for tool in ("Grep", "Grep", "Read"):
+        create_call(run, tool=tool)
+    refresh_stats([run])
+    chips = {chip.text: chip["href"] for chip in load(reader, "/tools/").select(".agent-table a.chip")}
+    assert {text: len(load(reader, url).select("tbody tr")) for text, url in chips.items()} == {"Read 1": 1, "Grep 2": 2}
+
+
 @pytest.mark.postgresql
 def test_the_tools_that_agents_called_are_listed_with_what_came_of_their_calls(
     reader: Client, project: Project
