@@ -13,11 +13,13 @@ from django.utils import timezone
 from playwright.sync_api import Page, Request, expect
 from pytest_django import Settings
 
+from dashboard.ingest.importer import import_paths
 from dashboard.models import Project, Run
 from tests.browser.conftest import Browse, listening
 from tests.browser.rest import come_to_rest, download, press
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.recorded_calls import bash
+from tests.envelopes.recordings.samples import FOLDER
 
 MARKUP = "<form id=forged action=/sign-out/ method=post><button>Go</button></form>"
 
@@ -195,3 +197,22 @@ def test_the_first_line_of_evidence_stands_high_on_the_page(operator_page: Page,
         box = operator_page.locator("#halves .half-body").first.bounding_box()
         assert box is not None
         assert box["y"] < 190, f"the text of {call.summary} begins at {box['y']}"
+
+
+WIDTHS_OF_HEADINGS = """() => [...document.querySelectorAll("#halves .half > header h2")].map((heading) => {
+  const text = document.createRange();
+  text.selectNodeContents(heading);
+  return [heading.textContent, text.getBoundingClientRect().width <= heading.getBoundingClientRect().width];
+})"""
+
+
+@pytest.mark.extended
+def test_a_badge_is_shortened_before_the_heading_of_a_half(operator_page: Page, project: Project) -> None:
+    """A heading that lacks a thousandth of a pixel loses two letters to an ellipsis."""
+    import_paths(project, [FOLDER / "releases" / "copilot_cli_1.0.102.jsonl"])
+    call = project.calls.filter(receipt_fidelity="reconstructed")[0]
+    operator_page.set_viewport_size({"width": 1024, "height": 900})
+    operator_page.goto(call.get_absolute_url())
+    come_to_rest(operator_page)
+    whole = [["What the tool returned", True], ["Rebuilt, not recorded", True]]
+    assert operator_page.evaluate(WIDTHS_OF_HEADINGS) == whole
