@@ -68,13 +68,13 @@ class ContextWeight:
             if not self.is_contradicted:
                 why = f"not all of {' and '.join(self.standing)} was sent, or it is counted too high here"
             return (
-                f"{recorded} What is shown above as present weighs about {self.shown_above:,} by our estimate, "
+                f"{recorded} What is shown before it as present weighs about {self.shown_above:,} by our estimate, "
                 f"more than that: {why}."
             )
         missing = [kind for kind in STANDING_KINDS if kind not in self.standing]
         rest = f": {', '.join(missing)} and the like" if missing else ", or counted otherwise by the provider"
         return (
-            f"{recorded} About {self.shown_above:,} of them are shown above; the rest, about {self.unrecorded:,}, is "
+            f"{recorded} About {self.shown_above:,} of them are shown before it; the rest, about {self.unrecorded:,}, is "
             f"not recorded{rest}."
         )
 

@@ -25,7 +25,7 @@ KIND_WORDS = {
     "system": ("system message", "system messages"),
     "developer": ("message of the developer", "messages of the developer"),
     SYSTEM_PROMPT: ("system prompt", "system prompts"),
-    TOOL_DEFINITIONS: ("tool definitions", "tool definitions"),
+    TOOL_DEFINITIONS: ("set of tool definitions", "sets of tool definitions"),
     "arguments": ("call's arguments", "calls' arguments"),
     "receipts": ("receipt", "receipts"),
 }
@@ -107,7 +107,7 @@ def _percent(part: int, whole: int) -> int:
 def _changes(timeline: Timeline, before: int, added: Mapping[str, tuple[int, int]]) -> Iterator[str]:
     """Sentences about everything that came into the context since the request at line `before`, or left it."""
     for kind, (number, tokens) in added.items():
-        yield f"+ {number:,} {_label(kind, number)}, about {tokens:,} tokens"
+        yield f"+ {number:,} {_label(kind, number)}, about {tokens:,} token{'' if tokens == 1 else 's'}"
     cleared = [receipt for receipt in timeline.receipts if (receipt.superseded_line or -1) >= before]
     if cleared:
         tokens = sum(receipt.tokens for receipt in cleared)

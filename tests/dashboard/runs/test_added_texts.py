@@ -95,7 +95,7 @@ def test_the_sums_keep_what_is_in_every_request_over_a_compaction_and_replace_it
     page = history(client, run, query)
     by_line = {entry.select_one(".where").text.split(" ·")[0]: entry for entry in page.select(".entry")}
     request = by_line["line 11"].select_one(".request").text
-    assert f"About {last + tools:,} of them are shown above" in request
+    assert f"About {last + tools:,} of them are shown before it" in request
     assert by_line["line 10"].texts(".gauge .muted") == [f"+{last - first:,}"]
 
 
@@ -119,7 +119,7 @@ def test_the_kinds_of_a_step_name_what_is_in_every_request_and_what_was_added(cl
     kinds = load_step_context(run.project, run.pk, 3).kinds
     assert kinds == {
         "system prompt": tokens(run, "system prompt")[-1],
-        "tool definitions": tokens(run, "tool definitions")[0],
+        "set of tool definitions": tokens(run, "tool definitions")[0],
     }
     kinds = load_step_context(run.project, run.pk, 2).kinds
     assert {"message of the user", "hook_additional_context, added by the client"} <= kinds.keys()

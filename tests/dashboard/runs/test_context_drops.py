@@ -250,7 +250,7 @@ def test_the_gauge_shows_the_recorded_weight_of_each_request_and_what_is_not_rec
     by_line = {entry.select_one(".where").text.split(" ·")[0]: entry for entry in page.select(".entry")}
     assert by_line["line 2"].texts(".gauge span")[0] == "60,000"
     assert by_line["line 2"].select_one(".request").text == (
-        "The request of this step weighed 60,000 tokens, as recorded. About 4 of them are shown above; the rest, "
+        "The request of this step weighed 60,000 tokens, as recorded. About 4 of them are shown before it; the rest, "
         "about 59,996, is not recorded: system prompt, tool definitions and the like."
     )
     assert by_line["line 3"].texts(".gauge span")[0].startswith("≈60,0")
@@ -270,7 +270,7 @@ def test_a_history_that_weighs_more_than_its_request_is_contradicted(
     page = model_view(client, run)
     request = page.select('.entry[data-kind="call"]')[-1].select_one(".request")
     assert request.text.startswith(
-        "The request of this step weighed 9,000 tokens, as recorded. What is shown above as "
+        "The request of this step weighed 9,000 tokens, as recorded. What is shown before it as "
     )
     assert request.text.endswith("more than that: some of it was no longer there, or is counted too high here.")
     assert badges(page)["line 3"] == ["contradicted by the recorded usage"]
