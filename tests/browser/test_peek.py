@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from dashboard.models import Project
 from tests.browser.conftest import Browse
 from tests.browser.rest import come_to_rest, press
+from tests.dashboard.factories import create_run
 
 
 def test_the_peek_follows_the_keys_and_its_address_holds_it(
@@ -65,3 +66,18 @@ def test_going_back_closes_a_peek_that_followed_the_keys(operator_page: Page, bu
         expect(title).to_have_text(name)
     page.go_back()
     expect(title).to_have_count(0)
+
+
+def test_columns_beside_a_peek_are_those_of_the_head_whether_a_run_has_times_or_not(
+    operator_page: Page, project: Project
+) -> None:
+    dated = create_run(project, duration_ms=5_000)
+    create_run(project, started_at=None)
+    operator_page.set_viewport_size({"width": 1440, "height": 900})
+    operator_page.goto(f"/runs/?peek={dated.pk.hex}")
+    come_to_rest(operator_page)
+    ends = operator_page.evaluate("""() => [...document.querySelectorAll(".run-table tr")].map((row) => {
+      const cells = [...row.cells].filter((cell) => cell.checkVisibility());
+      return [cells.length, cells.at(-1).getBoundingClientRect().right];
+    })""")
+    assert len({tuple(end) for end in ends}) == 1, ends

@@ -59,6 +59,14 @@ def test_a_run_with_more_calls_than_bars_is_described_by_its_own_counts(
     assert len(page.all_by_role("img", label, exact=True)) == 2
 
 
+def test_the_panel_claims_no_beginning_of_a_run_without_times(operator_client: Client, project: Project) -> None:
+    """The time of the import, by which lists order such a run, is none of its own."""
+    run = create_run(project, title="undated", started_at=None)
+    assert load(operator_client, f"/runs/?peek={run.pk}").select_one(PANEL).facts["Began"] == "–"
+    time = load(operator_client, "/search/?q=undated").select_one("time")
+    assert (time.text, time["title"].split(";")[0]) == ("undated", "The recording has no times")
+
+
 @pytest.mark.postgresql("exact-exact for this model")
 @pytest.mark.parametrize(("certainty", "worth"), [("exact", "exact for this model"), ("estimate", "an estimate for")])
 def test_a_sum_of_tokens_names_its_encoding_and_its_worth(

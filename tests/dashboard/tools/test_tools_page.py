@@ -102,7 +102,10 @@ def test_the_number_of_calls_of_an_agents_tool_leads_to_these_calls(reader: Clie
         create_call(run, tool=tool)
     refresh_stats([run])
     chips = {chip.text: chip["href"] for chip in load(reader, "/tools/").select(".agent-table a.chip")}
-    assert {text: len(load(reader, url).select("tbody tr")) for text, url in chips.items()} == {"Read 1": 1, "Grep 2": 2}
+    assert {text: len(load(reader, url).select("tbody tr")) for text, url in chips.items()} == {
+        "Read 1": 1,
+        "Grep 2": 2,
+    }
 
 
 @pytest.mark.postgresql
