@@ -74,8 +74,8 @@ class ContextWeight:
         missing = [kind for kind in STANDING_KINDS if kind not in self.standing]
         rest = f": {', '.join(missing)} and the like" if missing else ", or counted otherwise by the provider"
         return (
-            f"{recorded} About {self.shown_above:,} of them are shown before it; the rest, about {self.unrecorded:,}, is "
-            f"not recorded{rest}."
+            f"{recorded} About {self.shown_above:,} of them are shown before it; the rest, about {self.unrecorded:,}, "
+            f"is not recorded{rest}."
         )
 
     @property

@@ -10,14 +10,13 @@ from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapp
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import to_segments
 from envelopes.families.file import FAMILY
-from envelopes.families.file.results import FileChange, FileContent, Hunk, summarize_read
+from envelopes.families.file.results import FileChange, FileContent, Hunk
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, ToolError
 from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
-from tests.envelopes.recordings.samples import read_sample
 
 BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}
 SNIPPET = "The file /a.py has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n"
@@ -429,22 +428,3 @@ def test_a_place_in_a_file_of_unknown_length_has_no_total() -> None:
 def test_a_result_of_another_family_is_refused_by_its_type() -> None:
     with pytest.raises(TypeError, match="ToolError is no result of this family"):
         FAMILY.project(ToolError(kind="x", message="x", retryable=False), FAMILY.projection, MemorySink())
-
-
-@pytest.mark.parametrize(
-    ("sample", "summaries"),
-    [
-        ("opencode_1.18.33.json", {"read 1 line of /srv/demo/project/a.txt", "listed 6 entries of /srv/demo/project"}),
-        ("opencode_1.1.65.json", {"read 2 lines of /srv/demo/project/a.txt", "listed 6 entries of /srv/demo/project"}),
-        ("pi_1.6.0.jsonl", {"read 1 line of a.txt", "read 3 lines of a.txt", "read 0 lines of empty.txt"}),
-    ],
-)
-def test_a_summary_counts_one_line_as_one(sample: str, summaries: set[str]) -> None:
-    halves = read_sample(f"releases/{sample}").halves()
-    assert summaries <= {half.projection.canonical.summary_text for half in halves}
-
-
-def test_a_read_of_one_line_and_one_of_unknown_length_are_summarized() -> None:
-    whole = file_of("only")
-    assert read(recorded("Read", whole)).complete.summary_text == "read 1 line of /a.py"
-    assert summarize_read("/a.py", None) == "read /a.py"
