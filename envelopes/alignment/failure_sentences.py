@@ -170,6 +170,18 @@ _MINI_SWE_AGENT = (
         r"The last command <command>.*?</command> timed out and has been killed\.", "command_timed_out", retryable=True
     ),
 )
+_CLINE = (
+    _certain(r"The user denied this (?:\w+ )?operation\.", "write_denied"),
+    _rule(r"Tool approval requires an interactive session\b|User (?:denied|rejected)\b", "write_denied"),
+    _rule(r"Tool '[^'\n]*' is not available in PLAN MODE\.", "write_denied", certain=True),
+    _certain(r"Missing value for required parameter '|The '\w+' parameter was empty\.", "invalid_tool_input"),
+    _certain(r"Invalid JSON argument used with ", "invalid_tool_input"),
+    _rule(r"Tool call \S+ emitted invalid JSON arguments\b|✖ ", "invalid_tool_input"),
+    _rule(r"Tool call \S+ was rejected before execution: AI_NoSuchToolError\b", "unknown_tool"),
+    _rule(r"Command failed: Command timed out after \d", "command_timed_out", retryable=True),
+    _rule(r"(?:Error (?:reading file|executing read_file): )?(?:File not found: |ENOENT\b)", "missing_file"),
+    _rule(r"Tool execution was interrupted before a result was produced\.", "cancelled", retryable=True),
+)
 _OPENHANDS = (
     _certain(r"Action rejected: (?P<hint>.+)?", "write_denied"),
     _rule(r"Tool '[^'\n]*' not found\b", "unknown_tool"),
@@ -188,6 +200,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "opencode": _OPENCODE,
     "pi": _PI,
     "openhands": _OPENHANDS,
+    "cline": _CLINE,
     "copilot-cli": _COPILOT_CLI,
     "mini-swe-agent": _MINI_SWE_AGENT,
     **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from envelopes.recordings import (
     audit,
     claude_code,
+    cline,
     codex,
     copilot_cli,
     gemini_cli,
@@ -44,6 +45,7 @@ __all__ = [
 
 RECORDINGS: tuple[Format, ...] = (
     otlp.PROTOBUF,  # before the formats of lines: texts in its spans may have such lines
+    *cline.FORMATS,  # before lines with the same names
     *qwen_code.FORMATS,  # before sessions with the same names
     *claude_code.FORMATS,
     *codex.FORMATS,

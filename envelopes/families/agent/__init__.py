@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families.agent import claude_code, copilot_cli, gemini_cli, opencode, openhands
+from envelopes.families.agent import claude_code, cline, copilot_cli, gemini_cli, opencode, openhands
 from envelopes.families.agent.receipts import agent_outcome, receipt, spawn_outcome
 from envelopes.families.agent.results import (
     PROJECTIONS,
@@ -35,6 +35,7 @@ FAMILY = Family(
     projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
     mappings=(
         *claude_code.MAPPINGS,
+        *cline.MAPPINGS,
         *gemini_cli.MAPPINGS,
         *opencode.MAPPINGS,
         *openhands.MAPPINGS,

@@ -7,6 +7,7 @@ from pathlib import Path
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.command import (
     claude_code,
+    cline,
     codex,
     copilot_cli,
     gemini_cli,
@@ -36,6 +37,7 @@ FAMILY = Family(
     outcomes={CommandResult: command_outcome, BatchResult: batch_outcome},
     mappings=(
         *claude_code.MAPPINGS,
+        *cline.MAPPINGS,
         *codex.MAPPINGS,
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,

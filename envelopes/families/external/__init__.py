@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.external import codex, openhands
+from envelopes.families.external import cline, codex, openhands
 from envelopes.families.external.receipts import receipt
 from envelopes.families.external.results import PROJECTIONS
 
@@ -21,6 +21,6 @@ FAMILY = Family(
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
     versions={"receipt": 3},
-    mappings=(*codex.MAPPINGS, *openhands.MAPPINGS),
+    mappings=(*cline.MAPPINGS, *codex.MAPPINGS, *openhands.MAPPINGS),
     examples=Path(__file__).with_name("examples.json"),
 )

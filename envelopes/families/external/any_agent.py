@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from envelopes.alignment.cline_receipts import AGENT as CLINE
+from envelopes.alignment.cline_receipts import align_sent
 from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.gemini_receipts import match_output
@@ -31,7 +33,8 @@ _HEADER = re.compile(r"Wall time: [\d.]+ seconds\nOutput:\n?")  # before what Co
 def is_mcp_tool(agent: str, tool: str) -> bool:
     """Checks whether a name is `mcp__server__tool`, as three agents call tools that return content blocks."""
     server, separator, name = tool.removeprefix("mcp__").partition("__")
-    return agent in MCP_AGENTS and tool.startswith("mcp__") and bool(server and separator and name)
+    is_named = agent == CLINE or (agent in MCP_AGENTS and tool.startswith("mcp__"))
+    return is_named and bool(server and separator and name)
 
 
 def _read(evidence: Evidence) -> Reading:
@@ -65,7 +68,7 @@ def _is_blocks(value: JsonValue) -> bool:
 
 def _is_printed(evidence: Evidence) -> bool:
     """True for tools of agents that send the model each text of an MCP server as it is."""
-    return is_mcp_tool(evidence.agent, evidence.tool)
+    return evidence.agent != CLINE and is_mcp_tool(evidence.agent, evidence.tool)
 
 
 def _recorded_blocks(result: JsonValue) -> list[RecordedObject]:
@@ -148,6 +151,8 @@ def _align(evidence: Evidence, text: str) -> list[Span]:
     """Links a text part to the one block with that text; where several blocks fit, to none."""
     if evidence.agent == OPENHANDS:
         return align_observation(evidence, text)
+    if evidence.agent == CLINE:
+        return align_sent(evidence, text)
     if read_failure(evidence):
         return align_failure(evidence, text)
     if evidence.agent == "codex" and (header := _HEADER.match(text)):

@@ -7,6 +7,7 @@ from pathlib import Path
 from envelopes.families.base import Family, project_by_type
 from envelopes.families.file import (
     claude_code,
+    cline,
     codex,
     copilot_cli,
     gemini_cli,
@@ -42,6 +43,7 @@ FAMILY = Family(
     outcomes={PatchResult: patch_outcome, ArtifactSlice: slice_outcome, ArtifactMatches: matches_outcome},
     mappings=(
         *claude_code.MAPPINGS,
+        *cline.MAPPINGS,
         *codex.MAPPINGS,
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,

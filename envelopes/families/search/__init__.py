@@ -6,7 +6,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.search import claude_code, copilot_cli, gemini_cli, opencode, openhands, pi, qwen_code
+from envelopes.families.search import claude_code, cline, copilot_cli, gemini_cli, opencode, openhands, pi, qwen_code
 from envelopes.families.search.receipts import receipt
 from envelopes.families.search.results import PROJECTIONS
 
@@ -19,6 +19,7 @@ FAMILY = Family(
     versions={"receipt": 3},
     mappings=(
         *claude_code.MAPPINGS,
+        *cline.MAPPINGS,
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,
         *opencode.MAPPINGS,

@@ -7,6 +7,7 @@ import pytest
 from tests.envelopes.recordings.samples import FOLDER, Shares, read_sample
 
 SAMPLES = {
+    "cline": ("cline/3*/*.json", "cline/tasks/*/*/api_conversation_history.json"),
     "codex": ("codex/*.jsonl",),
     "gemini-cli": ("gemini_cli/*.json",),
     "pi": ("releases/pi_*.jsonl",),
