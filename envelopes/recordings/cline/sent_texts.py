@@ -105,29 +105,40 @@ def unwrap_input(text: str) -> str:
 
 
 class _Read(msgspec.Struct):
-    """A result of a read: its entries, the keys of what each read, and those that are outdated for the client."""
+    """A result of a read: its entries, the key of each, and the keys of those that are replaced."""
 
     call: str
     entries: list[JsonValue]
-    keys: list[tuple[str, str]]
+    keys: list[str]
     noted: set[str] = set()
 
     @property
     def text(self) -> str:
         noted = [
             {**entry, "result": OUTDATED} if isinstance(entry, dict) and key in self.noted else entry
-            for entry, (_, key) in zip(self.entries, self.keys, strict=True)
+            for entry, key in zip(self.entries, self.keys, strict=True)
         ]
         return shorten_json(write_json(noted))
 
+    def size(self, key: str) -> int:
+        """The bytes of what is sent of one key."""
+        entries = (entry for entry, own in zip(self.entries, self.keys, strict=True) if own == key)
+        return sum(len(shorten_json(write_json(entry)).encode("utf-8", "replace")) for entry in entries)
+
 
 class OutdatedReads:
-    """The reads of a session that the client replaces by notes, request by request."""
+    """The reads of a session that the client replaces by notes, request by request.
+
+    `_live` are those that are up to date for it, by file, and `_outdated` the others, until they are replaced.
+    """
 
     def __init__(self) -> None:
-        self._reads: list[_Read] = []
         self._latest: dict[str, str] = {}  # calls by what they read
         self._whole: dict[str, str] = {}  # calls by the file of which they read the whole
+        self._live: dict[str, list[tuple[_Read, str]]] = {}
+        self._outdated: dict[str, _Read] = {}
+        self._keys: dict[str, set[str]] = {}
+        self._size = 0
 
     def add(self, call: str, result: DocumentValue) -> None:
         entries = parse_json(result.raw)
@@ -136,34 +147,35 @@ class OutdatedReads:
         queries = [entry.get("query") if isinstance(entry, dict) else None for entry in entries]
         if not all(isinstance(query, str) and query for query in queries):
             return
-        keys = [_read_key(str(query)) for query in queries]
-        self._reads.append(_Read(call, entries, keys))
-        for path, key in keys:
+        places = [_read_key(str(query)) for query in queries]
+        read = _Read(call, entries, [key for _, key in places])
+        for path, key in dict.fromkeys(places):
             self._latest[key] = call
             if path == key:
                 self._whole[path] = call
+            self._live.setdefault(path, []).append((read, key))
+        for path in dict.fromkeys(path for path, _ in places):
+            self._sort_out(path)
+
+    def _sort_out(self, path: str) -> None:
+        live = []
+        for read, key in self._live[path]:
+            if self._whole.get(path, read.call) == read.call == self._latest[key]:
+                live.append((read, key))
+                continue
+            self._outdated[read.call] = read
+            self._keys.setdefault(read.call, set()).add(key)
+            self._size += read.size(key)
+        self._live[path] = live
 
     def replace(self) -> Iterator[tuple[str, str]]:
         """Yields the calls whose results the next request has with notes, and the texts that it has in their place."""
-        outdated = [
-            (read, {key for path, key in read.keys if key not in read.noted and self._is_outdated(read, path, key)})
-            for read in self._reads
-        ]
-        size = sum(len(_entry_bytes(read, key)) for read, keys in outdated for key in keys)
-        if size < LEAST_OUTDATED:
+        if self._size < LEAST_OUTDATED:
             return
-        for read, keys in outdated:
-            if keys:
-                read.noted = read.noted | keys
-                yield read.call, read.text
-
-    def _is_outdated(self, read: _Read, path: str, key: str) -> bool:
-        return self._whole.get(path, read.call) != read.call or self._latest[key] != read.call
-
-
-def _entry_bytes(read: _Read, key: str) -> bytes:
-    entries = [entry for entry, (_, own) in zip(read.entries, read.keys, strict=True) if own == key]
-    return "".join(shorten_json(write_json(entry)) for entry in entries).encode("utf-8", "replace")
+        for call, read in self._outdated.items():
+            read.noted = read.noted | self._keys[call]
+            yield call, read.text
+        self._outdated, self._keys, self._size = {}, {}, 0
 
 
 def _read_key(query: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from envelopes.recordings.base import (
     LineProblem,
     MessageRecord,
     Record,
+    ResultRecord,
     RunRecord,
     SourcePath,
     SupersedeRecord,
@@ -40,9 +41,10 @@ SPAWNING = ("spawn_agent", "team_run_task")
 
 
 class _Compaction(msgspec.Struct, frozen=True):
-    """`count` messages were there before it; `messages` are what the next request had in their place."""
+    """`count` messages were there before it, the last one with the key `last`; `messages` are those it left."""
 
     count: int
+    last: str
     at: str | None
     messages: list[DocumentValue]
 
@@ -54,6 +56,7 @@ class SessionReader(PlacedMessages):
         super().__init__(root, run)
         self.sent: dict[str, DocumentValue] = {}
         self.tools: dict[str, str] = {}
+        self.asked: dict[str, tuple[int, int]] = {}  # by call, its line and the number of its message
         self.provider: str | None = None
         self.reads = sent_texts.OutdatedReads()
 
@@ -97,7 +100,7 @@ class SessionReader(PlacedMessages):
             self.records.append(block.problem(block.path, "a call without an id or a name"))
             return
         args = parts.get("input")
-        self.tools[call] = tool
+        self.tools[call], self.asked[call] = tool, (block.line, self.number)
         self.add_call(call, block, tool, args.raw if args else b"{}", step=self.key, at=at)
 
     def _read_user(self, members: Members, at: str | None) -> None:
@@ -178,6 +181,24 @@ class SessionReader(PlacedMessages):
             at=at,
         )
 
+    def interrupt(self) -> Iterator[Placed]:
+        """The ends of calls that have no result though the session went on."""
+        for call, (line, number) in self.asked.items():
+            if call not in self.sent and number < self.number:
+                end = ResultRecord(
+                    line=line, run=self.run, call=call, result=None, is_error=True, stated_kind="cancelled"
+                )
+                yield end, behind(number)
+
+    def keep_reads(self, compaction: _Compaction) -> None:
+        """Forgets the reads that a compaction left out: none of them is replaced any more."""
+        self.reads = sent_texts.OutdatedReads()
+        for node in compaction.messages:
+            for block in list_member(node.members(), "content"):
+                call = text_member(block.members(), "tool_use_id")
+                if call in self.sent and self.tools.get(call) in sent_texts.READS:
+                    self.reads.add(call, self.sent[call])
+
     def compact(self, compaction: _Compaction) -> Iterator[Placed]:
         """The event of a compaction, the ends of receipts that it changed, and the messages that it wrote."""
         numbers = {key: number for number, key in enumerate(self.keys[: compaction.count])}
@@ -236,13 +257,16 @@ def read_session(root: DocumentValue, path: SourcePath) -> Iterator[Record | Lin
                 line=prompt.line, run=run, key=SYSTEM_PROMPT, role="system", content=content, kind=SYSTEM_PROMPT
             )
         )
+    found, compaction = _find_compaction(path), None
     for node in nodes:
         try:
             reader.read_message(node)
         except Untrusted as refusal:
             reader.records.append(node.problem(refusal.path, refusal.reason))
-    compaction = _find_compaction(path, reader)
-    yield from reader.place(list(reader.compact(compaction)) if compaction else ())
+        if found and found.count == len(reader.keys) and found.last == f"id:{reader.key}":
+            compaction = found
+            reader.keep_reads(found)
+    yield from reader.place([*reader.interrupt(), *(reader.compact(compaction) if compaction else ())])
 
 
 def read_about(root: DocumentValue) -> Iterator[RunRecord]:
@@ -267,15 +291,15 @@ def read_compaction(root: DocumentValue) -> Iterator[RunRecord]:
     yield RunRecord(line=root.line, run=text_member(root.members(), "conversation_id") or "", agent=AGENT)
 
 
-def _find_compaction(path: SourcePath, reader: SessionReader) -> _Compaction | None:
-    """The last compaction, unless its document is about other messages than these."""
+def _find_compaction(path: SourcePath) -> _Compaction | None:
+    """The last compaction of a session, by the document beside its messages."""
     root = read_beside(path, path.path.rsplit("/", 1)[-1].removesuffix(MESSAGES) + COMPACTION)
     with suppress(Untrusted):
         members = root.members() if root else {}
-        count = integer_member(members, "source_message_count")
-        last = text_member(members, "source_last_message_key")
-        if 0 < count <= len(reader.keys) and last == f"id:{reader.keys[count - 1]}":
-            return _Compaction(count, time_member(members, "updated_at"), list_member(members, "messages"))
+        count, last = integer_member(members, "source_message_count"), text_member(members, "source_last_message_key")
+        if count and last:
+            at = time_member(members, "updated_at")
+            return _Compaction(count, last, at, list_member(members, "messages"))
     return None
 
 

@@ -30,7 +30,9 @@ Members = dict[str, DocumentValue]
 HISTORY, UI_MESSAGES = "api_conversation_history.json", "ui_messages.json"
 EDITS, METADATA = "context_history.json", "task_metadata.json"
 RESULT = "] Result:"
-PERSON = re.compile(r"<(?:task|feedback|user_message|answer|user_feedback)>|The user provided ")
+PERSON = re.compile(
+    r"<(?:task|feedback|user_message|answer)>|The user provided |New (?:instructions for task continuation|message to )"
+)
 TASK = re.compile(r"<task>\n?(?P<text>[\s\S]*?)\n?</task>")
 HEADERS = {"use_subagents": "subagents"}  # tools that the line before their result calls by another name
 INCLUSIVE = ("openai",)  # providers whose input is recorded with what was read from the cache

@@ -23,6 +23,7 @@ from envelopes.recordings.base import (
     MessageRecord,
     ReceiptRecord,
     Record,
+    ResultRecord,
     RunRecord,
     SourcePath,
     SupersedeRecord,
@@ -292,6 +293,16 @@ def test_reads_that_are_outdated_are_replaced_once_they_are_many() -> None:
     assert not only(SupersedeRecord, read_session([ask, *first, *again[:-2], end]))
 
 
+def test_reads_that_a_compaction_left_out_are_not_replaced() -> None:
+    text = "x" * 8_000
+    first = [part for number in range(9) for part in read(number, f"/srv/{number}.txt", text)]
+    again = [part for number in range(9) for part in read(9 + number, f"/srv/{number}.txt", text)]
+    end = message("end", "assistant", {"type": "text", "text": "Done."})
+    beside = {"source_message_count": 18, "source_last_message_key": "id:u8", "conversation_id": "s", "messages": []}
+    assert len(only(SupersedeRecord, read_session([*first, *again, end]))) == 9
+    assert not only(SupersedeRecord, read_session([*first, *again, end], s_compaction_json=beside))
+
+
 def test_a_compaction_keeps_the_messages_of_its_document() -> None:
     parts = [part for number in range(3) for part in read(number, f"/srv/{number}.txt", "one")]
     end = message("end", "assistant", {"type": "text", "text": "Done."})
@@ -425,3 +436,21 @@ def test_tasks_of_other_agents_are_none_of_cline(words: str) -> None:
 def test_what_cannot_be_read_is_a_problem(raw: bytes, reason: str) -> None:
     [problem] = only(LineProblem, list(SESSION.read(lines_of(raw), SourcePath("s.messages.json"), {})))
     assert reason in problem.reason
+
+
+def test_a_call_without_a_result_was_interrupted_once_the_session_goes_on() -> None:
+    asked = message("a", "assistant", {"type": "tool_use", "id": "c", "name": "run_commands", "input": {}})
+    further = message("b", "user", {"type": "text", "text": "Go on."})
+    assert not only(ResultRecord, read_session([asked]))
+    [end] = only(ResultRecord, read_session([asked, further]))
+    assert (end.call, end.stated_kind, end.result) == ("c", "cancelled", None)
+    assert end.place < 1_000
+
+
+def test_what_a_person_writes_when_a_task_goes_on_is_theirs() -> None:
+    resumed, words = "[TASK RESUMPTION] It was interrupted.", "New instructions for task continuation:\nGo on."
+    messages = only(MessageRecord, read_task(("user", [text(resumed), text(words)])))
+    assert [(json.loads(record.content)[0]["text"], record.kind) for record in messages[1:]] == [
+        (words, None),
+        (resumed, META),
+    ]
