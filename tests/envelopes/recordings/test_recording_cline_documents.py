@@ -58,6 +58,27 @@ def test_reads_that_are_outdated_are_replaced_once_they_are_many() -> None:
     assert not only(SupersedeRecord, read_session([ask, *first, *again[:-2], end]))
 
 
+def test_a_read_of_a_part_is_outdated_by_one_of_the_whole_file() -> None:
+    text = "x" * 8_000
+    parts = [part for number in range(9) for part in read(number, f"/srv/{number}.txt:1-5", text)]
+    whole = [part for number in range(9) for part in read(9 + number, f"/srv/{number}.txt", "short")]
+    end = message("end", "assistant", {"type": "text", "text": "Done."})
+    ends = only(SupersedeRecord, read_session([*parts, *whole, end]))
+    assert [record.call for record in ends] == [f"c{number}" for number in range(9)]
+
+
+def test_what_the_client_did_not_read_of_a_file_is_a_cut_unless_lines_were_asked_for() -> None:
+    lines = "1 | a\n2 | b\n\n[Showing lines 1-2 of 9. Use start_line/end_line to read other sections.]"
+    for path, is_cut in (("/srv/a.txt", True), ("/srv/a.txt:1-2", False)):
+        sample = Sample("", b"", SESSION, tuple(read_session(read(0, path, lines))))
+        [halves] = sample.halves()
+        assert halves.projection.canonical.summary_text == "read 2 lines of /srv/a.txt"
+        assert halves.is_cut == is_cut
+        assert halves.receipt
+        sources = {segment.source.pointer for segment in halves.receipt.segments if segment.source}
+        assert sources == {"/0/query", "/0/result", "/0/success"}
+
+
 def test_reads_that_a_compaction_left_out_are_not_replaced() -> None:
     text = "x" * 8_000
     first = [part for number in range(9) for part in read(number, f"/srv/{number}.txt", text)]
