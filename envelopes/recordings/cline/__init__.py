@@ -16,7 +16,8 @@
 3. Of compactions the last one is recorded: with its summary, what was before has left, but for the messages it keeps.
 4. Earlier releases and the extension write tasks. Their tools return nothing but the text that is sent, as blocks of
    the user's message: behind `[read_file for 'a.py'] Result:`, in earlier releases as a block of its own, or as the
-   result of a call by its id. A text of the model has the calls as tags, unless it has calls by itself.
+   result of a call by its id. A text of the model has the calls as tags, unless it has calls by itself. Releases that
+   write blocks of their own were not run, so these receipts are marked as reconstructed.
 5. A task's history keeps what the client leaves out of later requests, or replaces in them; the documents beside it
    state both. Documents of more than 4 MiB are not read for that.
 6. Texts beside the results in a user's message (the state of the editor, reminders of the todo list) are messages.

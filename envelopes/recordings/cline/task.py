@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
+from envelopes.alignment.mapping import ReceiptFidelity
 from envelopes.recordings.base import (
     LATER_TEXT,
     META,
@@ -197,7 +198,11 @@ class TaskReader(PlacedMessages):
             content = text
         self.add_result(call, None, line=blocks[0].line, at=at)
         raw = content.raw if content else join_array([block.raw for block in blocks])
-        self.records.append(ReceiptRecord(line=blocks[0].line, run=self.run, call=call, content=raw, at=at))
+        is_parted = (text_member(first, "text") or "").endswith(RESULT)
+        fidelity: ReceiptFidelity = "reconstructed" if is_parted else "recorded"  # no request of such releases is known
+        self.records.append(
+            ReceiptRecord(line=blocks[0].line, run=self.run, call=call, content=raw, fidelity=fidelity, at=at)
+        )
 
     def _add_texts(self, blocks: Iterable[DocumentValue], at: str | None) -> None:
         """Adds what a person wrote, then what the client added: the state of the editor, and its reminders."""

@@ -170,6 +170,7 @@ def test_a_result_of_earlier_releases_is_a_block_behind_the_line_that_names_the_
     )
     [receipt] = only(ReceiptRecord, records)
     assert json.loads(receipt.content) == [text(line), text("import os\n")]
+    assert receipt.fidelity == "reconstructed"
     [asked] = only(CallRecord, records)
     assert (asked.tool, asked.args) == ("read_file", b'{"path":"a.py"}')
     kinds = [(json.loads(record.content), record.kind) for record in only(MessageRecord, records)][-2:]
