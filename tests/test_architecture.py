@@ -143,6 +143,7 @@ def _members(package: str) -> set[str]:
             "base",
             "documents",
             "document_fields",
+            "document_places",
             "json_lines",
             "session_lines",
             "gemini_answers",

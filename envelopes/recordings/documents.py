@@ -209,7 +209,8 @@ def outline(head: bytes) -> Outline:
 def place_records(records: Iterable[Record | LineProblem], *, by_lines: bool = True) -> list[Record | LineProblem]:
     """Gives the records their positions in the run where lines do not order them: a document may be one line.
 
-    `by_lines` is False for a format whose lines have another order than the run. The JSON of the records is put on one
+    `by_lines` is False for a format whose lines have another order than the run; a record that has a position keeps it.
+    The JSON of the records is put on one
     line, because exports have an object a line.
     """
     listed = [record if isinstance(record, LineProblem) else _on_one_line(record) for record in records]
@@ -217,9 +218,13 @@ def place_records(records: Iterable[Record | LineProblem], *, by_lines: bool = T
     if by_lines and all(line < following for line, following in pairwise(lines)):
         return listed
     return [
-        msgspec.structs.replace(record, position=number) if isinstance(record, LineRecord) else record
+        msgspec.structs.replace(record, position=number) if _has_no_position(record) else record
         for number, record in enumerate(listed, start=1)
     ]
+
+
+def _has_no_position(record: Record | LineProblem) -> bool:
+    return isinstance(record, LineRecord) and record.position is None
 
 
 def _on_one_line(record: Record) -> Record:

@@ -272,7 +272,7 @@ def test_a_compaction_keeps_the_messages_from_its_tail_on() -> None:
     calls = [json.loads(one.args or b"")["command"] for one in sample.calls if one.place in kept]
     assert (event.kind, calls) == ("partial_compact_boundary", ["seq 1 1200", "echo after"])
     [summary] = [one for one in only(MessageRecord, sample.records) if one.kind == "compaction summary"]
-    assert summary.place == event.place + 1
+    assert event.place < summary.place
     assert len(only(UsageRecord, sample.records)) == 10  # the request of the summary had none of the conversation
 
 

@@ -12,13 +12,17 @@
 4. A message of the user with a part `compaction` asks for a summary, which the message of the model with `summary` is.
    With it, what was before has left the context, but for the messages from `tail_start_id` on.
 5. Ids of calls are those of the provider, which need not be unique beyond their session.
+6. A session may be read again when it has grown: each slot of a message keeps the place in the run that it had, and
+   what follows gets later ones. Of the last message a text without its end is not complete, nor are the arguments of a
+   call that waits. Messages that an earlier version had and this one lacks were undone: they left the context.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 
@@ -28,6 +32,7 @@ from envelopes.recordings.base import (
     COMPACTION_SUMMARY,
     META,
     PARTIAL_COMPACTION,
+    REWIND,
     ArtifactRecord,
     CallRecord,
     Delivery,
@@ -53,6 +58,7 @@ from envelopes.recordings.document_fields import (
     text_member,
     time_member,
 )
+from envelopes.recordings.document_places import DocumentPlaces
 from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
 from envelopes.recordings.json_lines import storable
 from envelopes.schema.result import summarize
@@ -64,6 +70,8 @@ AGENT = "opencode"
 INVALID = "invalid"
 _FAILED = {"completed": False, "error": True}  # by the status; a call that runs, or waits, has no end
 _CUT = ("truncated", "outputPath")  # of every tool's metadata
+_PENDING = "pending"
+_HEADER, _TOOL = 2, 4  # slots of a message before its parts: for cleared outputs, for an event; slots of a call
 _UNSPOKEN = ("step-start", "step-finish", "snapshot")  # parts that only mark a place
 
 
@@ -73,40 +81,62 @@ class _Message(msgspec.Struct, frozen=True):
     key: str
     role: str
     at: str | None
+    is_open: bool  # it may still be written
 
     @property
     def parts(self) -> list[DocumentValue]:
         return list_member(self.node.members(), "parts")
 
+    @property
+    def size(self) -> int:
+        """Its slots, each of which has a place in the run."""
+        return _HEADER + sum(_count_slots(part) for part in self.parts)
+
+
+def _count_slots(part: DocumentValue) -> int:
+    return _TOOL if text_member(part.members(), "type") == "tool" else 1
+
 
 class _Reader:
-    """Collects the records of a session. `first` is the place of the first record of each message.
+    """Collects the records of a session.
 
     `cleared` are outputs that the client cleared later, and when; `tail` is where what the next summary keeps begins.
     """
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, places: DocumentPlaces) -> None:
         self.run = run
+        self.places = places
         self.records: list[Record | LineProblem] = []
-        self.first: dict[str, int] = {}
         self.cleared: list[tuple[str, SupersedeRecord]] = []
         self.tail: str | None = None
         self.has_model = False
 
     def add_message(self, message: _Message) -> None:
         """Adds the records of a message; a problem for one that cannot be read."""
-        self.clear_outputs(message.at)
-        self.first[message.key] = len(self.records)
+        self.places.take(message.key, message.size)
+        self.clear_outputs(message.at, self.places.find(message.key, 0))
         try:
             self.records += list(self._read(message))
         except Untrusted as refusal:
             self.records.append(message.node.problem(refusal.path, refusal.reason))
 
-    def clear_outputs(self, until: str | None) -> None:
+    def add_undone(self, line: int, sizes: Mapping[str, int]) -> None:
+        """Adds that messages have left which were in the session before. `sizes` are those of its messages now."""
+        spans = self.places.remove_missing(sizes)
+        for span in spans:
+            text, payload = "messages were removed from the session", msgspec.json.encode({"left": span})
+            place = self.places.next
+            self.records.append(
+                EventRecord(line=line, run=self.run, kind=REWIND, message=text, payload=payload, position=place)
+            )
+        if spans:
+            self.places.skip()
+
+    def clear_outputs(self, until: str | None, place: int) -> None:
         """Adds the ends of the receipts that the client cleared until then; of all without a time."""
         self.cleared.sort(key=itemgetter(0))
         count = len(self.cleared) if until is None else bisect_right(self.cleared, until, key=itemgetter(0))
-        self.records += [end for _, end in self.cleared[:count]]
+        self.records += [msgspec.structs.replace(end, position=place) for _, end in self.cleared[:count]]
         del self.cleared[:count]
 
     def _read(self, message: _Message) -> Records:
@@ -115,21 +145,43 @@ class _Reader:
             self.has_model = True
             yield RunRecord(line=message.node.line, run=self.run, model=model)
         is_summary = bool(flag_member(message.info, "summary")) if message.role == "assistant" else False
+        header = self.places.find(message.key, 1)
         if error := message.info.get("error"):
-            yield self._error(error, message)
+            yield msgspec.structs.replace(self._error(error, message), position=header)
         elif is_summary:
-            yield self._compaction(message)
+            yield msgspec.structs.replace(self._compaction(message), position=header)
         parts = message.parts
+        slot = _HEADER
         for number, part in enumerate(parts):
-            yield from self._part(part, message, is_summary=is_summary)
-            if text_member(part.members(), "type") == "step-start" and not is_summary:
-                yield from self._usage(parts[number + 1 :], message)
+            kind = text_member(part.members(), "type")
+            try:
+                records = list(self._part(part, message, is_summary=is_summary))
+            except Untrusted as refusal:
+                records = [part.problem(refusal.path, refusal.reason)]
+            if kind == "step-start" and not is_summary:
+                records += self._usage(parts[number + 1 :], message)
+            size = _count_slots(part)
+            yield from self._place(records, [self.places.find(message.key, slot + place) for place in range(size)])
+            slot += size
+
+    def _place(self, records: Iterable[Record | LineProblem], places: Sequence[int]) -> Records:
+        """The records of a part at its places, of which the last is that of all further ones."""
+        count = 0
+        for record in records:
+            if isinstance(record, LineRecord):
+                yield msgspec.structs.replace(record, position=places[min(count, len(places) - 1)])
+                count += 1
+            else:
+                yield record
 
     def _part(self, part: DocumentValue, message: _Message, *, is_summary: bool) -> Records:
         members = part.members()
         kind = text_member(members, "type")
         if kind is None:
             raise Untrusted("no part of a message: it has no type", f"{part.path}.type")
+        times = object_member(members, "time")
+        if message.is_open and "start" in times and "end" not in times:
+            return
         if kind == "text":
             yield from self._text(part, members, message, is_summary=is_summary)
         elif kind == "file":
@@ -175,15 +227,14 @@ class _Reader:
 
     def _compaction(self, message: _Message) -> EventRecord:
         """The event of a summary, with the places of what it kept."""
-        start = self.first.get(self.tail or "")
+        start = self.places.find(self.tail, 0) if self.tail in self.places.messages else None
         self.tail = None
         text = "the conversation was compacted" + (", but for its last messages" if start is not None else "")
         event = self._event(message.node, COMPACTION, text, message.at)
         if start is None:
             return event
-        stayed = enumerate(self.records[start:], start=start + 1)
-        kept = [place for place, record in stayed if isinstance(record, LineRecord)]
-        payload = msgspec.json.encode({"kept": kept})
+        kept = {record.place for record in self.records if isinstance(record, LineRecord) and record.place >= start}
+        payload = msgspec.json.encode({"kept": sorted(kept)})
         return msgspec.structs.replace(event, kind=PARTIAL_COMPACTION, payload=payload)
 
     def _usage(self, parts: Iterable[DocumentValue], message: _Message) -> Records:
@@ -221,17 +272,19 @@ class _Reader:
             return
         times = object_member(state, "time")
         started, ended = (time_member(times, name, may_count=True) for name in ("start", "end"))
+        status = text_member(state, "status")
+        is_pending = status == _PENDING
         args = state.get("input")
         yield CallRecord(
             line=part.line,
             run=self.run,
             call=call,
             tool=tool,
-            args=args.raw if args else b"{}",
+            args=None if is_pending else args.raw if args else b"{}",
             step=message.key,
-            at=started or message.at,
+            at=started or (None if is_pending else message.at),
         )
-        failed = _FAILED.get(text_member(state, "status") or "")
+        failed = _FAILED.get(status or "")
         if failed is None:
             return
         metadata = object_member(state, "metadata")
@@ -290,28 +343,18 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         yield root
         return
     try:
-        session = _read_session(root, path)
+        session = _read_session(root, path, saved)
     except Untrusted as refusal:
         yield document.refuse(refusal)
         return
-    yield from _join_ends(place_records(session.records, by_lines=False))
+    yield from place_records(session.records, by_lines=False)
     yield from document.take_remarks(session.run)
 
 
-def _join_ends(records: Iterable[Record | LineProblem]) -> Records:
-    """Gives outputs that were cleared together one place."""
-    before: Record | LineProblem | None = None
-    for record in records:
-        if isinstance(record, SupersedeRecord) and isinstance(before, SupersedeRecord):
-            record = msgspec.structs.replace(record, position=before.position)
-        yield record
-        before = record
-
-
-def _read_session(root: DocumentValue, path: SourcePath) -> _Reader:
+def _read_session(root: DocumentValue, path: SourcePath, saved: dict[str, Any]) -> _Reader:
     members = root.members()
     info = object_member(members, "info")
-    reader = _Reader(text_member(info, "id") or path.stem)
+    reader = _Reader(text_member(info, "id") or path.stem, DocumentPlaces(saved))
     times = object_member(info, "time")
     reader.records.append(
         RunRecord(
@@ -325,16 +368,23 @@ def _read_session(root: DocumentValue, path: SourcePath) -> _Reader:
             started_at=time_member(times, "created", may_count=True),
         )
     )
-    for number, node in enumerate(list_member(members, "messages")):
+    messages: list[_Message] = []
+    nodes = list_member(members, "messages")
+    for number, node in enumerate(nodes):
         described = object_member(node.members(), "info")
         role = text_member(described, "role")
         if role is None:
             reader.records.append(node.problem(f"$.messages[{number}].info.role", "no message: it has no role"))
             continue
         key = text_member(described, "id") or f"message-{number}"
-        at = time_member(object_member(described, "time"), "created", may_count=True)
-        reader.add_message(_Message(node, described, key, role, at))
-    reader.clear_outputs(None)
+        times = object_member(described, "time")
+        at = time_member(times, "created", may_count=True)
+        is_open = number == len(nodes) - 1 and "completed" not in times and "error" not in described
+        messages.append(_Message(node, described, key, role, at, is_open))
+    reader.add_undone(root.line, {message.key: message.size for message in messages})
+    for message in messages:
+        reader.add_message(message)
+    reader.clear_outputs(None, reader.places.next)
     return reader
 
 
@@ -345,6 +395,7 @@ FORMATS: tuple[Format, ...] = (
         agent=AGENT,
         namespace=AGENT,
         mark="a document with info of a session and its messages",
+        version=2,  # 2: places that stay when a session grows
         is_document=True,
         sniff=sniff,
         read=read,
