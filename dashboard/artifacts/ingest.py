@@ -1,9 +1,9 @@
 """Stores files that a recording names: content-addressed, and fsynced before any row refers to them.
 
 A path in a recording is foreign data. Its last component is looked for where the agent that wrote the recording
-keeps such files: beside the recording, below `<session>/tool-results/`. The whole path is only used below a folder
-that the operator named (`artifact_roots`). Nothing is opened through a symbolic link, folder or file, and only
-regular files are read.
+keeps such files: beside the recording, below `<session>/tool-results/` or `tool-output/`. The whole path is only used
+below a folder that the operator named (`artifact_roots`). Nothing is opened through a symbolic link, folder or file,
+and only regular files are read.
 
 A project has a quota: the bytes of each content once, however many calls refer to it and however well it is
 compressed. It is checked before a byte is written; content that the project already has needs no room.
@@ -42,6 +42,7 @@ from envelopes.storage.file_store import CHUNK, MissingArtifact, StoredContent, 
 from envelopes.storage.seekable import Damaged
 
 RESULTS_FOLDER = "tool-results"
+OUTPUTS_FOLDER = "tool-output"  # beside the database of OpenCode
 ARTIFACTS_FOLDER = "artifacts"  # of an audit folder: contents by their SHA-256
 
 
@@ -100,9 +101,10 @@ def open_named_file(recording: Path, recorded_path: str) -> int | None:
         return None
     # The folder of the session, for a session's file and for a subagent's in <session>/subagents.
     for folder in (recording.parent / recording.stem, recording.parent, recording.parent.parent):
-        descriptor = _open_below(folder, [RESULTS_FOLDER, name])
-        if descriptor is not None:
-            return descriptor
+        for results in (RESULTS_FOLDER, OUTPUTS_FOLDER):
+            descriptor = _open_below(folder, [results, name])
+            if descriptor is not None:
+                return descriptor
     roots = _ROOTS.get()
     for root in roots.folders:
         parts, root_parts = recorded_path.split("/"), root.as_posix().split("/")

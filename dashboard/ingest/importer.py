@@ -46,12 +46,15 @@ from dashboard.ingest.sources import (
     SourceBatch,
     SourceMoved,
     find_source,
+    find_unchanged,
     load_source_names,
+    load_state,
+    mark_version,
     new_source,
     refuse_file,
 )
 from dashboard.ingest.store_derived import Deriver, open_deriver, open_import_pool
-from dashboard.models import Project, Source
+from dashboard.models import Problem, Project, Source
 from dashboard.project_rules import load_rules
 from dashboard.text.formatting import column_text
 from envelopes.recordings import UnknownFormat
@@ -84,22 +87,26 @@ def import_paths(
     After MAX_STORE_FAILURES recordings in a row without an answer from the artifact store the rest is not tried,
     because each attempt may take minutes.
     """
-    files, others = find_files(map(Path, paths))
+    found = find_files(map(Path, paths))
     report = ImportReport()
     load_rules(project)  # by which the log of this process is masked
+    unchanged = find_unchanged(project, {shown_as(path): version for path, version in found.versions.items()})
+    files = [entry for entry in found.recordings if shown_as(entry[0]) not in unchanged]
     folder_sizes: Counter[Path] = Counter()
     for path, _ in files:
         folder_sizes[path.parent] += file_size(path)
-    size = folder_sizes.total()
+    size = folder_sizes.total() + sum(map(file_size, {path.parent for path in found.versions}))
     failures = 0
     with open_import_pool(size) as pool, open_deriver(project, pool) as deriver, ExitStack() as locks:
         known_names = load_source_names(project) if pool or len(files) > FEW_FILES else None
-        ahead = ReadAhead(pool, _new_paths(files, shown_as, known_names) if pool else (), format_name)
+        alone = [entry for entry in files if entry[0] not in found.versions]  # the pool composes no documents
+        ahead = ReadAhead(pool, _new_paths(alone, shown_as, known_names) if pool else (), format_name)
         meter = ProgressMeter(progress, size)
         writer = BatchWriter(project, report, meter, deriver, locks, known_names, folder_sizes)
         for number, (path, is_named) in enumerate(files, start=1):
             before = report.unstored
-            file_import = FileImport(project, path, shown_as(path), report, writer, ahead, retry)
+            version = found.versions.get(path, "")
+            file_import = FileImport(project, path, shown_as(path), report, writer, ahead, retry, version)
             file_import.run(format_name, is_named=is_named)
             failures = failures + 1 if report.unstored > before else 0
             if failures == MAX_STORE_FAILURES and number < len(files):
@@ -109,8 +116,14 @@ def import_paths(
         writer.write()
         for file_import in writer.take_failed():
             file_import.run(format_name)
+    _refuse_containers(project, report, {shown_as(path): reason for path, reason in found.containers.items()})
+    if retry is not Retry.NOTHING:
+        report.stored_later += sum(retry_missing(source, Path(source.path)) for source in unchanged.values())
+        report.add_files(list(unchanged.items()))
     report.add_notes()
-    report.skipped += [{"file": shown_as(path), "line": 0, "path": "$", "reason": NO_RECORDING} for path in others]
+    report.skipped += [
+        {"file": shown_as(path), "line": 0, "path": "$", "reason": NO_RECORDING} for path in found.others
+    ]
     return report
 
 
@@ -120,6 +133,18 @@ def _new_paths(
     """The files without a source of their name."""
     known = known_names or ()
     return [path for path, _ in files if column_text(shown_as(path), PATH_CHARACTERS) not in known]
+
+
+def _refuse_containers(project: Project, report: ImportReport, containers: Mapping[str, str]) -> None:
+    """Reports those that could not be listed: each has a reason. Earlier problems of the others are over."""
+    listed = [column_text(name, PATH_CHARACTERS) for name, reason in containers.items() if not reason]
+    Problem.objects.filter(project=project, source=None, file__in=listed).delete()
+    for name, reason in containers.items():
+        if reason:
+            refuse_file(project, path=name, reason=reason, raw=b"")  # its first bytes may be anything
+            report.files += 1
+            report.lines.update(rejected=1)
+            report.problems.append({"file": name, "line": 0, "path": "$", "reason": reason})
 
 
 def _report_unread(report: ImportReport, names: Sequence[str]) -> None:
@@ -248,6 +273,7 @@ class FileImport:
         writer: BatchWriter,
         ahead: ReadAhead,
         retry: Retry = Retry.MISSING,
+        version: str = "",
     ) -> None:
         self.project = project
         self.path = path
@@ -256,6 +282,7 @@ class FileImport:
         self.writer = writer
         self.ahead = ahead
         self.retry = retry
+        self.version = version  # of a recording in a container
 
     def run(self, format_name: str | None = None, *, is_named: bool = True) -> None:
         """A file that has disappeared since its folder was listed is no problem."""
@@ -263,17 +290,17 @@ class FileImport:
             with open_regular(self.path) as file:
                 self._import_until_done(file, format_name)
         except UnknownFormat as error:
-            self._refuse(explain_unknown_format(self.path) or str(error))
+            self.refuse(explain_unknown_format(self.path) or str(error))
         except StoreFailed as error:
             self.report.unstored += 1
-            self._refuse(f"a file that it names could not be stored: {error}; import it again to continue")
+            self.refuse(f"a file that it names could not be stored: {error}; import it again to continue")
         except FileNotFoundError as error:
             if is_named:
-                self._refuse(f"cannot be read: {error.strerror}")
+                self.refuse(f"cannot be read: {error.strerror}")
         except OSError as error:
             if find_outage(error) in (FULL, READ_ONLY):  # of the store: reading the file needs neither
                 raise
-            self._refuse(f"cannot be read: {error.strerror or error}")
+            self.refuse(f"cannot be read: {error.strerror or error}")
 
     def _import_until_done(self, file: BinaryIO, format_name: str | None) -> None:
         """Starts again, behind the other's batch, when another process imports the same file meanwhile."""
@@ -307,11 +334,13 @@ class FileImport:
                 head_sha256=head_hash,
                 read_as=path.path,
             )
-            source.state = state
+            source.state = load_state(self.project, self.name) or state if self.version else state
         elif self.retry is not Retry.NOTHING:
             self.writer.write(self)  # releases its locks
             include_lost = self.retry is Retry.LOST
             self.report.stored_later += retry_missing(source, self.path, include_lost=include_lost)
+        if self.version:
+            self._note_version(source)
         offset = source.offset
         if source.ends_open:  # the last line was read without its newline
             file.seek(offset)
@@ -327,6 +356,12 @@ class FileImport:
                 batch = replace(batch, frames=frames, digests=opening.digests(number))
             self.writer.add(self, batch)
         self.writer.finish(self, source)
+
+    def _note_version(self, source: Source) -> None:
+        """A recording whose container has this version of it is not composed again."""
+        source.state = mark_version(source.state, self.version)
+        if not source._state.adding:
+            source.save(update_fields=["state"])
 
     def _pieces(
         self, file: BinaryIO, source: Source, path: SourcePath, offset: int, opening: Opening | None
@@ -368,7 +403,7 @@ class FileImport:
                 )
         return files, problems
 
-    def _refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
         """Reports a file of which nothing was imported: all its lines count as rejected."""
         self.writer.write()
         raw, lines = read_refused_file(self.path)

@@ -35,7 +35,7 @@ from dashboard.ingest.bulk import bulk_update
 from dashboard.ingest.import_report import ImportCounts
 from dashboard.ingest.reading import build_batch, choose_reader, read_pieces
 from dashboard.ingest.source_files import BATCH_BYTES, BATCH_LINES, HEAD_BYTES
-from dashboard.ingest.sources import SourceBatch, StoredFolder
+from dashboard.ingest.sources import SourceBatch, StoredFolder, mark_version, read_version
 from dashboard.models import (
     Artifact,
     Call,
@@ -281,6 +281,7 @@ def _write_again(project: Project, sources: Sequence[Source]) -> None:
         source.seen, source.reader = b"{}", find_format(source.format).version
     bulk_update(sources, PROGRESS)
     pending: list[SourceBatch] = []
+    states: dict[str, bytes] = {}  # what the versions of a document in a container left
     folders: dict[str, StoredFolder] = {}
     for source, (size, state, prefix) in zip(sources, earlier, strict=True):
         is_live = source.path.startswith(LIVE)
@@ -289,6 +290,8 @@ def _write_again(project: Project, sources: Sequence[Source]) -> None:
         path = SourcePath(name, is_live=is_live, folder=folder)
         with _restore_file(source, size) as file:
             first = b"{}" if is_live else choose_reader(file, file.read(HEAD_BYTES), path, source.format)[1]
+            if version := read_version(state):
+                first = mark_version(states.get(source.path, first), version)
             counts = ImportCounts(source)
             for number, piece in enumerate(read_pieces(file, source.format, path, first, offset=0, number=1)):
                 if number or _is_full(pending):
@@ -297,6 +300,7 @@ def _write_again(project: Project, sources: Sequence[Source]) -> None:
                 batch = build_batch(source, piece, {} if is_live else counts.add(piece.records), None)
                 batch = replace(batch, is_stored=True, prefix_sha256=prefix)
                 pending.append(replace(batch, state=state) if is_live else batch)  # it is the answer to the program
+                states[source.path] = piece.state
     if pending:
         write.record(project, pending, collects_calls=False)
 

@@ -1,4 +1,7 @@
-"""The files on disk that are recordings: which they are, their format, and their lines in batches."""
+"""The files on disk that are recordings: which they are, their format, and their lines in batches.
+
+A recording in a container has the path of a file below it, `opencode.db/ses_….json`, and is composed when it is opened.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,26 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from tempfile import TemporaryFile
+from typing import BinaryIO
 
 import msgspec
 from django.conf import settings
 
 from dashboard.artifacts.ingest import ARTIFACTS_FOLDER, RESULTS_FOLDER
-from envelopes.recordings import UnknownFormat, detect_format
-from envelopes.recordings.base import Format, SourceLine, SourcePath
+from envelopes.recordings import UnknownFormat, detect_format, find_container
+from envelopes.recordings.base import Container, Format, SourceLine, SourcePath
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank
 from envelopes.text.untrusted_json import Untrusted, parse_json, split_objects
 
 WINDOW_BYTES = 4_096
 HEAD_BYTES = 65_536
 LATER_HEADS = 16
+FOLDERS_ABOVE = 3  # of a file of a container
+BRACKETS = (b"{", b"[")
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_LINES = 4_000
 # Of an audit folder: the run comes first, the usage of requests after the receipts that it is compared with.
@@ -55,11 +61,28 @@ class LineBatch:
 
 def open_regular(path: Path) -> BinaryIO:
     """Never waits: a pipe without a writer is refused, not read. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        if container := find_container(path.parent):
+            return _compose(container, path)
+        raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     raise NotARegularFile(errno.EINVAL, "not a regular file; save what it gives as a file and import that")
+
+
+def _compose(container: Container, path: Path) -> BinaryIO:
+    """A document of a container as a file, because its size is not limited."""
+    file = TemporaryFile(dir=settings.DATA)  # noqa: SIM115 - the caller closes it
+    try:
+        file.writelines(container.compose(path.parent, path.name))
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 class FolderOnDisk:
@@ -93,6 +116,13 @@ def place_file(path: Path) -> SourcePath:
     return SourcePath(whole.as_posix(), folder=FolderOnDisk(whole.parent))
 
 
+def find_changed_container(path: Path) -> Path | None:
+    """The container that a changed file belongs to: the journal of a database, or a file of a folder."""
+    name = path.name.removesuffix("-wal").removesuffix("-journal")
+    candidates = (path.with_name(name), *path.parents[:FOLDERS_ABOVE])
+    return next((candidate for candidate in candidates if find_container(candidate)), None)
+
+
 def file_size(path: Path) -> int:
     """Zero for a file that is not there."""
     try:
@@ -119,11 +149,28 @@ def is_recording(path: Path) -> bool:
     return False
 
 
-class FoundFiles(NamedTuple):
-    """The files to import, with the flag that the path was given itself, and those of folders that no reader takes."""
+@dataclass(frozen=True)
+class FoundFiles:
+    """The files to import, with the flag that the path was given itself, and those of folders that no reader takes.
 
-    recordings: list[tuple[Path, bool]]
-    others: list[Path]
+    `containers` are files and folders with several recordings, each with the reason why it cannot be listed, or none;
+    `versions` are those of the recordings in them.
+    """
+
+    recordings: list[tuple[Path, bool]] = field(default_factory=list)
+    others: list[Path] = field(default_factory=list)
+    containers: dict[Path, str] = field(default_factory=dict)
+    versions: dict[Path, str] = field(default_factory=dict)
+
+    def add_container(self, container: Container, path: Path) -> None:
+        try:
+            documents = {path / document.name: document.version for document in container.list_documents(path)}
+        except OSError as error:
+            self.containers[path] = f"cannot be read: {error.strerror or error}"
+            return
+        self.containers[path] = ""
+        self.versions.update(documents)
+        self.recordings.extend((document, False) for document in documents)
 
 
 def find_files(paths: Iterable[Path]) -> FoundFiles:
@@ -132,23 +179,38 @@ def find_files(paths: Iterable[Path]) -> FoundFiles:
     A folder that cannot be listed is returned like a file, so that opening it fails with the reason. Stored outputs are
     left out.
     """
-    found = FoundFiles([], [])
+    found = FoundFiles()
     for path in paths:
-        if not path.is_dir():
+        if container := find_container(path):
+            found.add_container(container, path)
+        elif not path.is_dir():
             found.recordings.append((path, True))
-            continue
-        errors: list[OSError] = []
-        files: list[Path] = []
-        for name, _, names in os.walk(path, onerror=errors.append, followlinks=False):
-            folder = Path(name)
-            for file in [folder / name for name in sorted(names)]:
-                if is_recording(file):
-                    files.append(file)
-                elif folder.name not in (RESULTS_FOLDER, ARTIFACTS_FOLDER):
-                    found.others.append(file)
-        files += [Path(os.fsdecode(error.filename)) for error in errors]
-        found.recordings.extend((file, False) for file in sorted(files, key=_import_order))
+        else:
+            _search_folder(path, found)
     return found
+
+
+def _search_folder(path: Path, found: FoundFiles) -> None:
+    """The files beside a container belong to it: those that are no recordings are not named."""
+    errors: list[OSError] = []
+    files: list[Path] = []
+    owned: list[Path] = []  # folders with a container
+    for name, folders, names in os.walk(path, onerror=errors.append, followlinks=False):
+        folder = Path(name)
+        entries = sorted([*(entry for entry in folders if not (folder / entry).is_symlink()), *names])
+        containers = {entry: kind for entry in entries if (kind := find_container(folder / entry))}
+        folders[:] = [entry for entry in folders if entry not in containers]
+        owned += [folder] if containers else []
+        for entry, container in containers.items():
+            found.add_container(container, folder / entry)
+        is_owned = any(folder.is_relative_to(owner) for owner in owned)
+        for file in [folder / name for name in sorted(set(names) - containers.keys())]:
+            if is_recording(file):
+                files.append(file)
+            elif folder.name not in (RESULTS_FOLDER, ARTIFACTS_FOLDER) and not is_owned:
+                found.others.append(file)
+    files += [Path(os.fsdecode(error.filename)) for error in errors]
+    found.recordings.extend((file, False) for file in sorted(files, key=_import_order))
 
 
 def _import_order(file: Path) -> tuple[int, str, int, str]:
@@ -167,8 +229,12 @@ def prefix_sha256(file: BinaryIO, offset: int) -> str:
 
 
 def head_sha256(head: bytes) -> str:
-    """The hash of the first line, of which at most 4 KiB count: a file that grows keeps it."""
-    return hashlib.sha256(head.split(b"\n", 1)[0][:WINDOW_BYTES]).hexdigest()
+    """The hash of the first line, of which at most 4 KiB count: a file that grows keeps it.
+
+    A document may have a bracket alone on its first line, as many others do: then what follows counts too.
+    """
+    first = head.split(b"\n", 1)[0]
+    return hashlib.sha256((head if first.strip() in BRACKETS else first)[:WINDOW_BYTES]).hexdigest()
 
 
 def read_line_batches(file: BinaryIO, *, offset: int, number: int) -> Iterator[LineBatch]:

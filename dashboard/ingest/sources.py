@@ -36,6 +36,8 @@ READ_AS_CHARACTERS = 5_000  # more than any system's path has
 RAW_BYTES = 65_536  # stored with a refused line; the whole line is in the source's frames
 FOUND_BY = 64  # bytes at the beginning of a slice
 MOST_BEGINNINGS = 8  # of a slice that are looked at in its line: more are alike
+NAMES_AT_ONCE = 500
+VERSION = "container_version"
 NOT_MAPPED = "stored and shown as recorded, but not understood: "
 
 
@@ -55,6 +57,33 @@ def find_source(project: Project, path: str, file: BinaryIO, head: bytes, read_a
         if (is_same_name or candidate.offset == size) and _is_prefix(candidate, file, size):
             return candidate
     return None
+
+
+def find_unchanged(project: Project, versions: Mapping[str, str]) -> dict[str, Source]:
+    """The newest source of each of these recordings in containers, where that version of it was read."""
+    names = {column_text(name, PATH_CHARACTERS): name for name in versions}
+    newest: dict[str, Source] = {}
+    for start in range(0, len(names), NAMES_AT_ONCE):
+        paths = list(names)[start : start + NAMES_AT_ONCE]
+        for source in Source.objects.filter(project=project, path__in=paths, is_partial=False).order_by("pk"):
+            newest[names[source.path]] = source
+    return {name: source for name, source in newest.items() if read_version(source.state) == versions[name]}
+
+
+def load_state(project: Project, path: str) -> bytes:
+    """The state that the reader left for the last version of a document in a container; empty for the first one."""
+    sources = Source.objects.filter(project=project, path=column_text(path, PATH_CHARACTERS))
+    return bytes(sources.order_by("-pk").values_list("state", flat=True).first() or b"")
+
+
+def mark_version(state: bytes, version: str) -> bytes:
+    """The state of a reader with the version of its document in the container, which the reader passes on."""
+    return msgspec.json.encode({**msgspec.json.decode(state), VERSION: version})
+
+
+def read_version(state: bytes) -> str | None:
+    version: str | None = msgspec.json.decode(state).get(VERSION)
+    return version
 
 
 def load_source_names(project: Project) -> set[str]:

@@ -1,9 +1,10 @@
 """Follows recordings that grow, and the files that they name.
 
-A recording is continued where it was read to. A named file, for instance the output of a background task, is stored
-by its content, so a longer file is another content that replaces the artifact's. Storing costs as much as the file is
-long, so a file rests BACKOFF_FACTOR times as long before the next time. When its run is over it is stored once more,
-because what was written since the last time belongs to it.
+A recording is continued where it was read to. One in a container is composed and stored again as a whole, so a
+container rests BACKOFF_FACTOR times as long as its last import took. A named file, for instance the output of a
+background task, is stored by its content, so a longer file is another content that replaces the artifact's. Storing
+costs as much as the file is long, so it rests in the same way. When its run is over it is stored once more, because
+what was written since the last time belongs to it.
 
     follow(project, paths)   until it is interrupted, for a command
     Followers                for the background work: what is stored as a FollowedPath, also after a restart
@@ -14,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,10 +31,11 @@ from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed, open_named_fi
 from dashboard.faults import drop_connection, find_outage
 from dashboard.ingest.import_report import ImportReport
 from dashboard.ingest.importer import Retry, import_paths
-from dashboard.ingest.source_files import is_recording
+from dashboard.ingest.source_files import find_changed_container, is_recording
 from dashboard.models import Artifact, FollowedPath, Project
 from dashboard.models.runs import IDLE_BEFORE_ASSUMED_ENDED
 from dashboard.models.sources import LIVE
+from envelopes.recordings import find_container
 
 logger = logging.getLogger(__name__)
 STARTUP_MS = 500  # after this, what was written between the import and the watch's start is imported
@@ -60,6 +62,7 @@ def follow(
     refused lines would be reported a second time.
     """
     files = {path.resolve(): path for path in paths if not path.is_dir()}
+    rests: dict[Path, float] = {}  # until when, by container
     folders = {path.resolve(): path for path in paths if path.is_dir()}
     rounds = watch(
         *{path.parent for path in files},
@@ -78,9 +81,13 @@ def follow(
             given = (_path_as_given(Path(name), files, folders) for name in sorted({name for _, name in changes}))
             changed |= dict.fromkeys(path for path in given if path is not None)
         try:
-            if changed:
-                on_report(import_paths(project, list(changed), format_name=format_name, retry=Retry.NOTHING))
-                changed = {}
+            due = [path for path in changed if rests.get(path, 0.0) <= time.monotonic()]
+            for batch in _part_containers(due):
+                start = time.monotonic()
+                on_report(import_paths(project, batch, format_name=format_name, retry=Retry.NOTHING))
+                end = time.monotonic()
+                rests |= dict.fromkeys(filter(find_container, batch), end + BACKOFF_FACTOR * (end - start))
+            changed = dict.fromkeys(path for path in changed if path not in due)
             growing.poll()
         except (Error, OSError) as error:
             outage = find_outage(error)
@@ -162,14 +169,25 @@ def _follow_row(row: FollowedPath, stop: Event) -> None:
         stop.wait(RETRY_SECONDS)
 
 
+def _part_containers(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """The files together, and each container by itself: they rest as long as each of them takes."""
+    containers = [path for path in paths if find_container(path)]
+    if others := [path for path in paths if path not in containers]:
+        yield others
+    yield from ([path] for path in containers)
+
+
 def _path_as_given(path: Path, files: Mapping[Path, Path], folders: Mapping[Path, Path]) -> Path | None:
-    """None for a file that is not a recording, or no longer there."""
-    if not path.is_file():
+    """None for a file that is not a recording, or no longer there. A file of a container stands for that."""
+    path = find_changed_container(path) or path
+    if path in folders:
+        return folders[path]
+    if not path.exists():
         return None
     if path in files:
         return files[path]
     above = next((folder for folder in folders if folder in path.parents), None)
-    if above is None or not is_recording(path):
+    if above is None or not (is_recording(path) or find_container(path)):
         return None
     return folders[above] / path.relative_to(above)
 

@@ -6,6 +6,8 @@ fails a test.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from envelopes.recordings import (
     audit,
     claude_code,
@@ -24,7 +26,8 @@ from envelopes.recordings import (
     qwen_code,
     swe_agent,
 )
-from envelopes.recordings.base import Format, SourcePath
+from envelopes.recordings.base import Container, Format, SourcePath
+from envelopes.recordings.opencode import storage as opencode_storage
 from envelopes.recordings.otlp.logs import MESSAGE_FORMAT, decode_logs, log_format
 from envelopes.recordings.otlp.span_lines import decode_traces
 from envelopes.recordings.otlp.spans import TraceLine, Unavailable, encode_protobuf_answer
@@ -40,6 +43,7 @@ __all__ = [
     "decode_traces",
     "detect_format",
     "encode_protobuf_answer",
+    "find_container",
     "find_format",
 ]
 
@@ -68,6 +72,7 @@ RECORDINGS: tuple[Format, ...] = (
 # What `export_run` writes for a run that was recorded in one of the formats above.
 EXPORTS = tuple(audit.export_format(recording) for recording in RECORDINGS if recording not in audit.FORMATS)
 READABLE = (*EXPORTS, *RECORDINGS)
+CONTAINERS: tuple[Container, ...] = opencode_storage.CONTAINERS
 UNRECOGNISED = (
     f"not a recording that can be read: its content is that of none of the {len(RECORDINGS)} formats, which "
     "import_runs --help and the page Importing recordings list; --format NAME reads a file as one of them"
@@ -84,6 +89,11 @@ def detect_format(head: bytes, path: SourcePath) -> Format:
         if recording.sniff(head, path):
             return recording
     raise UnknownFormat(UNRECOGNISED)
+
+
+def find_container(path: Path) -> Container | None:
+    """The kind of container that this file or folder is; None for any other."""
+    return next((container for container in CONTAINERS if container.matches(path)), None)
 
 
 def find_format(name: str) -> Format:

@@ -24,8 +24,10 @@ A format is one module, one line in `recordings.RECORDINGS`, and a sample.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, Protocol, TypeAlias
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -329,6 +331,33 @@ class SourcePath(msgspec.Struct, frozen=True):
     @property
     def stem(self) -> str:
         return self.path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+
+
+class StoredDocument(NamedTuple):
+    """A recording in a container; `version` is another one once its content is, and empty where it is not known."""
+
+    name: str
+    version: str
+
+
+class UnreadableContainer(OSError):
+    """A container that is damaged or in use."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EBADMSG, reason)  # EIO would be the disk
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of file or folder that has several recordings and is none itself, for instance a database.
+
+    `compose(path, name)` yields the bytes of one of the documents that `list_documents(path)` names, in a form that a
+    Format reads. They are what is imported, and what is stored as evidence. Both raise OSError.
+    """
+
+    title: str
+    matches: Callable[[Path], bool]
+    list_documents: Callable[[Path], Iterator[StoredDocument]]
+    compose: Callable[[Path, str], Iterator[bytes]]
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ SECONDS_BETWEEN_DRAWINGS = 0.1  # of the progress
 EDITORS = (".config/Code", "Library/Application Support/Code", ".vscode-server/data")
 AGENT_FOLDERS = (
     *(".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".gemini/tmp", ".qwen/projects"),
-    *(".copilot/session-state", ".openhands/conversations", ".pi/agent/sessions"),
+    *(".copilot/session-state", ".openhands/conversations", ".pi/agent/sessions", ".local/share/opencode"),
     *(".cline/data/sessions", ".cline/data/tasks"),
     *(f"{place}/User/globalStorage/saoudrizwan.claude-dev/tasks" for place in EDITORS),
 )
