@@ -95,7 +95,7 @@ def import_paths(
     folder_sizes: Counter[Path] = Counter()
     for path, _ in files:
         folder_sizes[path.parent] += file_size(path)
-    size = folder_sizes.total() + sum(map(file_size, {path.parent for path in found.versions}))
+    size = folder_sizes.total() + sum(map(file_size, {path.parent for path, _ in files if path in found.versions}))
     failures = 0
     with open_import_pool(size) as pool, open_deriver(project, pool) as deriver, ExitStack() as locks:
         known_names = load_source_names(project) if pool or len(files) > FEW_FILES else None
