@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import call_command
+from django.test import Client
 
 from dashboard.accounts import get_or_create_project
 from dashboard.artifacts.retention import check_store
@@ -16,6 +18,7 @@ from dashboard.ingest.rereading import read_outdated
 from dashboard.ingest.source_files import find_changed_container
 from dashboard.models import Artifact, Call, Message, Problem, Project, RecordedReceipt, Run, RunCall, Source
 from dashboard.runs.run_marks import load_branches
+from tests.dashboard.page_text import parse_page
 from tests.dashboard.stored_rows import stored_rows
 from tests.envelopes.recordings.opencode_storage import Json, print_export, read_export, write_database, write_files
 
@@ -211,3 +214,12 @@ def test_the_home_folder_of_opencode_is_known(
     monkeypatch.setenv("HOME", str(tmp_path))
     call_command("import_runs", home=True, json=True)
     assert json.loads(capsys.readouterr().out)["added"]["runs"] == 1
+
+
+@pytest.mark.usefixtures("alice")
+def test_an_uploaded_database_is_imported_and_the_problems_page_opens(client: Client, database: Path) -> None:
+    file = SimpleUploadedFile("opencode.db", database.read_bytes())
+    page = parse_page(client.post("/runs/import/", {"files": [file], "paths": ["opencode.db"]}))
+    assert f"opencode.db/{SESSION_ID}.json" in page.text
+    assert {source.path.split("/")[0] for source in Source.objects.all()} == {"opencode.db"}
+    assert client.get("/problems/").status_code == 200
