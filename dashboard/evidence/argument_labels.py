@@ -32,8 +32,11 @@ LEAST_REPEATED = 4  # characters; `x` is in every sentence
 NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "url", "description")
 # Of an editor of files the command is one of these, and the path names the call.
 EDITOR_COMMANDS = frozenset({"view", "create", "str_replace", "insert", "undo_edit", "delete"})
-# A member of JSON with a text, which may end where the head does.
-_TEXT = re.compile(r'"([^"\\]*)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)', re.DOTALL)
+SHELL_FLAGS = ("-c", "-lc")  # behind a shell, before the command
+# A member of JSON with a text or a list of texts, which may end where the head does.
+_STRING = r'"(?>[^"\\]*(?:\\.[^"\\]*)*)"?+'
+_MEMBER = re.compile(rf'"([^"\\]*)"\s*:\s*({_STRING}|\[(?:\s*{_STRING}\s*,?)+(?=\]|\Z))', re.DOTALL)
+_TEXT = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"?', re.DOTALL)
 _TAG = re.compile(r"<[\w-]+>")
 _CODEX_HEAD = re.compile(
     r"(?:(?:(?:Script \w+|Chunk ID|Wall time|Exit code|Process|Original token count|Total output lines)\b[^\n]*\n)+"
@@ -44,7 +47,6 @@ _SHELL_HEAD = re.compile(
     r"Command: [^\n]*(?:\n[^\n]*){0,20}?\nDirectory: [^\n]*\n(?:Output|Stdout): "
 )  # of the Gemini CLI and Qwen Code
 _DECODE = json.JSONDecoder(strict=False).decode
-_HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
 
 
 def argument_labels(calls: Sequence[UUID]) -> dict[UUID, str]:
@@ -145,32 +147,43 @@ def _find_label(raw: bytes) -> tuple[str, str]:
     text = raw[:HEAD_BYTES].decode("utf-8", "replace")
     if text.startswith('"'):  # the input of a tool that takes a text
         return "", _as_text(text)
-    name, escaped = _choose_text(text)
+    name, written = _choose_text(text)
     may_be_repeated = raw.count(f'"{name}"'.encode()) > 1 or b"\\u" in raw
     if may_be_repeated and not is_portable(raw):
         with suppress(Untrusted):
             text = dump_json(parse_json(raw))[:HEAD_BYTES].decode("utf-8", "replace")
-            name, escaped = _choose_text(text)
-    if not escaped:
+            name, written = _choose_text(text)
+    if not written.strip('"'):
         return "", _as_line(text)
-    try:
-        label = _DECODE(f'"{_HALF_ESCAPE.sub("", escaped)}"') if "\\" in escaped else escaped
-    except json.JSONDecodeError:
-        return name, ""
-    line = " ".join(label.split())
+    line = _read_texts(name, written)
     place = _find_place(text, name)
-    return name, f"{line}…" if text.endswith(escaped) else f"{line} in {place}" if place else line
+    is_cut = text.endswith(written if written.startswith("[") else _TEXT.findall(written)[-1])
+    return name, f"{line}…" if line and is_cut else f"{line} in {place}" if place else line
+
+
+def _read_texts(name: str, written: str) -> str:
+    """A text, or a list of them, as JSON writes it: as one line. Of a shell's arguments the command alone."""
+    texts = [_decode_text(text) for text in _TEXT.findall(written)]
+    if name != "command":
+        return ", ".join(texts)
+    return texts[2] if len(texts) == 3 and texts[1] in SHELL_FLAGS else " ".join(texts)
+
+
+def _decode_text(written: str) -> str:
+    """One line, without an escape that is cut at its end. Empty for what is no JSON."""
+    if "\\" not in written:
+        return " ".join(written.split())
+    for cut in range(ESCAPE_CHARACTERS):
+        with suppress(json.JSONDecodeError):
+            return " ".join(str(_DECODE(f'"{written[: len(written) - cut]}"')).split())
+    return ""
 
 
 def _as_text(text: str) -> str:
     """A JSON string as one line; where its end is missing, without the escape that is cut."""
     with suppress(json.JSONDecodeError):
         return " ".join(str(_DECODE(text)).split())
-    for cut in range(ESCAPE_CHARACTERS):
-        with suppress(json.JSONDecodeError):
-            beginning = str(_DECODE(text[: len(text) - cut] + '"'))
-            return " ".join(beginning.split()) + "…"
-    return ""
+    return f"{line}…" if (line := _decode_text(text[1:])) else ""
 
 
 def _as_line(text: str) -> str:
@@ -182,20 +195,16 @@ def _as_line(text: str) -> str:
 
 def _find_place(text: str, name: str) -> str:
     """The path that a search looked in, where all of it is in the head."""
-    path = dict(_TEXT.findall(text)).get("path", "") if name == "pattern" else ""
-    if not path or text.endswith(path):
-        return ""
-    try:
-        return " ".join(str(_DECODE(f'"{path}"')).split())
-    except json.JSONDecodeError:
-        return ""
+    path = dict(_MEMBER.findall(text)).get("path", "") if name == "pattern" else ""
+    return "" if text.endswith(path) else _read_texts("path", path)
 
 
 def _choose_text(text: str) -> tuple[str, str]:
-    """The name and the text, as JSON writes it, of the argument that names the call."""
-    members = _TEXT.findall(text)
+    """The name and the text, or the texts, as JSON writes them, of the argument that names the call."""
+    members = _MEMBER.findall(text)
     values = dict(reversed(members))  # of two objects with the same name in them, the outer or the first
-    names = NAMES[1:] if values.get("command") in EDITOR_COMMANDS and "path" in values else NAMES
+    is_editor = values.get("command", "").strip('"') in EDITOR_COMMANDS and "path" in values
+    names = NAMES[1:] if is_editor else NAMES
     first = members[0][0] if members else ""
     if first == "id" and len(members) > 1 and "[" in text[: text.index('"id"')]:  # the number of an item of a list
         first = members[1][0]
