@@ -72,6 +72,7 @@ def test_each_session_is_a_source_and_a_second_import_leaves_it_out(project: Pro
     assert not check_store().findings
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize("is_export_first", [False, True])
 def test_an_export_and_the_database_are_the_same_recording(
     project: Project, tmp_path: Path, *, is_export_first: bool
