@@ -64,7 +64,7 @@ def pair_spans(format_: Format, runs: Collection[UUID]) -> dict[UUID, UUID]:
     spans = list(unnamed) if unnamed.exists() else []  # to compose a query for all columns takes twice as long
     if not spans:
         return {}
-    calls = Call.objects.filter(run__in=runs, tool__in={span.tool for span in spans}, tool_ms=None, source_error=None)
+    calls = Call.objects.filter(run__in=runs, tool__in={span.tool for span in spans}, tool_ms=None)
     calls = calls.exclude(external_id__startswith=format_.unnamed)
     candidates = list(calls.exclude(observations__surface=Observation.Surface.RESULT))
     likenesses = _load_likenesses([*spans, *candidates]) if candidates else {}
@@ -148,7 +148,7 @@ def _write_pairs(pairs: Sequence[tuple[Call, Call]]) -> None:
     rows = list(Observation.objects.filter(call__in=calls, surface__in=SURFACES))
     lines = {row.call_id: row for row in Observation.objects.filter(call__in=calls).order_by("surface")}
     for span, call in pairs:
-        call.tool_ms, call.source_error = span.tool_ms, span.source_error
+        call.tool_ms, call.source_error = span.tool_ms, span.source_error or call.source_error
         call.ended_at = min((at for at in (call.ended_at, span.ended_at) if at is not None), default=None)
         call.duration_ms = milliseconds_between(call.started_at, call.ended_at)
         call.attempt = max(call.attempt, span.attempt)
@@ -235,18 +235,22 @@ def _is_known(record: CallRecord, started_at: datetime | None) -> bool:
 
 
 def _contradicts(draft: CallDraft, call: Call) -> bool:
-    """True where the call gets a result of its own, or a receipt from before the end of the span."""
+    """True where the call gets a result of its own, or a receipt from before the end of the span.
+
+    A receipt that states how the call ended has a result without content and without times.
+    """
     times = [time for receipt in draft.receipts if (time := column_time(receipt.at))]
-    return bool(draft.results) or (call.ended_at is not None and any(time < call.ended_at for time in times))
+    is_own = any(result.fidelity != "absent" or result.ended_at is not None for result in draft.results)
+    return is_own or (call.ended_at is not None and any(time < call.ended_at for time in times))
 
 
 def _undo(pair: Remark, call: Call, source: Source) -> Iterator[SourceBatch]:
     """Yields the records of the span, unless its source does not have them any more."""
-    line, records = _read_again(source, pair)
+    line, records = _read_again(source, pair.was, pair.line)
     if line is None:
         return
     Observation.objects.filter(call=call, surface__in=SURFACES).delete()
-    call.tool_ms = call.source_error = None
+    call.tool_ms, call.source_error = None, _find_stated_end(call)
     call.ended_at = RecordedReceipt.objects.filter(call=call).aggregate(first=Min("at"))["first"]
     call.duration_ms = milliseconds_between(call.started_at, call.ended_at)
     call.attempt = 1  # it is the span's
@@ -264,20 +268,29 @@ def _undo(pair: Remark, call: Call, source: Source) -> Iterator[SourceBatch]:
     )
 
 
-def _read_again(source: Source, pair: Remark) -> tuple[SourceLine | None, list[CallRecord | ResultRecord]]:
-    """The line of a span with the number that it had, and its records."""
+def _find_stated_end(call: Call) -> bool | None:
+    """True where a receipt of the call states that it failed."""
+    for receipt in RecordedReceipt.objects.filter(call=call).select_related("source"):
+        _, records = _read_again(receipt.source, call.external_id, receipt.line) if receipt.source else (None, [])
+        if any(isinstance(record, ResultRecord) and record.is_error for record in records):
+            return True
+    return None
+
+
+def _read_again(source: Source, call: str, number: int) -> tuple[SourceLine | None, list[CallRecord | ResultRecord]]:
+    """The line of a call with the number that it had, and its records."""
     raw = b"".join(frame.data for frame in source.frames.order_by("offset"))
     lines, offset = [], 0
-    for number, content in enumerate(BytesIO(raw), start=1):
-        lines.append(SourceLine(number, offset, content))
+    for place, content in enumerate(BytesIO(raw), start=1):
+        lines.append(SourceLine(place, offset, content))
         offset += len(content)
     path = SourcePath(source.path, is_live=source.path.startswith(LIVE))
     records = [
         record
         for record in find_format(source.format).read(iter(lines), path, {})
-        if isinstance(record, CallRecord | ResultRecord) and record.call == pair.was
+        if isinstance(record, CallRecord | ResultRecord) and record.call == call
     ]
     if not records:
         return None, []
     line = lines[records[0].line - 1]
-    return msgspec.structs.replace(line, number=pair.line), records
+    return msgspec.structs.replace(line, number=number), records

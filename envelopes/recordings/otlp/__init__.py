@@ -64,6 +64,7 @@ from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, p
 Records: TypeAlias = Iterator[Record | LineProblem]
 NAME = "otlp"
 UNNAMED = "span "
+AUTOGEN = "autogen-core"
 UNKNOWN_SERVICE = "unknown_service"  # the name that SDKs give a program without one
 KNOWN = frozenset(
     (
@@ -195,6 +196,7 @@ def _response_records(members: dict[str, bytes], call: str, place: dict[str, Any
     """The receipt, where its text was recorded, and how the call ended, where the response states it."""
     if content := members.get("content"):
         fidelity: ReceiptFidelity = "reconstructed" if "rebuilt" in members else "exact"
+        fidelity = "masked" if "masked" in members else fidelity
         yield ReceiptRecord(call=call, content=content, fidelity=fidelity, **place)
     if end := _word(members, "end"):
         stated_kind = "write_denied" if end == "refused" else None
@@ -224,6 +226,11 @@ def _tool_records(members: dict[str, bytes], line: int, run: str) -> Records:
         at=iso_time(start),
     )
     is_error = _number(members, "status") == ERROR_STATUS or attributes.get("gen_ai.tool.status") == "error"
+    if _word(members, "scope") == AUTOGEN and not {"args", "result"} & members.keys():
+        if is_error:  # the rest is in OpenInference's span around it, which names no call
+            place: dict[str, Any] = {"line": line, "run": run, "position": start}
+            yield ResultRecord(call=call, result=None, fidelity="absent", is_error=True, **place)
+        return
     result = members.get("result")
     rest = {key: value for key, value in attributes.items() if key not in KNOWN}
     fidelity: ResultFidelity = (
@@ -332,7 +339,7 @@ _format = partial(
     Format,
     agent="otlp",
     namespace="otlp",
-    version=7,
+    version=8,
     read=read,
     is_global_call_id=lambda _call: False,
     unnamed=UNNAMED,

@@ -6,9 +6,9 @@ in the call, and the same one in calls of different turns. Taken as ids these wo
 
 1. A call gets its name from its tool, its arguments, what stands before its turn, and how many equal ones precede it,
    so that it has the same name in each request of its turn.
-2. A turn begins with the last text of the user that does not come with answers, as a client may add one to them.
-   Calls before it belong to earlier turns, whose requests name them; in the later ones they stay parts of messages.
-3. An answer without a call before it stays a part of its message too.
+2. A turn begins with a text of the user that does not come with answers, as a client may add one to them. Where a run
+   is one turn, calls before the last one belong to other runs: they stay parts of messages.
+3. An answer stays a part of its message too where no call waits for it, or where it names no tool and several wait.
 4. A call of OpenAI's Responses has an id of its own beside that of its item, `fc_…`. Traceloop writes the former in the
    answer of a model and in the tool's, and the latter where a later request repeats the call: that one is left out.
 """
@@ -35,28 +35,29 @@ class ListedMessage(NamedTuple):
     is_output: bool
 
 
-def name_calls(messages: Sequence[ListedMessage]) -> Sequence[ListedMessage]:
+def name_calls(messages: Sequence[ListedMessage], *, is_run_a_turn: bool = False) -> Sequence[ListedMessage]:
     """The messages with a name for each call that has no id, and for its answer; without calls named by an item."""
     parts = [(part, place) for message in messages for place, part in _parts(message.fields)]
     if any(_is_item(part) for part, _ in parts):
         messages = _without_items(messages, [part for part, _ in parts])
     if not any(_lacks_id(part, place) for part, place in parts):
         return messages
-    turn = _last_question(messages)
-    history = hashlib.blake2b(digest_size=16)
-    for message in messages[: turn + 1]:
+    questions = _find_questions(messages)
+    history, naming, named = hashlib.blake2b(digest_size=16), _Naming(), []
+    naming.begin_turn(history.digest())
+    for index, message in enumerate(messages):
+        is_named = not is_run_a_turn or index > max(questions, default=-1)
+        named.append(message._replace(fields=naming.apply(message.fields, is_named=is_named)))
         history.update(dump_json(message.fields))
-    naming = _Naming(history.digest())
-    return [
-        message._replace(fields=naming.apply(message.fields, is_current=index > turn))
-        for index, message in enumerate(messages)
-    ]
+        if index in questions:
+            naming.begin_turn(history.digest())
+    return named
 
 
 def _without_items(messages: Sequence[ListedMessage], parts: Sequence[dict[str, Any]]) -> Sequence[ListedMessage]:
     """A request without the calls that are named by an item, where answers name calls that are not among them."""
     called = {str(part.get("id")) for part in parts if part.get("type") in CALLS}
-    answered = {str(part.get("id")) for part in parts if part.get("type") in ANSWERS}
+    answered = {str(part["id"]) for part in parts if part.get("type") in ANSWERS and part.get("id")}
     if answered <= called:
         return messages
     return [
@@ -69,30 +70,37 @@ def _without_items(messages: Sequence[ListedMessage], parts: Sequence[dict[str, 
 
 
 class _Naming:
-    """The calls so far that wait for an answer, by their tool; those of earlier turns have the name None."""
+    """The calls of a turn that wait for an answer, by their tool; those that are not to be named have None."""
 
-    def __init__(self, history: bytes) -> None:
+    def begin_turn(self, history: bytes) -> None:
         self._history = history
         self._waiting: dict[str, deque[str | None]] = defaultdict(deque)
         self._counts: Counter[str] = Counter()
+        self._is_answered = False
 
-    def apply(self, fields: dict[str, Any], *, is_current: bool) -> dict[str, Any]:
-        named = {place: self._named(part, place, is_current=is_current) for place, part in _parts(fields)}
+    def apply(self, fields: dict[str, Any], *, is_named: bool) -> dict[str, Any]:
+        named = {place: self._named(part, place, is_named=is_named) for place, part in _parts(fields)}
         return _with_parts(fields, [named.get(place, part) for place, part in enumerate(_listed(fields))])
 
-    def _named(self, part: dict[str, Any], place: int, *, is_current: bool) -> dict[str, Any]:
-        if not _lacks_id(part, place):
-            return part
-        tool = _tool(part)
-        if part["type"] in CALLS:
-            name = self._name(tool, part) if is_current else None
+    def _named(self, part: dict[str, Any], place: int, *, is_named: bool) -> dict[str, Any]:
+        kind, tool = part.get("type"), _tool(part)
+        if kind in CALLS:
+            if self._is_answered:  # those before it have their answers, whichever these are
+                self._waiting.clear()
+            self._is_answered = False
+            lacks_id = _lacks_id(part, place)
+            name = (self._name(tool, part) if is_named else None) if lacks_id else str(_id(part))
             self._waiting[tool].append(name)
-        else:
-            calls = self._waiting[tool] if tool else self._only_waiting()
-            if not calls:  # an id that only looks like a place, or an answer to nothing
-                return part
-            name = calls.popleft()
-        return {**{key: value for key, value in part.items() if key != "id"}, **({"id": name} if name else {})}
+            return _with_id(part, name) if lacks_id else part
+        if kind not in ANSWERS:
+            return part
+        self._is_answered = True
+        if not _lacks_id(part, place):
+            self._waiting = _without(self._waiting, _id(part))
+            return part
+        calls = self._waiting[tool] if tool else self._only_waiting()
+        # Without a call, an id that only looks like a place, or an answer to nothing.
+        return _with_id(part, calls.popleft()) if calls else part
 
     def _name(self, tool: str, part: dict[str, Any]) -> str:
         facts = dump_json([tool, part.get("arguments", part.get("input", part.get("args")))])
@@ -119,15 +127,20 @@ def _parts(fields: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     return ((place, part) for place, part in enumerate(_listed(fields)) if isinstance(part, dict))
 
 
+def is_item(call: Any) -> bool:
+    """True for the id of an item of OpenAI's Responses."""
+    return isinstance(call, str) and call.startswith("fc_")
+
+
 def _is_item(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") in CALLS and str(part.get("id")).startswith("fc_")
+    return isinstance(part, dict) and part.get("type") in CALLS and is_item(part.get("id"))
 
 
 def _lacks_id(part: dict[str, Any], place: int) -> bool:
     kind = part.get("type")
     if kind not in CALLS and kind not in ANSWERS:
         return False
-    call = part.get("id") or part.get("toolCallId")
+    call = _id(part)
     if not isinstance(call, str):
         return True
     tool = part.get("name") or part.get("toolName")
@@ -135,6 +148,19 @@ def _lacks_id(part: dict[str, Any], place: int) -> bool:
         return call == (f"{tool}_{place}" if tool else str(place))
     found = _PLACED.fullmatch(call)
     return call == str(place) or (found is not None and found[2] == str(place))
+
+
+def _id(part: dict[str, Any]) -> Any:
+    return part.get("id") or part.get("toolCallId")
+
+
+def _with_id(part: dict[str, Any], call: str | None) -> dict[str, Any]:
+    return {**{key: value for key, value in part.items() if key != "id"}, **({"id": call} if call else {})}
+
+
+def _without(waiting: dict[str, deque[str | None]], call: Any) -> dict[str, deque[str | None]]:
+    """The calls that wait but this one."""
+    return defaultdict(deque, {tool: deque(name for name in names if name != call) for tool, names in waiting.items()})
 
 
 def _tool(part: dict[str, Any]) -> str:
@@ -145,9 +171,9 @@ def _tool(part: dict[str, Any]) -> str:
     return found[1] if found else ""
 
 
-def _last_question(messages: Sequence[ListedMessage]) -> int:
-    """The place of the last message with a text of the user that does not come with answers; -1 without one."""
-    question, is_answer = -1, False
+def _find_questions(messages: Sequence[ListedMessage]) -> set[int]:
+    """The places of the messages with a text of the user that does not come with answers."""
+    questions, is_answer = set(), False
     for place, message in enumerate(messages):
         kinds = [part.get("type") for _, part in _parts(message.fields)]
         if message.is_output or message.fields.get("role") == "assistant":
@@ -155,8 +181,8 @@ def _last_question(messages: Sequence[ListedMessage]) -> int:
         elif any(kind in ANSWERS for kind in kinds):
             is_answer = True
         elif not is_answer and message.fields.get("role") == "user" and ("text" in kinds or _is_text(message)):
-            question = place
-    return question
+            questions.add(place)
+    return questions
 
 
 def _is_text(message: ListedMessage) -> bool:

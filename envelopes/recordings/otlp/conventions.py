@@ -83,6 +83,7 @@ OUTPUTS = ("llm.output_messages", "gen_ai.completion")
 CHOICE = "gen_ai.choice"
 OPERATION = "gen_ai.client.inference.operation.details"  # an event with all messages of a request
 UNKNOWN_ERROR = "_OTHER"  # the word for a kind of error that an instrumentation does not know
+SCRUBBED = "logfire.scrubbed"  # where Logfire put another text in the place of what may be a secret
 MESSAGE_EVENTS = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
@@ -166,6 +167,11 @@ def find_child_runs(spans: Sequence[TraceSpan]) -> Iterator[ChildRun]:
 
 def first_value(attributes: Attributes, names: tuple[str, ...]) -> Any:
     return next((attributes[name] for name in names if attributes.get(name) not in (None, "")), None)
+
+
+def is_scrubbed_text(content: bytes) -> bool:
+    """True for the JSON of the text that Logfire puts in the place of one that may have a secret."""
+    return content.startswith(b"\"[Scrubbed due to '") and content.endswith(b"']\"")
 
 
 def tool_arguments(attributes: Attributes) -> Any:

@@ -49,6 +49,7 @@ from envelopes.recordings.otlp.spans import (
     json_value,
     nanoseconds,
     objects_in,
+    parsed_text,
     protobuf_attributes,
     protobuf_value,
     request_type,
@@ -98,7 +99,8 @@ def _result_lines(record: LogRecord) -> Iterator[TraceLine]:
 def _message_lines(record: LogRecord) -> Iterator[TraceLine]:
     if record.name not in MESSAGE_EVENTS and record.name != OPERATION:
         return iter(())
-    fields = record.body if isinstance(record.body, dict) else {}
+    body = parsed_text(record.body)  # Semantic Kernel has the message as a text of JSON
+    fields = body if isinstance(body, dict) else {}
     span = TraceSpan(
         trace=record.trace,
         span="",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -19,18 +18,25 @@ from envelopes.recordings.otlp.conventions import (
     NESTED,
     OUTPUT_LISTS,
     OUTPUTS,
+    RUN_IS_TRACE,
+    SCRUBBED,
     SYSTEM_PROMPTS,
     TOOL_LISTS,
     TOOL_SCHEMA,
     as_json,
     first_value,
+    is_scrubbed_text,
 )
 from envelopes.recordings.otlp.spans import Attributes, SpanEvent, TraceSpan, objects_of, parsed_text
 from envelopes.text.untrusted_json import dump_json
 
 # Instrumentations that record answers before the adapter of a provider writes them: a failure of Pydantic AI that asks
 # for another try is sent to OpenAI as `{"error": "…"}`, and the span does not say which answers are failures.
-REWORDED = ("pydantic-ai",)
+# So do those of Gemini, whose API takes an object, and writes calls without ids.
+NAMELESS = "openinference.instrumentation.google_genai"
+REWORDED = ("pydantic-ai", NAMELESS, "opentelemetry.instrumentation.google_generativeai")
+# These have a list of blocks as a text of JSON, where the request itself cannot be read (`frameworks.openinference`).
+BLOCKS_AS_JSON = ("openinference.instrumentation.anthropic", "openinference.instrumentation.bedrock")
 CallEnd: TypeAlias = Literal["failed", "refused"]
 
 
@@ -38,9 +44,9 @@ class TracePart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a message: a `call` with its arguments, the `response` that the model got for one, or a `text`.
 
     `content` is JSON. `is_output`: the model wrote it in this span. `is_rebuilt`: it was recorded as a value, and the
-    text that the model got of it is not known. `standing` is one of STANDING_KINDS, empty for a part of a message.
-    `end` is that of the call, where a response states it. The content is empty for arguments that were not captured,
-    and for a response of which only the end was recorded.
+    text that the model got of it is not known. `is_masked`: Logfire wrote another text in its place. `standing` is one
+    of STANDING_KINDS, empty for a part of a message. `end` is that of the call, where a response states it. The content
+    is empty for arguments that were not captured, and for a response of which only the end was recorded.
     """
 
     kind: Literal["call", "response", "text"]
@@ -50,6 +56,7 @@ class TracePart(msgspec.Struct, frozen=True, kw_only=True):
     tool: str = ""
     is_output: bool = False
     is_rebuilt: bool = False
+    is_masked: bool = False
     standing: str = ""
     end: CallEnd | None = None
 
@@ -84,8 +91,10 @@ def standing_parts(attributes: Attributes) -> Iterator[TracePart]:
 def message_parts(span: TraceSpan) -> Iterator[TracePart]:
     """The parts of all messages of a model span in their order, in whichever convention it has them."""
     for part in _recorded_parts(span):
-        is_reworded = part.kind == "response" and span.scope in REWORDED
-        yield msgspec.structs.replace(part, is_rebuilt=True) if is_reworded else part
+        is_answer, is_scrubbed = part.kind == "response", SCRUBBED in span.attributes
+        is_masked = is_answer and is_scrubbed and is_scrubbed_text(part.content)
+        is_rebuilt = part.is_rebuilt or (is_answer and span.scope in REWORDED)
+        yield msgspec.structs.replace(part, is_masked=is_masked, is_rebuilt=is_rebuilt)
 
 
 def _recorded_parts(span: TraceSpan) -> Iterator[TracePart]:
@@ -95,13 +104,14 @@ def _recorded_parts(span: TraceSpan) -> Iterator[TracePart]:
         for name in (*INPUT_LISTS, *OUTPUT_LISTS)
         for message in _objects_of(attributes.get(name))
     ]
-    for message in name_calls(listed):
+    listed += _dotted_messages(span)
+    listed.sort(key=lambda message: message.is_output)
+    for message in name_calls(listed, is_run_a_turn=span.scope in RUN_IS_TRACE):
         yield from _listed_parts(message.fields, is_output=message.is_output)
     for call in _objects_of(attributes.get("ai.response.toolCalls")):
         yield from _part({"type": "tool-call", **call}, "assistant", is_output=True)
     if isinstance(text := attributes.get("ai.response.text"), str) and text:
         yield TracePart(kind="text", role="assistant", content=dump_json(text), is_output=True)
-    yield from _dotted_parts(attributes)
     for event in span.events:
         if event.name in MESSAGE_EVENTS:
             yield from _event_parts(event)
@@ -112,7 +122,8 @@ def _event_parts(event: SpanEvent) -> Iterator[TracePart]:
     is_output, message = event.name == CHOICE, event.attributes.get("message")
     message = next(_objects_of([message]), None) or next(_objects_of(f"[{message}]"), {}) if is_output else {}
     fields = {**event.attributes, **message}
-    role, content, call = str(fields.get("role") or MESSAGE_EVENTS[event.name]), fields.get("content"), fields.get("id")
+    role, content = str(fields.get("role") or MESSAGE_EVENTS[event.name]), fields.get("content")
+    call = fields.get("id") or fields.get("tool_call_id")
     if role == "tool" and isinstance(call, str) and call:
         yield from _response(content, role, call)
     elif content:
@@ -196,51 +207,77 @@ def _first_of(fields: dict[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def _response(content: Any, role: str, call: str, *, is_output: bool = False) -> Iterator[TracePart]:
-    """The text that the model got, or the list of its parts. Another value is the JSON that it may have got.
+    """The answer to a call; nothing where its content was not recorded."""
+    if content is not None:
+        answer = content if isinstance(content, StatedAnswer) else state_answer(content)
+        yield TracePart(kind="response", role=role, call=call, is_output=is_output, **answer._asdict())
 
-    Nothing for an answer whose content was not recorded.
-    """
+
+def state_answer(content: Any) -> StatedAnswer:
+    """The text that the model got, or the list of its parts. Another value is the JSON that it may have got."""
     if content is None:
-        return
-    new_part = partial(TracePart, kind="response", role=role, call=call, is_output=is_output)
-    if isinstance(content, StatedAnswer):
-        yield new_part(**content._asdict())
-        return
+        return StatedAnswer(b"")
     if isinstance(content, list) and all(isinstance(item, dict) and "type" in item for item in content):
-        yield new_part(content=dump_json(content))
-        return
+        return StatedAnswer(dump_json([_content_part(item) for item in content]))
     text = content if isinstance(content, str) else dump_json(content).decode()
-    yield new_part(content=dump_json(text), is_rebuilt=not isinstance(content, str))
+    return StatedAnswer(dump_json(text), is_rebuilt=not isinstance(content, str))
 
 
-def _dotted_parts(attributes: Attributes) -> Iterator[TracePart]:
+def _content_part(item: dict[str, Any]) -> dict[str, Any]:
+    """A part of an answer, of which the conventions have the text as `content`, as providers have it."""
+    match item:
+        case {"type": "text", "content": str(text), **others} if not others:
+            return {"type": "text", "text": text}
+    return item
+
+
+def _dotted_messages(span: TraceSpan) -> Iterator[ListedMessage]:
     """The messages that are spread over attributes: `llm.input_messages.0.message.role` and the like."""
+    attributes = span.attributes
     messages: dict[tuple[bool, int], dict[str, Any]] = defaultdict(dict)
     for name, value in attributes.items():
         if found := DOTTED.fullmatch(name):
             messages[found[1] in OUTPUTS, int(found[2])][found[3]] = value
+    limit = _find_limit(attributes) if messages else -1
     for (is_output, _), fields in sorted(messages.items(), key=lambda entry: entry[0]):
-        role, content = str(fields.get("role") or ""), fields.get("content")
-        call = fields.get("tool_call_id")
-        nested: dict[tuple[str, int], dict[str, Any]] = defaultdict(dict)
-        for name, value in fields.items():
-            if found := NESTED.fullmatch(name):
-                nested[found[1], int(found[2])][found[3].removeprefix("function.")] = value
-        texts = [item.get("text") for (kind, _), item in sorted(nested.items()) if kind == "contents"]
+        items = _nested(fields)
+        role, content, call = str(fields.get("role") or ""), fields.get("content"), fields.get("tool_call_id")
+        texts = [item.get("text") for kind, item in items if kind == "contents"]
         content = content if content is not None else "".join(str(text) for text in texts if text) or None
-        if isinstance(call, str) and call:
-            yield from _response(content, role, call, is_output=is_output)
+        parts: list[dict[str, Any]] = []
+        if call or (role == "tool" and span.scope == NAMELESS):
+            is_rebuilt = span.scope in BLOCKS_AS_JSON or limit in map(len, map(str, (content, *texts)))
+            answer = None if content is None else state_answer(content)
+            answer = answer._replace(is_rebuilt=True) if answer and is_rebuilt else answer
+            parts.append({"type": "tool_call_response", "id": call, "name": fields.get("name"), "response": answer})
         elif content:
-            yield TracePart(kind="text", role=role, content=dump_json(content), is_output=is_output)
-        yield from _function_answers(fields)
-        for (kind, _), item in sorted(nested.items()):
-            if kind == "tool_calls" and isinstance(item.get("id"), str):
-                yield _call_part(item["id"], role, item.get("name"), item.get("arguments"), is_output=is_output)
+            parts.append({"type": "text", "content": content})
+        parts += _function_answers(fields)
+        calls = [{"type": "tool_call", **item} for kind, item in items if kind == "tool_calls"]
+        parts += [call for call in calls if call.get("id") or span.scope == NAMELESS]
+        yield ListedMessage({"role": "assistant" if role == "model" else role, "parts": parts}, is_output)
 
 
-def _function_answers(fields: dict[str, Any]) -> Iterator[TracePart]:
+def _nested(fields: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The calls and the contents of a dotted message, each with its kind, in their order."""
+    nested: dict[tuple[str, int], dict[str, Any]] = defaultdict(dict)
+    for name, value in fields.items():
+        if found := NESTED.fullmatch(name):
+            nested[found[1], int(found[2])][found[3].removeprefix("function.")] = value
+    return [(kind, item) for (kind, _), item in sorted(nested.items(), key=lambda entry: entry[0])]
+
+
+def _find_limit(attributes: Attributes) -> int:
+    """The length at which the exporter cut texts: that of the longest ones, where different texts have it; else -1."""
+    texts = {value for value in attributes.values() if isinstance(value, str)}
+    longest = max(map(len, texts), default=0)
+    return longest if sum(len(text) == longest for text in texts) > 1 else -1
+
+
+def _function_answers(fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The answers that AutoGen has in one message: `function.0` and the like, each the JSON of an object."""
     for name in sorted(name for name in fields if name.startswith("function.")):
         match parsed_text(fields[name]):
-            case {"call_id": str(call), "content": content}:
-                yield from _response(content, "tool", call)
+            case {"call_id": str(call), "content": content, **others}:
+                answer = state_answer(content)._replace(end="failed" if others.get("is_error") is True else None)
+                yield {"type": "tool_call_response", "id": call, "response": answer}

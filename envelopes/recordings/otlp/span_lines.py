@@ -14,6 +14,7 @@ from envelopes.recordings.otlp.conventions import (
     as_json,
     find_child_runs,
     first_value,
+    is_scrubbed_text,
     run_name,
     span_kind,
 )
@@ -31,6 +32,8 @@ from envelopes.recordings.otlp.spans import (
 from envelopes.text.untrusted_json import dump_json, join_object, object_slices, parse_json
 
 GEMINI_CLI = "gemini-cli"  # the name of its instrumentation
+CLAUDE_SDK = "com.anthropic.sdk."
+MCP = "opentelemetry.instrumentation.mcp.instrumentation"  # Traceloop's
 PartLines: TypeAlias = dict[tuple[str, TracePart], TraceLine]  # by run and part
 
 
@@ -67,12 +70,17 @@ def span_lines(spans: Iterable[TraceSpan]) -> Iterator[TraceLine]:
 
 
 def is_internal(span: TraceSpan) -> bool:
-    """Spans of agents about themselves, which are left out.
+    """Spans of agents or clients about themselves, which are left out.
 
     Codex's are of its program's parts, by their paths in its source: they name no call and no content. The Gemini
     CLI's have the names of the conventions with values of its own in them: a call would be there twice, and one that
-    failed would be a success. Both agents have recordings with both halves.
+    failed would be a success. Both agents have recordings with both halves. The Claude SDK's without content are of a
+    request of which the span around them has the content and the same usage, and MCP clients' of a call that has one.
     """
+    has_content = any(name in span.attributes for name in (*conventions.INPUT_LISTS, *conventions.OUTPUT_LISTS))
+    is_of_client = span.attributes.get("gen_ai.operation.name") == "chat" and bool(span.parent) and not has_content
+    if span.scope == MCP or (is_of_client and span.scope.startswith(CLAUDE_SDK)):
+        return True
     return span.scope == GEMINI_CLI or str(span.attributes.get("target", "")).startswith("codex_")
 
 
@@ -114,6 +122,7 @@ def _part_line(part: TracePart, run: str, at: int) -> TraceLine:
         "call": dump_json(part.call) if part.call else b"",
         "tool": dump_json(part.tool) if part.tool else b"",
         "rebuilt": b"true" if part.is_rebuilt else b"",
+        "masked": b"true" if part.is_masked else b"",
         "standing": dump_json(part.standing) if part.standing else b"",
         "end": dump_json(part.end) if part.end else b"",
         "content": part.content,
@@ -154,8 +163,9 @@ def _span_line(span: TraceSpan, kind: str, run: str, parts: list[bytes], answer:
     }
     if kind == "tool":
         args, result = conventions.tool_arguments(attributes), first_value(attributes, conventions.TOOL_RESULT)
-        members |= {"args": as_json(args)} if args is not None else {}
-        members |= {"result": as_json(result)} if result is not None else {}
+        values = {name: as_json(value) for name, value in (("args", args), ("result", result)) if value is not None}
+        is_scrubbed = conventions.SCRUBBED in attributes
+        members |= {name: raw for name, raw in values.items() if not (is_scrubbed and is_scrubbed_text(raw))}
         used = (*conventions.TOOL_ARGS, *conventions.TOOL_RESULT)
         attributes = {name: value for name, value in attributes.items() if name not in used}
     for name in conventions.HISTORIES:  # they repeat what the parts have

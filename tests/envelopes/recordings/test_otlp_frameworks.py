@@ -50,13 +50,10 @@ def answered(*parts: tuple[str | None, object], **fields: str) -> dict[str, Any]
     return {"role": "user", "parts": listed}
 
 
-def links(*messages: dict[str, Any]) -> list[tuple[int, object]]:
+def links(*messages: dict[str, Any], is_run_a_turn: bool = False) -> list[tuple[int, object]]:
     """For each answer with a name the place of its call among all calls, and its text."""
-    parts = [
-        part
-        for message in name_calls([ListedMessage(entry, is_output=False) for entry in messages])
-        for part in message.fields["parts"]
-    ]
+    listed = [ListedMessage(entry, is_output=False) for entry in messages]
+    parts = [part for message in name_calls(listed, is_run_a_turn=is_run_a_turn) for part in message.fields["parts"]]
     calls = [part.get("id") for part in parts if part["type"] == "tool_call"]
     named = [part for part in parts if part["type"] == "tool_call_response" and part.get("id")]
     assert len({*calls} - {None}) == len(calls) - calls.count(None), "two calls have one name"
@@ -94,14 +91,26 @@ FIRST, SECOND = answered(("find_0", "a")), answered(("find_0", "b"))
             [asked(), called(("c1", "find", 1), (None, "read", 1)), answered(("c1", "a"), (None, "b"))],
             [(0, "a"), (1, "b")],
         ),
-        # of earlier turns, whose own requests name them
-        ([asked(), ONE, FIRST, called(), asked("And?"), TWO, SECOND], [(1, "b")]),
+        # of several turns
+        ([asked(), ONE, FIRST, called(), asked("And?"), TWO, SECOND], [(0, "a"), (1, "b")]),
+        # once several calls are answered, whichever by which, the next one waits alone
+        (
+            [
+                *(asked(), called((None, "find", 1), (None, "read", 1)), answered((None, "a"), (None, "b"))),
+                *(called((None, "find", 2)), answered((None, "c"))),
+            ],
+            [(2, "c")],
+        ),
         # a text beside the answers begins no turn
         ([asked(), ONE, FIRST, asked("a reminder"), TWO, SECOND], [(0, "a"), (1, "b")]),
     ],
 )  # fmt: skip
 def test_an_answer_is_that_of_the_call_before_it(messages: list[Any], expected: list[Any]) -> None:
     assert links(*messages) == expected
+
+
+def test_calls_of_earlier_turns_have_no_name_where_a_run_is_one_turn() -> None:
+    assert links(asked(), ONE, FIRST, called(), asked("And?"), TWO, SECOND, is_run_a_turn=True) == [(1, "b")]
 
 
 def test_a_call_has_the_same_name_in_each_request_of_its_turn_and_another_in_the_next() -> None:

@@ -84,7 +84,10 @@ OPENAI_PARTS = [{"type": "text", "content": "a"}, {"type": "image_url"}]
             {"role": "tool", "tool_call_id": "c1", "parts": [{"type": "text", "content": "2 hits"}]},
             [("response", "2 hits")],
         ),
-        ({"role": "tool", "tool_call_id": "c1", "content": OPENAI_PARTS}, [("response", OPENAI_PARTS)]),
+        (
+            {"role": "tool", "tool_call_id": "c1", "content": OPENAI_PARTS},
+            [("response", [{"type": "text", "text": "a"}, {"type": "image_url"}])],
+        ),
         ({"role": "tool", "tool_call_id": "", "content": "2 hits"}, [("text", "2 hits")]),
     ],
 )
@@ -233,7 +236,7 @@ def test_parts_that_are_no_text_are_kept_as_they_are(part: dict[str, str]) -> No
     (message,) = only(MessageRecord, sample.records)
     assert json.loads(message.content) == [part]
     ((content, fidelity),) = receipts(sample)
-    assert (content, fidelity) == (answer["response"], "exact")
+    assert (content, fidelity) == ([{"type": "text", "text": "see"}, part], "exact")
     assert len(parse_parts(content)) == 2
 
 

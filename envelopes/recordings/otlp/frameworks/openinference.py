@@ -1,33 +1,58 @@
-"""Tools of smolagents and of LlamaIndex, as OpenInference writes them: within the values of the frameworks themselves.
+"""Spans of OpenInference, as far as they have more, or other things, than its names.
 
-The arguments are the `kwargs` of a Python call. The result of LlamaIndex is a ToolOutput, which has what the tool
-returned (`raw_output`) beside the blocks that the model got.
+1. Tools of smolagents and of LlamaIndex are within the values of the frameworks themselves. The arguments are the
+   `kwargs` of a Python call. The result of LlamaIndex is a ToolOutput, which has what the tool returned (`raw_output`)
+   beside the blocks that the model got.
+2. Messages of Anthropic, Bedrock and Mistral are read from the request itself (`input.value`). In the attributes of
+   messages a list of blocks is a text of JSON, calls of Mistral have no ids, and no answer is marked as a failure.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from envelopes.recordings.otlp.conventions import DOTTED
+from envelopes.recordings.otlp.frameworks.json_values import call_arguments
+from envelopes.recordings.otlp.frameworks.provider_messages import answer_attributes, request_attributes
 from envelopes.recordings.otlp.spans import Attributes, TraceSpan, as_text, parsed_text
 
-SMOLAGENTS = "openinference.instrumentation.smolagents"
-LLAMA_INDEX = "openinference.instrumentation.llama_index"
+_PREFIX = "openinference.instrumentation."
+LLAMA_INDEX = f"{_PREFIX}llama_index"
+SMOLAGENTS = f"{_PREFIX}smolagents"
+REQUESTS = (f"{_PREFIX}anthropic", f"{_PREFIX}bedrock", f"{_PREFIX}mistralai")
 _ARGS, _RESULT = "input.value", "output.value"
 
 
 def as_genai(span: TraceSpan) -> TraceSpan:
-    """The span of a tool with its own arguments and result; any other span as it is."""
-    if span.scope not in (SMOLAGENTS, LLAMA_INDEX) or span.attributes.get("openinference.span.kind") != "TOOL":
+    """The span with its own arguments and result, or the messages of its request; any other span as it is."""
+    kind = span.attributes.get("openinference.span.kind")
+    if kind == "LLM" and span.scope in REQUESTS:
+        return msgspec.structs.replace(span, attributes=_with_messages(span.attributes))
+    if kind != "TOOL" or span.scope not in (SMOLAGENTS, LLAMA_INDEX):
         return span
     return msgspec.structs.replace(span, attributes=span.attributes | _arguments(span) | _result(span))
 
 
+def _with_messages(attributes: Attributes) -> Attributes:
+    request = request_attributes(parsed_text(attributes.get(_ARGS)))
+    answer = answer_attributes(parsed_text(attributes.get(_RESULT)))
+    replaced = [name for name, read in (("llm.input_messages", request), ("llm.output_messages", answer)) if read]
+    system = "llm.input_messages.0.message"
+    if attributes.get(f"{system}.role") == "system" and request:  # not in the value that Bedrock's spans have
+        text = attributes.get(f"{system}.contents.0.message_content.text")
+        request = {"gen_ai.system_instructions": text} | request if text else request
+    rest = {
+        name: value
+        for name, value in attributes.items()
+        if not ((found := DOTTED.fullmatch(name)) and found[1] in replaced)
+    }
+    return rest | request | answer
+
+
 def _arguments(span: TraceSpan) -> Attributes:
-    match parsed_text(span.attributes.get(_ARGS)):
-        case {"kwargs": dict(named), **others} if not others.get("args"):
-            return {_ARGS: as_text(named)}
-        case _:
-            return {}
+    given = parsed_text(span.attributes.get(_ARGS))
+    args = call_arguments(given)
+    return {} if args is given else {_ARGS: as_text(args)}
 
 
 def _result(span: TraceSpan) -> Attributes:

@@ -87,9 +87,7 @@ def _listed(event: SpanEvent, *names: str) -> Iterator[dict[str, Any]]:
 
 def _typed_answers(message: dict[str, Any]) -> dict[str, Any]:
     parts = [
-        {**part, "response": _answer_content(part.get("response"))}
-        if part.get("type") == "tool_call_response"
-        else part
+        {**part, "response": answer_content(part.get("response"))} if part.get("type") == "tool_call_response" else part
         for part in objects_of(message.get("parts"))
     ]
     return {**message, "parts": parts}
@@ -99,25 +97,26 @@ def _block_parts(content: Any) -> list[dict[str, Any]]:
     """The parts of a list of blocks in JSON; a text that is none is one part."""
     blocks = parsed_text(content)
     if isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks):
-        return [_part(block) for block in blocks]
+        return [block_part(block) for block in blocks]
     return [{"type": "text", "content": content}] if isinstance(content, str) and content else []
 
 
-def _part(block: dict[str, Any]) -> dict[str, Any]:
+def block_part(block: dict[str, Any]) -> dict[str, Any]:
+    """A block of the Bedrock API."""
     match block:
         case {"text": str(text)}:
             return {"type": "text", "content": text}
         case {"toolUse": {"toolUseId": str(call), "name": str(tool)} as use}:
             return {"type": "tool_call", "id": call, "name": tool, "arguments": use.get("input")}
         case {"toolResult": {"toolUseId": str(call)} as answer}:
-            return {"type": "tool_call_response", "id": call, "response": _answer_content(answer.get("content"))}
+            return {"type": "tool_call_response", "id": call, "response": answer_content(answer.get("content"))}
         case {"reasoningContent": {"reasoningText": {"text": str(text)}}}:
             return {"type": "reasoning", "content": text}
         case _:
             return {"type": next(iter(block), "empty"), **block}
 
 
-def _answer_content(content: Any) -> Any:
+def answer_content(content: Any) -> Any:
     """The blocks of an answer as typed parts, so that a text stays the text that the model got.
 
     How a block of JSON was spelled for the model is not recorded: with one the content stays the value that it is.
