@@ -105,7 +105,6 @@ def _recorded_parts(span: TraceSpan) -> Iterator[TracePart]:
         for message in _objects_of(attributes.get(name))
     ]
     listed += _dotted_messages(span)
-    listed.sort(key=lambda message: message.is_output)
     for message in name_calls(listed, is_run_a_turn=span.scope in RUN_IS_TRACE):
         yield from _listed_parts(message.fields, is_output=message.is_output)
     for call in _objects_of(attributes.get("ai.response.toolCalls")):

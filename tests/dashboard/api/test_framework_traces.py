@@ -14,18 +14,20 @@ from django.test import Client
 from pytest_django import DjangoDbBlocker
 
 from dashboard.ingest.store_derived import derive_waiting
-from dashboard.models import Call, Message, Observation, Project, Remark, Run
-from tests.dashboard.api.sending import Sender, export_all
+from dashboard.models import Call, Message, Observation, Project, Remark, RequestUsage, Run
+from tests.dashboard.api.sending import Sender, export_all, load_contexts
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.page_text import parse_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 RECORDINGS = Path(__file__).parents[2] / "envelopes" / "recordings" / "otlp"
-NOTES, MISSING = "line one", "no file missing.txt"
+NOTES, MISSING, SCRUBBED = "line one", "no file missing.txt", "[Scrubbed due to 'password']"
 # The tool of each call in its order, and a text of its result alone, which both halves have to contain.
 STRANDS = [("lookup", "21"), ("read_notes", NOTES), ("read_notes", MISSING), ("lookup", "22")]
 ADK = [("lookup", "21"), ("read_notes", NOTES), ("lookup", "22"), ("read_notes", NOTES)]
 FAILING = [("lookup", "21"), ("read_notes", NOTES), ("lookup", "22"), ("read_notes", MISSING)]
+LOOP = [("lookup", "21"), ("lookup", "22"), ("read_notes", "line two"), ("read_notes", MISSING), ("lookup", "23")]
+HIDING = [(tool, "An error occurred" if mark == MISSING else mark) for tool, mark in LOOP]
 FRAMEWORKS = {
     "ai_sdk_4.3.19": ADK,
     "ai_sdk_5.0.277": FAILING,
@@ -46,8 +48,37 @@ FRAMEWORKS = {
     "langchain_1.5.2_openinference_0.1.80": FAILING,
     "langchain_1.5.2_traceloop_0.62.4": FAILING,
     "langchain_1.5.2_langsmith_0.15.1": FAILING,
+    "autogen_0.7.5_openinference_0.1.22": LOOP,
+    "langfuse_5.0.4": LOOP,
+    "langfuse_5.0.4_responses": LOOP,
+    "logfire_5.4.0_openai_agents_0.24.0": HIDING,
+    "mlflow_3.17.2_anthropic": LOOP,
+    "mlflow_3.17.2_openai": LOOP,
+    "traceloop_sdk_0.62.4": LOOP,
 }
-KEEPS_ERRORS = [name for name in FRAMEWORKS if name.startswith(("anthropic", "strands", "langchain"))]
+# The fidelity of each receipt of LOOP, of instrumentations of clients, whose spans have requests and no results. E is
+# exact, R reconstructed, and a dash a call without a receipt. Then how many answers state that the call failed.
+CLIENTS = {
+    "logfire_5.4.0_anthropic_version_1": ("EEEEE", 1),
+    "logfire_5.4.0_openai_version_1": ("EEEEE", 0),
+    "openinference_anthropic_3.1.0": ("EEEEE", 1),
+    "openinference_bedrock_0.1.61": ("RREER", 1),
+    "openinference_google_genai_1.4.14": ("RRRRR", 0),
+    "openinference_mistralai_2.2.2": ("EEEEE", 0),
+    "openlit_1.45.0_anthropic": ("EERRE", 0),
+    "traceloop_google_generativeai_0.62.4": ("R--RR", 0),
+    "traceloop_mcp_0.62.4": ("EEEEE", 0),
+    "traceloop_openai_0.62.4": ("E--EE", 0),
+}
+LOOP_ARGS = [{"city": "Bonn"}, {"city": "Oslo"}, {"file": "notes.txt"}, {"file": "missing.txt"}, {"city": "Bonn"}]
+LOOKED_UP = '{"city": "%s", "degrees": %d, "note": "s\\u00fc\\u00df \\"x\\"\\nend"}'
+# What the loops of these clients sent, other than that of MCP, whose server writes its results.
+SENT = [
+    *(LOOKED_UP % ("Bonn", 21), LOOKED_UP % ("Oslo", 22), 'He said "hé"\nline two\t\\ end 😀 <b>&amp;</b>\n'),
+    *("Error: FileNotFoundError: no file missing.txt", LOOKED_UP % ("Bonn", 23)),
+]
+STATES_ERRORS = ("anthropic", "strands", "langchain", "langfuse", "mlflow", "traceloop_sdk")
+KEEPS_ERRORS = [name for name in FRAMEWORKS if name.startswith(STATES_ERRORS)]
 KEEPS_RESULTS = [name for name in FRAMEWORKS if name.startswith("langchain")]
 
 
@@ -74,8 +105,10 @@ def spans_of(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def post(project: Project, requests: list[dict[str, Any]]) -> None:
+def post(project: Project, requests: list[dict[str, Any]], logs: bytes = b"") -> None:
     sender = Sender(project)
+    if logs:
+        assert sender.post("/v1/logs", logs, "application/json").status_code == 200
     for request in requests:
         assert sender.post("/v1/traces", json.dumps(request).encode(), "application/json").status_code == 200
     derive_waiting(project)
@@ -157,6 +190,71 @@ def test_the_page_of_a_rebuilt_receipt_claims_nothing_of_the_runtime(client: Cli
     call = Call.objects.filter(tool="lookup").order_by("started_at")[0]
     share = parse_page(client.get(call.get_absolute_url(), follow=True)).select_one(".share").text
     assert share == "6 of 28 characters come from the result; the rest was written when it was rebuilt."
+
+
+@pytest.fixture
+def other_project() -> Project:
+    """Not the one of `recorded`, which stays until its last test."""
+    return create_project("other")
+
+
+def receipt_of(call: Call) -> tuple[str, str] | None:
+    """The fidelity and the text."""
+    for row in call.observations.filter(surface="receipt"):
+        value = json.loads(bytes(row.data))
+        [part] = value if isinstance(value, list) else [{"text": value}]
+        return row.fidelity, part["text"] if "text" in part else json.dumps(part["json"])
+    return None
+
+
+def by_time(project: Project) -> list[Call]:
+    return list(project.calls.order_by("started_at", "external_id"))
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_each_call_in_the_requests_of_a_client_has_what_was_sent_for_it(name: str, other_project: Project) -> None:
+    post(other_project, spans_of(name))
+    calls, (marks, failed) = by_time(other_project), CLIENTS[name]
+    assert sorted(call.tool for call in calls) == sorted(tool for tool, _ in LOOP)
+    assert other_project.runs.count() == 1
+    assert sum(call.source_error is True for call in calls) == failed
+    ordered = sorted(calls, key=lambda call: (call.started_at, call.tool))
+    assert [json.loads(bytes(call.observations.get(surface="args").data)) for call in ordered] == LOOP_ARGS
+    texts = [bytes(row.data).decode() for row in Message.objects.filter(run__project=other_project)]
+    assert sum("You are a demo" in text for text in texts) == 1, "the system prompt once"
+    found = [receipt_of(call) for call in ordered]
+    assert "".join("-" if receipt is None else receipt[0][0].upper() for receipt in found) == marks
+    for receipt, sent, (_, mark) in zip(found, SENT, LOOP, strict=True):
+        assert receipt is None or mark in receipt[1]
+        assert receipt is None or receipt[0] != "exact" or "mcp" in name or receipt[1] == sent
+    assert RequestUsage.objects.filter(run__project=other_project).count() == 6, "each request once"
+    *_, contents = load_contexts(other_project.runs.get()).values()
+    assert sum(item.startswith("receipt") for item in contents[1]) == sum(mark != "-" for mark in marks[:-1])
+
+
+def test_a_text_that_was_cut_at_a_limit_of_the_exporter_is_not_what_the_model_got(other_project: Project) -> None:
+    post(other_project, spans_of("openinference_openai_0.1.66_cut"))
+    receipts = [receipt_of(call) for call in by_time(other_project)]
+    assert [(fidelity, len(text) == 700) for fidelity, text in filter(None, receipts)] == [
+        ("exact", False), ("reconstructed", True), ("exact", False),
+    ]  # fmt: skip
+
+
+def test_a_text_that_logfire_took_for_a_secret_is_masked_and_no_result(other_project: Project) -> None:
+    post(other_project, spans_of("logfire_5.4.0_scrubbed"))
+    masked = {call.tool: call for call in by_time(other_project) if receipt_of(call) == ("masked", SCRUBBED)}
+    assert [*masked] == ["read_notes"]
+    assert not masked["read_notes"].observations.filter(surface="result").exists()
+
+
+def test_the_log_events_of_semantic_kernel_are_the_requests_of_its_spans(other_project: Project) -> None:
+    logs = (RECORDINGS / "semantic_kernel_1.45.0_logs.jsonl").read_bytes()
+    post(other_project, spans_of("semantic_kernel_1.45.0"), logs)
+    ran = [call for call in by_time(other_project) if call.observations.filter(surface="result").exists()]
+    assert sorted(call.tool for call in ran) == sorted(f"P-{tool}" for tool, _ in LOOP)
+    assert [mark in half for call, (_, mark) in zip(ran, LOOP, strict=True) for half in both_halves(call)] == [
+        True
+    ] * 10
 
 
 def test_a_call_whose_arguments_were_not_captured_is_no_call_without_arguments(client: Client) -> None:

@@ -25,6 +25,7 @@ from tests.dashboard.api.test_traces import (
     request,
     span,
 )
+from tests.dashboard.factories import create_project
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 Span = dict[str, Any]
@@ -184,3 +185,16 @@ def test_notes_on_a_span_go_with_its_result(project: Project) -> None:
     Note.objects.create(project=project, call=Call.objects.get(), text="odd")
     send(project, [SEQUENCE[0]])
     assert Note.objects.get().call == Call.objects.get(external_id="c1")
+
+
+@pytest.mark.parametrize("rivals", [[], [model(4, 0, made=["c0"])]])
+def test_a_call_of_which_a_receipt_states_that_it_failed_gets_the_result_of_its_span_too(rivals: list[Span]) -> None:
+    """The end that the receipt states stays where another call fits the span as well."""
+    answer = json.dumps({"call_id": "c1", "content": "no file", "is_error": True})
+    attributes = {"openinference.span.kind": "LLM", "session.id": "talk", "llm.input_messages.0.function.0": answer}
+    spans = [model(1, 0, made=["c1"]), tool(2, 1), span(3, "llm", attributes, seconds=2), *rivals]
+    for number, order in enumerate(itertools.islice(itertools.permutations(spans), 0, None, 1 + 4 * len(rivals))):
+        send(project := create_project(f"order-{number}"), order)
+        call = project.calls.get(external_id="c1")
+        has_result = call.observations.filter(surface="result").exists()
+        assert (call.source_error, has_result) == (True, not rivals), [entry["name"] for entry in order]

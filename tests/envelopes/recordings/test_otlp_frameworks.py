@@ -286,6 +286,21 @@ def test_a_tool_of_openinference_has_its_own_values(scope: str, attributes: Any,
     assert span.attributes == written | (expected or {})
 
 
+@each(
+    ("scope", "expected"),
+    [
+        ("openinference.instrumentation.anthropic", [("c1", True)]),
+        ("openinference.instrumentation.openai", [("c1", False)]),
+    ],
+)
+def test_blocks_as_json_are_not_what_was_sent_where_the_request_itself_was_cut(scope: str, expected: list[Any]) -> None:
+    message = "llm.input_messages.0.message."
+    answer = {f"{message}role": "tool", f"{message}tool_call_id": "c1", f"{message}content": '[{"type":"text"}]'}
+    attributes = answer | {"openinference.span.kind": "LLM", "input.value": '{"messages":[{"role":"user","con'}
+    span = openinference.as_genai(msgspec.structs.replace(SPAN, scope=scope, attributes=attributes))
+    assert [(part.call, part.is_rebuilt) for part in message_parts(span)] == expected
+
+
 def test_answers_of_autogen_stand_in_one_message() -> None:
     answers = [{"name": "find", "content": text, "call_id": call} for call, text in (("c1", "a"), ("c2", "b"))]
     message = "llm.input_messages.3."
