@@ -284,7 +284,7 @@ MESSAGE_FORMAT = msgspec.structs.replace(
     name="otlp-logs",
     title="OpenTelemetry log events (OTLP)",
     mark="log requests in JSON, with resourceLogs and events of gen_ai",
-    version=1,  # of `read` here
+    version=2,  # of `read` here
     sniff=sniff_messages,
     read=partial(read, name=MESSAGES),
     recorded_as=MESSAGES,

@@ -248,7 +248,7 @@ def test_a_text_that_logfire_took_for_a_secret_is_masked_and_no_result(other_pro
 
 
 def test_the_log_events_of_semantic_kernel_are_the_requests_of_its_spans(other_project: Project) -> None:
-    logs = (RECORDINGS / "semantic_kernel_1.45.0_logs.jsonl").read_bytes()
+    logs = (RECORDINGS / "logs" / "semantic_kernel_1.45.0.jsonl").read_bytes()
     post(other_project, spans_of("semantic_kernel_1.45.0"), logs)
     ran = [call for call in by_time(other_project) if call.observations.filter(surface="result").exists()]
     assert sorted(call.tool for call in ran) == sorted(f"P-{tool}" for tool, _ in LOOP)

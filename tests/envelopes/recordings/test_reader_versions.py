@@ -19,7 +19,7 @@ SUFFIXES = {".json", ".jsonl", ".eval", ".traj"}
 # Without a sample of its own: what programs send, or another packing of a format that is here.
 NOT_SAMPLED = {
     *("claude-code-hooks", "claude-code-journal", "codex-otel", "native"),
-    *("otlp-protobuf", "otlp-document", "otlp-logs", "codex-zst"),
+    *("otlp-protobuf", "otlp-document", "codex-zst"),
     *("openai-responses", "anthropic", "openai-chat"),
 }
 

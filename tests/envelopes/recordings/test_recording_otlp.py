@@ -12,6 +12,7 @@ from envelopes.alignment.receipt_parts import parse_parts
 from envelopes.halves import read_halves
 from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, ReceiptRecord, RunRecord, UsageRecord
 from envelopes.recordings.otlp import conventions
+from envelopes.recordings.otlp.frameworks import openinference
 from envelopes.recordings.otlp.message_parts import message_parts
 from envelopes.recordings.otlp.span_lines import span_lines
 from envelopes.recordings.otlp.spans import earliest_lines, json_spans
@@ -97,6 +98,22 @@ def test_messages_of_litellm_have_their_calls_and_answers_as_openai_has_them(
     attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps([message])}
     [span] = json_spans(trace_request(attributes))
     assert [(part.kind, json.loads(part.content or "null")) for part in message_parts(span)] == expected
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        ("openinference.instrumentation.anthropic", [("c1", True)]),
+        ("openinference.instrumentation.openai", [("c1", False)]),
+    ],
+)
+def test_blocks_as_json_are_not_what_was_sent_where_the_request_itself_was_cut(scope: str, expected: list[Any]) -> None:
+    message = "llm.input_messages.0.message."
+    answer = {f"{message}role": "tool", f"{message}tool_call_id": "c1", f"{message}content": '[{"type":"text"}]'}
+    attributes = answer | {"openinference.span.kind": "LLM", "input.value": '{"messages":[{"role":"user","con'}
+    [span] = json_spans(trace_request(attributes))
+    span = openinference.as_genai(msgspec.structs.replace(span, scope=scope))
+    assert [(part.call, part.is_rebuilt) for part in message_parts(span)] == expected
 
 
 @pytest.mark.parametrize("args", [{}, {"arguments": None}])

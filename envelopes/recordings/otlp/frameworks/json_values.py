@@ -59,8 +59,8 @@ def as_genai(span: TraceSpan) -> TraceSpan:
 
 def _mlflow(span: TraceSpan) -> TraceSpan:
     attributes = dict(span.attributes)
-    if isinstance(result := attributes.get(_RESULT), str) and parsed_text(result) is not None:
-        attributes[_RESULT] = msgspec.Raw(result.encode("utf-8", "surrogatepass"))
+    if _RESULT in attributes:
+        attributes[_RESULT] = raw_json(attributes[_RESULT])
     read = {name: parsed_text(attributes.get(f"mlflow.{name}")) for name in ("spanType", "spanInputs", "spanOutputs")}
     usage = parsed_text(attributes.get("mlflow.chat.tokenUsage"))
     model = {"gen_ai.request.model": parsed_text(attributes.get("mlflow.llm.model"))}
@@ -97,13 +97,18 @@ def _observation(span: TraceSpan, kind: Any, given: Any, output: Any, usage: Any
             read["gen_ai.usage.output_tokens"] = next((counts[name] for name in _OUTPUT_COUNTS if name in counts), None)
         case "execute_tool":
             read = {"gen_ai.tool.name": span.name, "gen_ai.tool.call.arguments": as_text(call_arguments(given))}
-            is_json = span.scope == MLFLOW and parsed_text(output) is not None
-            read[_RESULT] = msgspec.Raw(output.encode("utf-8", "surrogatepass")) if is_json else output
+            read[_RESULT] = raw_json(output) if span.scope == MLFLOW else output
         case "invoke_agent":
             read = {"gen_ai.agent.name": span.name}
         case _:
             return {}
     return {"gen_ai.operation.name": operation, **{name: value for name, value in read.items() if value is not None}}
+
+
+def raw_json(value: Any) -> Any:
+    """A text of JSON as the JSON that it is, so that a text in it is no text of a text; any other value as it is."""
+    is_json = isinstance(value, str) and parsed_text(value) is not None
+    return msgspec.Raw(value.encode("utf-8", "surrogatepass")) if is_json else value
 
 
 def call_arguments(given: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from envelopes.recordings.otlp.call_names import ANSWERS, is_item
-from envelopes.recordings.otlp.frameworks.json_values import call_arguments
+from envelopes.recordings.otlp.frameworks.json_values import call_arguments, raw_json
 from envelopes.recordings.otlp.spans import Attributes, TraceSpan, as_text, objects_of, parsed_text
 
 SDK, OPENAI = "traceloop.tracer", "opentelemetry.instrumentation.openai.v1"
@@ -33,9 +33,7 @@ def as_genai(span: TraceSpan) -> TraceSpan:
 def _tool(attributes: Attributes) -> Attributes:
     args, result = attributes.get(_ARGS), attributes.get(_RESULT)
     read: Attributes = {} if args is None else {_ARGS: as_text(call_arguments(parsed_text(args)))}
-    if isinstance(result, str) and parsed_text(result) is not None:
-        read[_RESULT] = msgspec.Raw(result.encode("utf-8", "surrogatepass"))
-    return read
+    return read if result is None else read | {_RESULT: raw_json(result)}
 
 
 def _without_call_ids(message: dict[str, Any]) -> dict[str, Any]:
