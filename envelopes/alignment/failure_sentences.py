@@ -142,6 +142,19 @@ _PI = (
     _rule(r"Operation aborted\Z", "cancelled", retryable=True),
     _rule(r"ENOENT\b|(?:File|Path) not found: |Could not edit file: [^\n]+\. Error code: ENOENT\.", "missing_file"),
 )
+_KIMI_CLI = (
+    _rule(r"The tool call is rejected by the user\.(?: User feedback: (?P<hint>.+))?", "write_denied"),
+    _rule(r"Rejected: approval timed out\b|Rejected by user\b", "write_denied"),
+    _rule(r"Blocked by PreToolUse hook\Z", "denied_by_hook"),
+    _rule(r"Tool `[^`\n]*` not found\Z", "unknown_tool"),
+    _rule(r"Error (?:parsing|validating) JSON arguments: |Command cannot be empty\.", "invalid_tool_input"),
+    _rule(r"Command killed by timeout \(", "command_timed_out", retryable=True),
+    _rule(r"(?:Timeout while calling MCP tool|Grep timed out|Agent timed out)\b", "timeout", retryable=True),
+    _rule(r"`[^`\n]*` (?:parent directory )?does not exist\.", "missing_file"),
+    _rule(r"No replacements were made\. The old string was not found\b", "context_not_found"),
+    _rule(r"`[^`\n]*` is (?:outside the workspace|not within the working directory)\b", "execution_root_violation"),
+    _rule(r"Failed to fetch URL(?: due to network error|: request timed out)\b", "network_failed", retryable=True),
+)
 _COPILOT_CLI = (
     _rule(r"The execution of this tool, or a previous tool was interrupted\.", "cancelled", retryable=True),
     _rule(r"Permission (?:to run this tool was )?denied\b", "write_denied"),
@@ -199,6 +212,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     **dict.fromkeys(("gemini-cli", "qwen-code"), _GEMINI_CLI),
     "opencode": _OPENCODE,
     "pi": _PI,
+    "kimi-cli": _KIMI_CLI,
     "openhands": _OPENHANDS,
     "cline": _CLINE,
     "copilot-cli": _COPILOT_CLI,

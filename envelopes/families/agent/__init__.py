@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families.agent import claude_code, cline, copilot_cli, gemini_cli, opencode, openhands
+from envelopes.families.agent import claude_code, cline, copilot_cli, gemini_cli, kimi_cli, opencode, openhands
 from envelopes.families.agent.receipts import agent_outcome, receipt, spawn_outcome
 from envelopes.families.agent.results import (
     PROJECTIONS,
@@ -40,6 +40,7 @@ FAMILY = Family(
         *opencode.MAPPINGS,
         *openhands.MAPPINGS,
         *copilot_cli.MAPPINGS,
+        *kimi_cli.MAPPINGS,
     ),
     tools=TOOLS,
     outcomes={

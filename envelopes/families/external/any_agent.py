@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -14,7 +14,9 @@ from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.gemini_receipts import match_output
 from envelopes.alignment.json_spans import match_json, place_in_json
-from envelopes.alignment.lenient_structs import RecordedObject, align_untyped, read_untyped, reading
+from envelopes.alignment.kimi_receipts import AGENT as KIMI_CLI
+from envelopes.alignment.kimi_receipts import OUTPUT, align_return, read_failed, read_output, read_return
+from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.openhands_receipts import AGENT as OPENHANDS
 from envelopes.alignment.openhands_receipts import align_observation
@@ -27,6 +29,12 @@ from envelopes.schema.result import JsonValue
 
 MCP_AGENTS = ("claude-code", "codex", "pi")
 GEMINI_AGENTS = ("gemini-cli", "qwen-code")
+# Of agents that write the receipts of all their tools alike.
+_ALIGN_OWN: dict[str, Callable[[Evidence, str], list[Span]]] = {
+    OPENHANDS: align_observation,
+    CLINE: align_sent,
+    KIMI_CLI: align_return,
+}
 _HEADER = re.compile(r"Wall time: [\d.]+ seconds\nOutput:\n?")  # before what Codex sends of an MCP server's answer
 
 
@@ -38,6 +46,8 @@ def is_mcp_tool(agent: str, tool: str) -> bool:
 
 
 def _read(evidence: Evidence) -> Reading:
+    if evidence.agent == KIMI_CLI:
+        return _read_returned(evidence)
     if failure := read_failure(evidence):
         return failure
     pointer = _find_blocks(evidence.result)
@@ -49,6 +59,27 @@ def _read(evidence: Evidence) -> Reading:
     result, summary = JsonResult(evidence.result), f"{evidence.tool} returned {returned}"
     outputs, cuts = find_outputs(evidence.result), _sent_cuts(evidence)
     return reading(evidence, result, summary, links={"": "/result/value"}, outputs=outputs, source_cuts=cuts)
+
+
+def _read_returned(evidence: Evidence) -> Reading:
+    """A tool of Kimi CLI that no mapping names, as those of MCP servers, returns blocks or a text."""
+    returned = read_return(evidence)
+    if failure := read_failed(evidence, returned):
+        return failure
+    output = RecordedObject(evidence.result).get("output")
+    if not _is_blocks(output):
+        text = returned.output or returned.message
+        links = {OUTPUT if returned.output else "/message": "/result/text"}
+        return read_output(evidence, returned, RecordedText(text), text[:1_000].partition("\n")[0], links=links)
+    content, words = read_content(output)
+    texts = [f"{OUTPUT}/{index}/text" for index, block in enumerate(content.content) if block.text is not None]
+    return reading(
+        evidence,
+        content,
+        f"{evidence.tool} returned {words}",
+        links={OUTPUT: "/result/content"} | {at: at.replace(OUTPUT, "/result/content") for at in texts},
+        outputs=tuple(OutputField(at) for at in texts),
+    )
 
 
 def _find_blocks(result: JsonValue) -> str | None:
@@ -149,10 +180,8 @@ def _find_structured_content(result: JsonValue) -> tuple[str, JsonValue]:
 
 def _align(evidence: Evidence, text: str) -> list[Span]:
     """Links a text part to the one block with that text; where several blocks fit, to none."""
-    if evidence.agent == OPENHANDS:
-        return align_observation(evidence, text)
-    if evidence.agent == CLINE:
-        return align_sent(evidence, text)
+    if align_own := _ALIGN_OWN.get(evidence.agent):
+        return align_own(evidence, text)
     if read_failure(evidence):
         return align_failure(evidence, text)
     if evidence.agent == "codex" and (header := _HEADER.match(text)):

@@ -6,7 +6,17 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.search import claude_code, cline, copilot_cli, gemini_cli, opencode, openhands, pi, qwen_code
+from envelopes.families.search import (
+    claude_code,
+    cline,
+    copilot_cli,
+    gemini_cli,
+    kimi_cli,
+    opencode,
+    openhands,
+    pi,
+    qwen_code,
+)
 from envelopes.families.search.receipts import receipt
 from envelopes.families.search.results import PROJECTIONS
 
@@ -25,6 +35,7 @@ FAMILY = Family(
         *opencode.MAPPINGS,
         *openhands.MAPPINGS,
         *pi.MAPPINGS,
+        *kimi_cli.MAPPINGS,
         *copilot_cli.MAPPINGS,
     ),
     examples=Path(__file__).with_name("examples.json"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.web import claude_code, cline, gemini_cli, opencode, qwen_code
+from envelopes.families.web import claude_code, cline, gemini_cli, kimi_cli, opencode, qwen_code
 from envelopes.families.web.receipts import receipt
 from envelopes.families.web.results import (
     PROJECTIONS,
@@ -31,7 +31,14 @@ FAMILY = Family(
     renderers={"receipt": receipt},
     versions={"receipt": 4},
     projection=ProjectionPolicy(preview=WEB_CHARACTERS),
-    mappings=(*claude_code.MAPPINGS, *cline.MAPPINGS, *gemini_cli.MAPPINGS, *qwen_code.MAPPINGS, *opencode.MAPPINGS),
+    mappings=(
+        *claude_code.MAPPINGS,
+        *cline.MAPPINGS,
+        *gemini_cli.MAPPINGS,
+        *qwen_code.MAPPINGS,
+        *opencode.MAPPINGS,
+        *kimi_cli.MAPPINGS,
+    ),
     tools=TOOLS,
     granted=granted_characters,
     outcomes={FetchedPage: fetched_outcome, FoundPages: search_outcome},

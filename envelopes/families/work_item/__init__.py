@@ -9,7 +9,16 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.work_item import claude_code, codex, copilot_cli, gemini_cli, opencode, openhands, qwen_code
+from envelopes.families.work_item import (
+    claude_code,
+    codex,
+    copilot_cli,
+    gemini_cli,
+    kimi_cli,
+    opencode,
+    openhands,
+    qwen_code,
+)
 from envelopes.families.work_item.receipts import receipt
 from envelopes.families.work_item.results import (
     PROJECTIONS,
@@ -42,6 +51,7 @@ FAMILY = Family(
         *opencode.MAPPINGS,
         *openhands.MAPPINGS,
         *copilot_cli.MAPPINGS,
+        *kimi_cli.MAPPINGS,
     ),
     tools=TOOLS,
     outcomes={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
@@ -118,6 +118,34 @@ def read_bytes(raw: bytes, path: str) -> Sample:
 def read_sample(path: str) -> Sample:
     """Reads a file of the samples beside the tests."""
     return read_bytes((FOLDER / path).read_bytes(), path)
+
+
+@dataclass
+class FolderFiles:
+    """The files beside one of a session."""
+
+    path: Path
+
+    def names(self) -> Sequence[str]:
+        return sorted(path.name for path in self.path.iterdir())
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+
+def read_folder(folder: Path) -> Sample:
+    """Reads the files of a session as one sample. A call that two of them have comes once."""
+    records: list[Record | LineProblem] = []
+    for path in sorted(folder.rglob("*.jsonl")):
+        place, raw = SourcePath(path.as_posix(), folder=FolderFiles(path.parent)), path.read_bytes()
+        recording = detect_format(raw[:HEAD_BYTES], place)
+        known = {record.call for record in records if isinstance(record, CallRecord)}
+        records += (
+            record
+            for record in recording.read(lines_of(raw), place, {})
+            if not (isinstance(record, CallRecord) and record.call in known)
+        )
+    return Sample(folder.name, b"", recording, tuple(records))
 
 
 def read_in_parts(raw: bytes, path: str, size: int) -> list[Record | LineProblem]:

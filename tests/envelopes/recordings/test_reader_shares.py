@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.envelopes.recordings.samples import FOLDER, Shares, read_sample
+from tests.envelopes.recordings.samples import FOLDER, Shares, read_folder, read_sample
 
 SAMPLES = {
     "cline": ("cline/3*/*.json", "cline/tasks/*/*/api_conversation_history.json"),
     "codex": ("codex/*.jsonl",),
     "gemini-cli": ("gemini_cli/*.json",),
+    "kimi-cli": ("kimi_cli/*/*",),
     "pi": ("releases/pi_*.jsonl",),
     "swe-agent": ("swe_agent/*.traj",),
     "mini-swe-agent": ("mini_swe_agent/*.json",),
@@ -23,7 +24,7 @@ def test_nearly_all_calls_are_typed_and_nearly_all_repeated_text_is_linked(agent
     shares = Shares()
     for pattern in SAMPLES[agent]:
         for path in sorted(FOLDER.glob(pattern)):
-            sample = read_sample(path.relative_to(FOLDER).as_posix())
+            sample = read_folder(path) if path.is_dir() else read_sample(path.relative_to(FOLDER).as_posix())
             assert sample.format.agent == agent
             shares.add(sample)
     print(f"\n{agent}: {shares.typed} of {shares.calls} typed; {shares.linked} of {shares.repeated} characters linked")

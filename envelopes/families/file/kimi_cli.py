@@ -1,0 +1,116 @@
+"""Kimi CLI's ReadFile, WriteFile and StrReplaceFile.
+
+A read returns the lines behind their numbers, and how many in a sentence: `3 lines read from file starting from line 1.
+Total lines in file: 3. End of file reached. Lines [1, 3] were truncated.` A write and an edit return a sentence, and as
+`display` what they changed: `{type: diff, path, old_text, new_text, old_start, new_start}`.
+"""
+
+from __future__ import annotations
+
+import re
+from os.path import commonprefix
+
+from envelopes.alignment.kimi_receipts import (
+    AGENT,
+    OUTPUT,
+    ToolReturn,
+    align_return,
+    read_failed,
+    read_output,
+    read_return,
+)
+from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
+from envelopes.alignment.source_cuts import SourceCut
+from envelopes.families.file.results import FileChange, FileContent, Hunk
+
+READ = re.compile(r"(?P<count>\d{1,9}) lines? read from file(?: starting from line (?P<first>\d{1,9}))?\.")
+TOTAL = re.compile(r" Total lines in file: (?P<total>\d{1,9})\.")
+LIMIT = re.compile(r" Max \d+ (?:lines|bytes) reached\.")
+SHORTENED = re.compile(r" Lines \[(?P<numbers>[\d, ]+)\] were truncated\.")
+NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
+
+
+def _read_file(evidence: Evidence) -> Reading:
+    returned = read_return(evidence)
+    if failure := read_failed(evidence, returned):
+        return failure
+    path = RecordedObject(evidence.args).text("path") or "a file"
+    counted, total = READ.match(returned.message), TOTAL.search(returned.message)
+    count = int(counted["count"]) if counted else 0
+    first = int(counted["first"] or 1) if counted else 1
+    lines = int(total["total"]) if total else None
+    content = NUMBER.sub("", returned.output)
+    return read_output(
+        evidence,
+        returned,
+        FileContent(path=path, content=content, start_line=first, line_count=count, total_lines=lines),
+        f"read {count} line{'' if count == 1 else 's'} of {path}",
+        links={OUTPUT: "/result/content_preview", "/message": "/result/line_count"},
+        source_cuts=_find_cuts(returned, count, None if lines is None else lines - first - count + 1),
+        first_line=first,
+        total_lines=lines,
+    )
+
+
+def _find_cuts(returned: ToolReturn, count: int, behind: int | None) -> tuple[SourceCut, ...]:
+    """Lines of which the end was cut, and those behind the tool's own limit."""
+    cuts, pointer = list[SourceCut](), OUTPUT if returned.is_recorded else ""
+    if shortened := SHORTENED.search(returned.message):
+        cuts.append(SourceCut(pointer=pointer, unit="line ends", count=shortened["numbers"].count(",") + 1))
+    if LIMIT.search(returned.message) and behind != 0:
+        cuts.append(
+            SourceCut(
+                pointer=pointer, unit="lines", count=behind, start=count, end=count, lines=behind or 1, is_limit=True
+            )
+        )
+    return tuple(cuts)
+
+
+def _read_change(evidence: Evidence) -> Reading:
+    returned = read_return(evidence)
+    if failure := read_failed(evidence, returned):
+        return failure
+    arguments, recorded = RecordedObject(evidence.args), RecordedObject(evidence.result)
+    path = arguments.text("path") or "a file"
+    blocks = [block for block in recorded.items("display") if block.text("type") == "diff"]
+    is_whole = all(block.flag("is_summary") is not True for block in blocks)
+    change = FileChange(
+        path=path,
+        hunks=tuple(_read_block(block) for block in blocks) if blocks and is_whole else None,
+        content=arguments.text("content") or "",
+    )
+    verb = "updated" if arguments.text("content") is None else "wrote"
+    links = {"/display": "/result/diff_preview"} if change.hunks else {}
+    return read_output(evidence, returned, change, f"{verb} {path}", links=links)
+
+
+def _read_block(block: RecordedObject) -> Hunk:
+    """The lines that changed, between those that both texts begin and end with."""
+    old, new = ((block.text(name) or "").split("\n") if block.text(name) else [] for name in ("old_text", "new_text"))
+    before = len(commonprefix([old, new]))
+    behind = len(commonprefix([old[before:][::-1], new[before:][::-1]]))
+    return Hunk(
+        old_start=block.integer("old_start") or 1,
+        old_lines=len(old),
+        new_start=block.integer("new_start") or 1,
+        new_lines=len(new),
+        lines=(
+            *(f" {line}" for line in old[:before]),
+            *(f"-{line}" for line in old[before : len(old) - behind]),
+            *(f"+{line}" for line in new[before : len(new) - behind]),
+            *(f" {line}" for line in old[len(old) - behind :]),
+        ),
+    )
+
+
+MAPPINGS = (
+    ToolMapping(agent=AGENT, tools=("ReadFile",), version=1, read=_read_file, align=align_return),
+    ToolMapping(
+        agent=AGENT,
+        tools=("WriteFile", "StrReplaceFile", "PatchFile"),
+        version=1,
+        read=_read_change,
+        align=align_return,
+    ),
+)
