@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
 from envelopes.recordings.base import SourcePath
+from envelopes.recordings.json_lines import storable
 
 WIRE = "wire"
 CONTEXT = "context"
@@ -150,16 +152,16 @@ def _find_task(path: SourcePath, name: str) -> str | None:
 
 
 def _same_prompt(payload: bytes, prompt: bytes) -> bool:
-    begin = msgspec.json.decode(payload)
-    return isinstance(begin, dict) and begin.get("user_input") == msgspec.json.decode(prompt)
+    with suppress(ValueError, RecursionError):
+        begin = msgspec.json.decode(payload)
+        return isinstance(begin, dict) and begin.get("user_input") == msgspec.json.decode(prompt)
+    return False
 
 
 def _parse(lines: list[bytes], kind: type[Line]) -> Iterator[Line]:
     for line in lines:
-        try:
+        with suppress(ValueError, RecursionError):  # msgspec's errors
             yield msgspec.json.decode(line, type=kind)
-        except msgspec.DecodeError:
-            continue
 
 
 class TracedLine(msgspec.Struct, frozen=True):
@@ -230,7 +232,8 @@ def place_calls(path: SourcePath, file: SessionFile, end: int) -> tuple[dict[str
         for line in asking:
             for message in _parse([line.raw], _ContextLine):
                 for call in message.tool_calls or ():
-                    name = call_name(call.id, call.function.name, call.function.arguments or "", counts)
+                    asked = storable(call.function.arguments or "")
+                    name = call_name(storable(call.id), storable(call.function.name), asked, counts)
                     places.setdefault(name, line.place)
     return places, counts
 

@@ -366,3 +366,16 @@ def test_an_image_may_not_have_gone_out() -> None:
     answer = {"role": "tool", "content": [{"type": "text", "text": "<image>"}, image], "tool_call_id": "c1"}
     records = read_files(context=[BEGIN, asked("c1"), answer])
     assert [record.fidelity for record in only(ReceiptRecord, records)] == ["reconstructed"]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b'{"role": "assistant", "tool_calls": 5}\n', b"[" * 99_999 + b"\n"])
+def test_damaged_files_beside_one_are_read_as_if_they_were_not_there(damaged: bytes) -> None:
+    lines = [BEGIN, user("one"), asked("c1"), answered("c1", "a")]
+    raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    event_line = b'{"message": {"type": "SubagentEvent", "payload": {"event": {"type": "TurnBegin"}}}}\n'
+    names = ("context.jsonl", "context_1.jsonl", "context_sub_1.jsonl", "wire.jsonl")
+    for name in names:
+        folder = Files({other: damaged + event_line for other in names} | {name: raw})
+        records = list(FORMAT.read(lines_of(raw), SourcePath(f"/srv/s1/{name}", folder=folder), {}))
+        kinds = [type(record) for record in records if not isinstance(record, RunRecord | EventRecord)]
+        assert kinds == ([LineProblem] * 4 if name == "wire.jsonl" else [MessageRecord, CallRecord, ReceiptRecord])
