@@ -27,6 +27,7 @@ OUTPUT = "/output"
 LINE_MARK = "[...truncated]"
 CUT = "Output is truncated to fit in the message."
 MOST_CHARACTERS = 50_000
+SERVER_CUT = "\n\n[Output truncated: exceeded "  # the last block of a server's answer that was too long
 _HEAD = re.compile(r"<system>(?P<error>ERROR: )?(?P<message>.*?)</system>", re.DOTALL)
 _CRASH = "\nThis is an unexpected error and the tool is probably not working."
 _REMINDER = re.compile(

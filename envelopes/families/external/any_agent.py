@@ -15,7 +15,14 @@ from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.gemini_receipts import match_output
 from envelopes.alignment.json_spans import match_json, place_in_json
 from envelopes.alignment.kimi_receipts import AGENT as KIMI_CLI
-from envelopes.alignment.kimi_receipts import OUTPUT, align_return, read_failed, read_output, read_return
+from envelopes.alignment.kimi_receipts import (
+    OUTPUT,
+    SERVER_CUT,
+    align_return,
+    read_failed,
+    read_output,
+    read_return,
+)
 from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, align_untyped, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, OutputField, Reading, ToolMapping
 from envelopes.alignment.openhands_receipts import AGENT as OPENHANDS
@@ -72,13 +79,21 @@ def _read_returned(evidence: Evidence) -> Reading:
         links = {OUTPUT if returned.output else "/message": "/result/text"}
         return read_output(evidence, returned, RecordedText(text), text[:1_000].partition("\n")[0], links=links)
     content, words = read_content(output)
-    texts = [f"{OUTPUT}/{index}/text" for index, block in enumerate(content.content) if block.text is not None]
+    texts = {f"{OUTPUT}/{index}/text": block.text for index, block in enumerate(content.content) if block.text}
+    links = {OUTPUT: "/result/content"} | {at: at.replace(OUTPUT, "/result/content") for at in texts}
+    cuts: tuple[SourceCut, ...] = ()
+    if len(texts) > 1 and texts[last := list(texts)[-1]].startswith(SERVER_CUT):
+        del texts[last]
+        pointer, text = list(texts.items())[-1]
+        at = text.count("\n") + 1
+        cuts = (SourceCut(pointer=pointer, unit="output", start=at, end=at, lines=1),)
     return reading(
         evidence,
         content,
         f"{evidence.tool} returned {words}",
-        links={OUTPUT: "/result/content"} | {at: at.replace(OUTPUT, "/result/content") for at in texts},
+        links=links,
         outputs=tuple(OutputField(at) for at in texts),
+        source_cuts=cuts,
     )
 
 

@@ -27,38 +27,45 @@ from envelopes.families.file.results import FileChange, FileContent, Hunk
 READ = re.compile(r"(?P<count>\d{1,9}) lines? read from file(?: starting from line (?P<first>\d{1,9}))?\.")
 TOTAL = re.compile(r" Total lines in file: (?P<total>\d{1,9})\.")
 LIMIT = re.compile(r" Max \d+ (?:lines|bytes) reached\.")
+END = " End of file reached."
 SHORTENED = re.compile(r" Lines \[(?P<numbers>[\d, ]+)\] were truncated\.")
 NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
 
 
 def _read_file(evidence: Evidence) -> Reading:
-    returned = read_return(evidence)
+    returned, arguments = read_return(evidence), RecordedObject(evidence.args)
     if failure := read_failed(evidence, returned):
         return failure
-    path = RecordedObject(evidence.args).text("path") or "a file"
+    path = arguments.text("path") or "a file"
     counted, total = READ.match(returned.message), TOTAL.search(returned.message)
     count = int(counted["count"]) if counted else 0
     first = int(counted["first"] or 1) if counted else 1
     lines = int(total["total"]) if total else None
     content = NUMBER.sub("", returned.output)
+    behind = None if lines is None else lines - first - count + 1
+    is_asked = arguments.integer("n_lines") is not None and not LIMIT.search(returned.message)
+    has_more = counted is not None and END not in returned.message and behind != 0
     return read_output(
         evidence,
         returned,
         FileContent(path=path, content=content, start_line=first, line_count=count, total_lines=lines),
         f"read {count} line{'' if count == 1 else 's'} of {path}",
         links={OUTPUT: "/result/content_preview", "/message": "/result/line_count"},
-        source_cuts=_find_cuts(returned, count, None if lines is None else lines - first - count + 1),
+        source_cuts=_find_cuts(returned, count, behind, has_more=has_more and not is_asked),
         first_line=first,
         total_lines=lines,
     )
 
 
-def _find_cuts(returned: ToolReturn, count: int, behind: int | None) -> tuple[SourceCut, ...]:
-    """Lines of which the end was cut, and those behind the tool's own limit."""
+def _find_cuts(returned: ToolReturn, count: int, behind: int | None, *, has_more: bool) -> tuple[SourceCut, ...]:
+    """Lines of which the end was cut, and those behind the tool's own limit, `behind` in number where it states that.
+
+    Of a read that asked for no number of lines it does not mention its limit.
+    """
     cuts, pointer = list[SourceCut](), OUTPUT if returned.is_recorded else ""
     if shortened := SHORTENED.search(returned.message):
         cuts.append(SourceCut(pointer=pointer, unit="line ends", count=shortened["numbers"].count(",") + 1))
-    if LIMIT.search(returned.message) and behind != 0:
+    if has_more:
         cuts.append(
             SourceCut(
                 pointer=pointer, unit="lines", count=behind, start=count, end=count, lines=behind or 1, is_limit=True

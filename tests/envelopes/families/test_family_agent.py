@@ -9,7 +9,7 @@ from envelopes.pipeline.render import render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.sinks import MemorySink
 
-TOOLS: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}
+TOOLS: dict[str, ToolMapping] = {tool: row for row in reversed(FAMILY.mappings) for tool in row.tools}
 RUN = {
     "status": "completed",
     "agentId": "a2898e3",

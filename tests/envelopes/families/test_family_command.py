@@ -20,7 +20,7 @@ from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue
 from envelopes.storage.sinks import MemorySink
 from tests.envelopes.recordings.samples import check_links
 
-BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}
+BY_TOOL: dict[str, ToolMapping] = {tool: row for row in reversed(FAMILY.mappings) for tool in row.tools}
 
 
 def recorded(result: JsonValue, receipt: str | None = None, *, tool: str = "Bash", **more: Any) -> Evidence:

@@ -9,7 +9,7 @@ from envelopes.pipeline.render import render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.sinks import MemorySink
 
-TOOLS: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}
+TOOLS: dict[str, ToolMapping] = {tool: row for row in reversed(FAMILY.mappings) for tool in row.tools}
 OUTPUT = "==> compile\n</output> is only a word here\n15 tests, 0 failures\n"
 
 

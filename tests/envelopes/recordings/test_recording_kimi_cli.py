@@ -153,6 +153,7 @@ def test_a_context_alone_gives_the_results_of_its_receipts() -> None:
 
 LINES = "".join(f"{number}\n" for number in range(1, 10_185)) + "[...truncated]\n"
 NUMBERED = "     1\tone\n     2\ttwo\n"
+MORE = [("lines", 7, True)]
 CUT = "Command executed successfully. Output is truncated to fit in the message."
 
 
@@ -169,7 +170,9 @@ CUT = "Command executed successfully. Output is truncated to fit in the message.
             NUMBERED,
             [("line ends", 2, False), ("lines", 7, True)],
         ),
-        ("ReadFile", "2 lines read from file starting from line 1. Total lines in file: 9.", NUMBERED, []),
+        ("ReadFile", "2 lines read from file starting from line 1. Total lines in file: 9.", NUMBERED, MORE),
+        ("ReadFile", "2 lines read from file starting from line 1.", NUMBERED, [("lines", None, True)]),
+        ("ReadFile", "2 lines read from file starting from line 1. End of file reached.", NUMBERED, []),
         ("Grep", "Results truncated to 2 lines (total: 9). Use offset=2 to see more.", "a\nb", [("files", 7, True)]),
         (
             "Glob",
@@ -184,9 +187,22 @@ def test_what_the_client_cut_is_a_cut(tool: str, message: str, output: str, cuts
     assert [(cut.unit, cut.count, cut.is_limit) for cut in halves.reading.source_cuts] == cuts
 
 
+def test_the_end_of_a_long_answer_of_a_server_is_cut() -> None:
+    texts = ["a line\nand the beg", "\n\n[Output truncated: exceeded 100000 character limit. Use pagination.]"]
+    halves = read_answer("", [{"type": "text", "text": text} for text in texts], tool="lookup")
+    [cut] = halves.reading.source_cuts
+    assert (cut.pointer, cut.unit, cut.start) == ("/output/0/text", "output", 2)
+    assert [output.field.pointer for output in halves.outputs] == ["/output/0/text"]
+    assert not read_answer("", [{"type": "text", "text": texts[0]}] * 2, tool="lookup").is_cut
+
+
 def test_a_limit_that_the_call_set_is_no_cut() -> None:
     message = "Results truncated to 2 lines (total: 9). Use offset=2 to see more."
     assert not read_answer(message, "a\nb", tool="Grep", head_limit=2).is_cut
+    message = "2 lines read from file starting from line 1. Total lines in file: 9."
+    assert not read_answer(message, NUMBERED, tool="ReadFile", path="f", n_lines=2).is_cut
+    message += " Max 102400 bytes reached."
+    assert read_answer(message, NUMBERED, tool="ReadFile", path="f", n_lines=5).is_cut
 
 
 @pytest.mark.parametrize(
@@ -375,7 +391,7 @@ def test_damaged_files_beside_one_are_read_as_if_they_were_not_there(damaged: by
     event_line = b'{"message": {"type": "SubagentEvent", "payload": {"event": {"type": "TurnBegin"}}}}\n'
     names = ("context.jsonl", "context_1.jsonl", "context_sub_1.jsonl", "wire.jsonl")
     for name in names:
-        folder = Files({other: damaged + event_line for other in names} | {name: raw})
+        folder = Files(dict.fromkeys(names, damaged + event_line) | {name: raw})
         records = list(FORMAT.read(lines_of(raw), SourcePath(f"/srv/s1/{name}", folder=folder), {}))
         kinds = [type(record) for record in records if not isinstance(record, RunRecord | EventRecord)]
         assert kinds == ([LineProblem] * 4 if name == "wire.jsonl" else [MessageRecord, CallRecord, ReceiptRecord])
