@@ -62,9 +62,9 @@ class KimiState(msgspec.Struct):
 
     `names` are the names of calls by their run and id, `counts` by run how often each name came; `place` is that of the
     last call of a wire file, `children` the subagents that it named. `copies` are those of a context file. `summary` is
-    the line of a compaction that keeps the lines at the places `kept`, while these are read. `tokens` is the context
-    before an answer. `has_mail`: the last step sends a D-Mail. `held` are its receipts: the context goes back before
-    they are sent.
+    the line of a compaction that keeps the lines at the places `kept`, while these are read. `tokens` are those that
+    the context had last, `asked` before the last answer. `has_mail`: the last step sends a D-Mail. `held` are its
+    receipts: the context goes back before they are sent.
     """
 
     run: str = ""
@@ -76,6 +76,7 @@ class KimiState(msgspec.Struct):
     summary: int = 0
     kept: list[int] = []
     tokens: int = 0
+    asked: int = 0
     has_mail: bool = False
     held: list[HeldReceipt] = []
     counts: dict[str, dict[str, int]] = {}
@@ -174,8 +175,8 @@ class ContextReader:
 
     def _usage(self, node: DocumentValue, members: Members) -> Records:
         """The tokens before an answer and behind it, of releases whose wire file has none."""
-        tokens, before = integer_member(members, "token_count"), self._state.tokens
-        self._state.tokens = 0 if before else tokens
+        tokens, before = integer_member(members, "token_count"), self._state.asked
+        self._state.tokens, self._state.asked = tokens, 0
         if self._counts_tokens and 0 < before <= tokens:
             place = self._file.place(node.line)
             yield UsageRecord(
@@ -193,6 +194,7 @@ class ContextReader:
     def _message(self, node: DocumentValue, members: Members, role: str) -> Records:
         if role == "assistant":
             yield from self._release()
+            self._state.asked = self._state.tokens
         content = members.get("content")
         blocks = content.elements() if content and content.is_list else []
         thoughts = [block for block in blocks if text_member(block.members(), "type") == "think"]

@@ -255,7 +255,8 @@ def test_usage_is_that_of_each_request() -> None:
 def test_early_releases_have_the_tokens_of_a_request_in_the_context_alone() -> None:
     usage = only(UsageRecord, SAMPLES["0.60"].records)
     assert (len(usage), {record.output_tokens for record in usage}) == (28, {20})
-    lines = [BEGIN, {"role": "_usage", "token_count": 90}, user("a"), {"role": "_usage", "token_count": 110}]
+    lines = [BEGIN, *({"role": "_usage", "token_count": tokens} for tokens in (70, 90))]  # the first was interrupted
+    lines += [asked("c1"), {"role": "_usage", "token_count": 110}, {"role": "_usage", "token_count": 120}]
     [record] = only(UsageRecord, read_files(context=lines, wire=[event("StatusUpdate", context_usage=0.1)]))
     assert (record.input_tokens, record.output_tokens) == (90, 20)
     status = event("StatusUpdate", token_usage={"input_other": 90, "output": 20}, message_id="m1")
