@@ -226,6 +226,16 @@ def native(name: str) -> bytes:
     return json_lines(*({"v": 1, **entry} for entry in one_run(3, f"run-{name}")))
 
 
+def kimi(name: str) -> bytes:
+    messages: list[dict[str, Any]] = [{"role": "_checkpoint", "id": 0}, {"role": "user", "content": f"Run {name}"}]
+    for number in range(3):
+        key = f"tool_{name * 20}{number}"
+        function = {"name": "Shell", "arguments": json.dumps({"command": f"cat {number}.py"})}
+        messages.append({"role": "assistant", "content": [], "tool_calls": [{"id": key, "function": function}]})
+        messages.append({"role": "tool", "content": f"{name} {number}, with a text behind it", "tool_call_id": key})
+    return json_lines(*messages)
+
+
 class Lines(NamedTuple):
     """`write(name)` gives the lines of a session with this name, a hexadecimal digit, in a file of this name."""
 
@@ -255,6 +265,7 @@ def otlp_logs(name: str) -> bytes:
 FORMATS = {
     "qwen-code": Lines(qwen_code),
     "pi": Lines(pi),
+    "kimi-cli": Lines(kimi, "context.jsonl"),
     "claude-code": Lines(claude_code, "aaaaaaaa-bbbb-4bbb-8bbb-aaaaaaaaaaaa.jsonl"),
     "claude-code-stream": Lines(stream_json),
     "claude-code-hooks": Lines(hooks),
