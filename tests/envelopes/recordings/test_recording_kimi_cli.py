@@ -275,12 +275,13 @@ def test_a_subagent_is_a_run_below_its_call(release: str) -> None:
 
 
 def test_a_compaction_keeps_the_lines_that_the_next_context_repeats() -> None:
-    old = [BEGIN, user("one"), asked("c1"), answered("c1", "a"), asked("c2"), answered("c2", "b")]
-    new = [BEGIN, SUMMARY, *old[4:], {"role": "_usage", "token_count": 9}, asked("c3"), answered("c3", "c")]
+    usage = {"role": "_usage", "token_count": 9}
+    old = [BEGIN, user("one"), asked("c1"), answered("c1", "a"), usage, asked("c2"), answered("c2", "b")]
+    new = [BEGIN, SUMMARY, *old[5:], usage, asked("c3"), answered("c3", "c")]
     records = read_files(context=new, context_1=old)
     [compaction] = only(EventRecord, records)
     assert (compaction.kind, compaction.position) == (PARTIAL_COMPACTION, 100_002)
-    assert json.loads(compaction.payload) == {"kept": [100_002, 5, 6]}
+    assert json.loads(compaction.payload) == {"kept": [100_002, 6, 7]}
     assert [record.kind for record in only(MessageRecord, records) if record.kind] == [COMPACTION_SUMMARY]
     assert len(only(ReceiptRecord, records)) == len(only(CallRecord, records)) == 3
     assert only(EventRecord, read_files(context=new))[0].kind == COMPACTION
