@@ -32,6 +32,8 @@ from dashboard.ingest.run_stats import halves_disagree
 from dashboard.models import Call, Event, Observation, Project, RecordedReceipt, Run
 from dashboard.models.evidence import differ
 from dashboard.models.outcomes import Outcome
+from dashboard.models.sources import LIVE
+from dashboard.text.formatting import format_place
 from dashboard.text.text_markup import printable
 from dashboard.variants.fingerprints import FingerprintedReceipt, load_fingerprinted
 from envelopes.halves import Halves
@@ -164,7 +166,7 @@ def load_call_page(project: Project, call: Call, run: Run, query: QueryDict, *, 
         badges=tuple(_badges(evidence, rewrite)),
         envelope_note=_envelope_note(call),
         timing=_build_timing(call),
-        source=call.source.name if call.source else "",
+        source=_describe_source(evidence),
         failure=_parse_failure(evidence),
         flag_note=_flag_note(call),
         args=build_args_pane(evidence),
@@ -195,6 +197,18 @@ def load_call_page(project: Project, call: Call, run: Run, query: QueryDict, *, 
         events=events[:MAX_EVENTS],
         has_more_events=len(events) > MAX_EVENTS,
     )
+
+
+def _describe_source(evidence: CallEvidence) -> str:
+    """The file that the call is from with the line of its arguments, or a program with the time of what it sent.
+
+    The place of a call in its run is no line where a format numbers its records by itself.
+    """
+    call, args = evidence.call, evidence.chosen.get("args")
+    if call.source is None:
+        return ""
+    is_in_file = args is not None and args.source_id == call.source_id and not call.source.path.startswith(LIVE)
+    return f"{call.source.name}, {format_place(args.line if args and is_in_file else call.line)}"
 
 
 def _build_lines(evidence: CallEvidence, rewrite: HookRewrite | None) -> LinesPane | None:

@@ -91,3 +91,14 @@ def test_what_has_no_time_is_shown_without_one(client: Client) -> None:
     rows = load(client, "/calls/").select("tbody tr")
     assert {row.select_one("[data-head=Tokens]").text for row in rows} == {"–"}
     assert {cell.text for cell in page.select("#by-tool td[data-head^=Time], #by-tool td[data-head*=time]")} == {"–"}
+
+
+@of_sample("cline/3.0.65")
+def test_the_source_of_a_call_is_named_with_the_line_of_the_file(client: Client) -> None:
+    """The reader numbers the records of a session; the line of the file is another number."""
+    name = "1795857600000_3065.messages.json"
+    lines = (FOLDER / "cline" / "3.0.65" / name).read_text("utf-8").splitlines()
+    call = Call.objects.get(asked="commands=seq 1 2500")
+    (source,) = [text for text in load_call(client, call).texts(".facts dd") if text.startswith(name)]
+    line = int(source.removeprefix(f"{name}, line ").replace(",", ""))
+    assert [lines[line].strip(), lines[line + 5].strip()] == ['"type": "tool_use",', '"seq 1 2500"']
