@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -99,9 +100,9 @@ class PlacedMessages(Conversation):
 
     def places(self) -> list[int]:
         """The places of the records, in their order."""
-        ends = [*self.starts[1:], len(self.records)]
-        places = [0] * (self.starts[0] if self.starts else len(self.records))
-        for number, (start, end) in enumerate(zip(self.starts, ends, strict=True)):
+        edges = [*self.starts, len(self.records)]
+        places = [0] * edges[0]
+        for number, (start, end) in enumerate(pairwise(edges)):
             places += [number * PLACES + min(count, PLACES - 3) for count in range(1, end - start + 1)]
         return places
 

@@ -227,7 +227,7 @@ class _Reader:
 
     def _compaction(self, message: _Message) -> EventRecord:
         """The event of a summary, with the places of what it kept."""
-        start = self.places.find(self.tail, 0) if self.tail in self.places.messages else None
+        start = self.places.find(self.tail, 0) if self.tail in self.places.sizes else None
         self.tail = None
         text = "the conversation was compacted" + (", but for its last messages" if start is not None else "")
         event = self._event(message.node, COMPACTION, text, message.at)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -49,7 +50,7 @@ Messages = Iterable[tuple[bytes, Iterable[bytes]]]  # each with its parts
 
 def _is_database(path: Path) -> bool:
     """A damaged database is recognised by its name, so that its fault is reported."""
-    if path.suffix not in DATABASES or not path.is_file():  # opening a pipe would wait
+    if path.suffix not in DATABASES or not os.path.isfile(path):  # opening a pipe would wait
         return False
     try:
         with path.open("rb") as file:
@@ -206,7 +207,8 @@ def _quote(text: str) -> bytes:
 
 
 def _is_folder(path: Path) -> bool:
-    return path.is_dir() and all((path / name).is_dir() for name in FOLDERS)
+    """False for a folder that may not be entered."""
+    return all(os.path.isdir(path / name) for name in FOLDERS)  # `Path.is_dir` raises PermissionError
 
 
 def _list_files(path: Path) -> Iterator[StoredDocument]:

@@ -18,6 +18,7 @@ from envelopes.recordings.base import (
     ReceiptRecord,
     Record,
     ResultRecord,
+    RunRecord,
     SourcePath,
     SupersedeRecord,
 )
@@ -42,6 +43,12 @@ def read_session(messages: list[dict[str, Any]], **beside: Any) -> list[Record |
     document = {"version": 1, "agent": "lead", "sessionId": "s", "messages": messages}
     files = {"s.messages.json": document, **{name.replace("_", "."): content for name, content in beside.items()}}
     return read_files({name: json.dumps(content).encode() for name, content in files.items()})
+
+
+def test_a_session_that_has_just_begun_has_no_messages() -> None:
+    [run] = read_session([])
+    assert isinstance(run, RunRecord)
+    assert run.run == "s"
 
 
 def test_reads_that_are_outdated_are_replaced_once_they_are_many() -> None:
