@@ -136,9 +136,7 @@ def _answer(call: Call) -> str:
 
 
 def _format_tokens(call: Call) -> str:
-    """Nothing of a call without a recorded receipt, which is not one of no tokens."""
-    has_receipt = call.tokens or call.receipt_fidelity != "absent"
-    return format_tokens(call.tokens, call.token_certainty) if has_receipt else "–"
+    return format_tokens(call.tokens, call.token_certainty) if call.has_tokens else "–"
 
 
 def _format_seen(call: Call) -> str:

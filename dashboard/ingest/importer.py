@@ -290,17 +290,17 @@ class FileImport:
             with open_regular(self.path) as file:
                 self._import_until_done(file, format_name)
         except UnknownFormat as error:
-            self.refuse(explain_unknown_format(self.path) or str(error))
+            self._refuse(explain_unknown_format(self.path) or str(error))
         except StoreFailed as error:
             self.report.unstored += 1
-            self.refuse(f"a file that it names could not be stored: {error}; import it again to continue")
+            self._refuse(f"a file that it names could not be stored: {error}; import it again to continue")
         except FileNotFoundError as error:
             if is_named:
-                self.refuse(f"cannot be read: {error.strerror}")
+                self._refuse(f"cannot be read: {error.strerror}")
         except OSError as error:
             if find_outage(error) in (FULL, READ_ONLY):  # of the store: reading the file needs neither
                 raise
-            self.refuse(f"cannot be read: {error.strerror or error}")
+            self._refuse(f"cannot be read: {error.strerror or error}")
 
     def _import_until_done(self, file: BinaryIO, format_name: str | None) -> None:
         """Starts again, behind the other's batch, when another process imports the same file meanwhile."""
@@ -403,7 +403,7 @@ class FileImport:
                 )
         return files, problems
 
-    def refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> None:
         """Reports a file of which nothing was imported: all its lines count as rejected."""
         self.writer.write()
         raw, lines = read_refused_file(self.path)

@@ -301,6 +301,11 @@ class Call(LoadedRow):
         return self.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
 
     @property
+    def has_tokens(self) -> bool:
+        """False without a recorded receipt, which is not one of no tokens."""
+        return bool(self.tokens) or self.receipt_fidelity != "absent"
+
+    @property
     def outcome_words(self) -> str:
         """The outcome with a command's exit status: "failed, exit 1"; nothing is claimed of a call that waits."""
         return describe_outcome(self.outcome, self.exit_status) if self.derivation else NOT_COUNTED

@@ -313,7 +313,7 @@ def _build_row(
         label=unless_repeated(label, summary),
         summary=summary,
         cut=_cut_column(call) if call.is_cut else "",
-        tokens=f"{call.tokens:,}" if call.tokens or call.receipt_fidelity != "absent" else "–",
+        tokens=f"{call.tokens:,}" if call.has_tokens else "–",
         duration=format_duration((call.duration_ms or 0) - (call.wait_ms or 0) if is_work_known else None),
         time=_describe_time(call, axis),
         wait=bar.wait if bar else "",

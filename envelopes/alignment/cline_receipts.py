@@ -31,7 +31,7 @@ FAILED = re.compile(
 )
 NAMED = ("command", "path", "regex", "url", "question", "server_name", "action")  # arguments that headers repeat
 _MARK = re.compile(r"\n\n\.\.\.\[truncated (?P<count>\d{1,12}) chars\]\.\.\.\n\n")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<name>\s*:)?')
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<name>\s*:)?')
 _HALF = "\ufffd"  # in the place of half of a pair of surrogates
 
 
@@ -95,7 +95,7 @@ def _align_header(evidence: Evidence, text: str) -> list[Span]:
 def _align_json(result: JsonValue, text: str) -> Iterator[Span]:
     """Links the strings of JSON that has the members of the result and shortened strings."""
     recorded = list(_strings(result, ""))
-    written = [match for match in _STRING.finditer(text) if not match["name"]]
+    written = [match for match in STRING.finditer(text) if not match["name"]]
     if len(recorded) != len(written):
         return
     for (pointer, value), match in zip(recorded, written, strict=True):

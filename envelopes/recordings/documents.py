@@ -210,8 +210,7 @@ def place_records(records: Iterable[Record | LineProblem], *, by_lines: bool = T
     """Gives the records their positions in the run where lines do not order them: a document may be one line.
 
     `by_lines` is False for a format whose lines have another order than the run; a record that has a position keeps it.
-    The JSON of the records is put on one
-    line, because exports have an object a line.
+    The JSON of the records is put on one line, because exports have an object a line.
     """
     listed = [record if isinstance(record, LineProblem) else _on_one_line(record) for record in records]
     lines = [record.line for record in listed if isinstance(record, CallRecord | MessageRecord)]

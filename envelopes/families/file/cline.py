@@ -31,6 +31,7 @@ from envelopes.families.file.results import (
     PatchedFile,
     PatchResult,
     patch_outcome,
+    summarize_read,
 )
 
 QUERY = re.compile(r"(?P<path>.*?)(?::(?P<first>\d{1,9})-(?:EOF|\d{1,9}))?")
@@ -111,7 +112,7 @@ def _read_files(evidence: Evidence) -> Reading:
     return reading(
         evidence,
         result,
-        f"read {result.line_count} line{'' if result.line_count == 1 else 's'} of {path}",
+        summarize_read(path, result.line_count),
         links={pointers[0]: "/result/content_preview", pointer_of(evidence, 0, "query"): "/result/path"},
         outputs=tuple(OutputField(at, first_line=result.start_line or 1, is_asked=asked) for at in pointers),
         source_cuts=cuts,
@@ -131,7 +132,7 @@ def _read_file(evidence: Evidence) -> Reading:
     cuts = _line_cuts(text, "")
     if is_limited and RecordedObject(evidence.args).get("end_line") is None:
         cuts += (SourceCut(pointer="", unit="lines", count=missing, lines=missing, is_limit=True),)
-    summary = f"read {result.line_count} line{'' if result.line_count == 1 else 's'} of {path}"
+    summary = summarize_read(path, result.line_count)
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
 
 

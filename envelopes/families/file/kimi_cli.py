@@ -22,7 +22,7 @@ from envelopes.alignment.kimi_receipts import (
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.source_cuts import SourceCut
-from envelopes.families.file.results import FileChange, FileContent, Hunk
+from envelopes.families.file.results import FileChange, FileContent, Hunk, summarize_read
 
 READ = re.compile(r"(?P<count>\d{1,9}) lines? read from file(?: starting from line (?P<first>\d{1,9}))?\.")
 TOTAL = re.compile(r" Total lines in file: (?P<total>\d{1,9})\.")
@@ -49,7 +49,7 @@ def _read_file(evidence: Evidence) -> Reading:
         evidence,
         returned,
         FileContent(path=path, content=content, start_line=first, line_count=count, total_lines=lines),
-        f"read {count} line{'' if count == 1 else 's'} of {path}",
+        summarize_read(path, count),
         links={OUTPUT: "/result/content_preview", "/message": "/result/line_count"},
         source_cuts=_find_cuts(returned, count, behind, has_more=has_more and not is_asked),
         first_line=first,

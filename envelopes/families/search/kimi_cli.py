@@ -16,6 +16,7 @@ from envelopes.alignment.kimi_receipts import (
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.source_cuts import SourceCut, SourceCutUnit
+from envelopes.families.base import count_noun
 from envelopes.families.search.results import (
     FileMatches,
     TextMatches,
@@ -71,7 +72,7 @@ def _read_matches(evidence: Evidence) -> Reading:
             match_count=matches,
         )
         links = {OUTPUT: "/result/content"}
-        around = f"{total} line{'' if total == 1 else 's'} found{describe_pattern(evidence)}"
+        around = f"{count_noun(total, 'line')} found{describe_pattern(evidence)}"
         summary = around if matches is None else summarize_matches(matches, evidence)
     return read_output(evidence, returned, result, summary, links=links, source_cuts=cuts)
 

@@ -7,6 +7,7 @@ import re
 from envelopes.alignment.kimi_receipts import AGENT, OUTPUT, align_return, read_failed, read_output, read_return
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
+from envelopes.families.base import count_noun
 from envelopes.families.web.results import Link, RecordedPage, RecordedSearch
 
 FOUND = re.compile(r"^Title: (?P<title>[^\n]*)\nDate: [^\n]*\nURL: (?P<url>[^\n]*)$", re.MULTILINE)
@@ -29,7 +30,7 @@ def _read_search(evidence: Evidence) -> Reading:
     links = tuple(Link(title=result["title"], url=result["url"]) for result in FOUND.finditer(returned.output))
     query = RecordedObject(evidence.args).text("query")
     found = RecordedSearch(query=query, results=links, text=returned.output)
-    summary = f"{len(links)} result{'' if len(links) == 1 else 's'}" + (f" for '{query}'" if query else "")
+    summary = count_noun(len(links), "result") + (f" for '{query}'" if query else "")
     return read_output(evidence, returned, found, summary, links={OUTPUT: "/result/text"})
 
 

@@ -7,6 +7,7 @@ import re
 from envelopes.alignment.kimi_receipts import AGENT, OUTPUT, align_return, read_failed, read_output, read_return
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
+from envelopes.families.base import count_noun
 from envelopes.families.work_item.results import Todo, TodoList
 
 TODO = re.compile(r"^- \[(?P<state>[\w ]+)\] (?P<text>[^\n]*)$", re.MULTILINE)
@@ -19,9 +20,8 @@ def _read_todos(evidence: Evidence) -> Reading:
     asked = RecordedObject(evidence.args).items("todos")
     todos = [Todo(text=todo.text("title") or "", state=todo.text("status") or "") for todo in asked]
     todos = todos or [Todo(text=line["text"], state=line["state"]) for line in TODO.finditer(returned.output)]
-    count = len(todos)
     links = {} if asked else {OUTPUT: "/result/todo_list"}
-    summary = f"{count} todo{'' if count == 1 else 's'}"
+    summary = count_noun(len(todos), "todo")
     return read_output(evidence, returned, TodoList(todo_list=tuple(todos)), summary, links=links)
 
 

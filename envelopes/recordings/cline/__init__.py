@@ -25,10 +25,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
+from envelopes.alignment.cline_receipts import AGENT
 from envelopes.recordings.base import Format, LineProblem, Record, SourceLine, SourcePath
-from envelopes.recordings.cline.placed_messages import AGENT
 from envelopes.recordings.cline.session import read_about, read_compaction, read_session
 from envelopes.recordings.cline.task import EDITS, HISTORY, METADATA, UI_MESSAGES, read_metadata, read_task
 from envelopes.recordings.documents import DocumentValue, JsonDocument, name_run, outline
@@ -69,35 +70,36 @@ def _is_history(head: bytes) -> bool:
     return _TASK in start and _FORK not in head and {"role", "content"} <= outline(head).element_keys
 
 
-def _read_session(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+def _session_records(root: DocumentValue, path: SourcePath) -> Records:
+    names = root.members().keys()
+    if "session_id" in names:
+        yield from read_about(root)
+    elif "conversation_id" in names:
+        yield from read_compaction(root)
+    else:
+        yield from read_session(root, path)
+
+
+def _task_records(root: DocumentValue, path: SourcePath) -> Records:
+    run = _run_of_task(path) or name_run(path, root.elements())
+    if _file_name(path) in (UI_MESSAGES, EDITS, METADATA):
+        yield from read_metadata(root, run)
+    else:
+        yield from read_task(root, run, path)
+
+
+def _read_document(
+    read: Callable[[DocumentValue, SourcePath], Records],
+    lines: Iterable[SourceLine],
+    path: SourcePath,
+    saved: dict[str, object],
+) -> Records:
     root = JsonDocument(lines).parse()
     if not isinstance(root, DocumentValue):
         yield from [root] if root else ()
         return
     try:
-        names = root.members().keys()
-        if "session_id" in names:
-            yield from read_about(root)
-        elif "conversation_id" in names:
-            yield from read_compaction(root)
-        else:
-            yield from read_session(root, path)
-    except Untrusted as refusal:
-        yield root.document.refuse(refusal)
-
-
-def _read_task(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
-    root = JsonDocument(lines).parse()
-    if not isinstance(root, DocumentValue):
-        yield from [root] if root else ()
-        return
-    try:
-        run = _run_of_task(path) or name_run(path, root.elements())
-        name = _file_name(path)
-        if name in (UI_MESSAGES, EDITS, METADATA):
-            yield from read_metadata(root, run)
-        else:
-            yield from read_task(root, run, path)
+        yield from read(root, path)
     except Untrusted as refusal:
         yield root.document.refuse(refusal)
 
@@ -111,7 +113,7 @@ FORMATS: tuple[Format, ...] = (
         mark="a document with messages, an agent and a sessionId",
         is_document=True,
         sniff=_sniff_session,
-        read=_read_session,
+        read=partial(_read_document, _session_records),
         is_global_call_id=lambda _call: False,
     ),
     Format(
@@ -122,7 +124,7 @@ FORMATS: tuple[Format, ...] = (
         mark="an api_conversation_history.json whose first message has a <task>",
         is_document=True,
         sniff=_sniff_task,
-        read=_read_task,
+        read=partial(_read_document, _task_records),
         is_global_call_id=lambda _call: False,
         run_of=_run_of_task,
     ),

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
+from envelopes.alignment.cline_receipts import AGENT
 from envelopes.recordings.base import (
     PARTIAL_COMPACTION,
     EventRecord,
@@ -24,7 +25,6 @@ from envelopes.recordings.json_lines import storable
 from envelopes.schema.result import summarize
 
 Members = dict[str, DocumentValue]
-AGENT = "cline"
 PLACES = 1_000  # to a message
 Placed = tuple[Record, int]
 

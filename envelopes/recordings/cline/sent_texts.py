@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from envelopes.alignment.cline_receipts import STRING
 from envelopes.recordings.documents import DocumentValue, compact_json
 from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import parse_json
@@ -25,7 +26,6 @@ MOST_UNITS = 8_000
 LEAST_OUTDATED = 65_536  # bytes
 OUTDATED = "[outdated - see the latest file content]"
 READS = ("read", "read_files")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<name>\s*:)?')
 _SPACE = " \t\n\r\v\f\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _EDGES = re.compile(f"^[{_SPACE}]+|[{_SPACE}]+$")
 _TAGS = ("user_input", "user_command")
@@ -62,7 +62,7 @@ def shorten_json(text: str) -> str:
     """Shortens the strings of a JSON document, but for the names of its members."""
     if len(text.encode("utf-16-le", "surrogatepass")) <= 2 * MOST_UNITS:
         return text
-    return _STRING.sub(lambda match: match[0] if match["name"] else _shorten_string(match[0]), text)
+    return STRING.sub(lambda match: match[0] if match["name"] else _shorten_string(match[0]), text)
 
 
 def _shorten_string(written: str) -> str:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
+from envelopes.alignment.cline_receipts import AGENT
 from envelopes.recordings.base import (
     COMPACTION_SUMMARY,
     LATER_TEXT,
@@ -20,7 +21,7 @@ from envelopes.recordings.base import (
     SupersedeRecord,
 )
 from envelopes.recordings.cline import sent_texts
-from envelopes.recordings.cline.placed_messages import AGENT, Placed, PlacedMessages, behind, read_beside
+from envelopes.recordings.cline.placed_messages import Placed, PlacedMessages, behind, read_beside
 from envelopes.recordings.document_fields import (
     flag_member,
     integer_member,

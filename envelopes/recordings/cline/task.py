@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
+from envelopes.alignment.cline_receipts import AGENT
 from envelopes.alignment.mapping import ReceiptFidelity
 from envelopes.recordings.base import (
     LATER_TEXT,
@@ -20,7 +21,7 @@ from envelopes.recordings.base import (
     SupersedeRecord,
     UsageRecord,
 )
-from envelopes.recordings.cline.placed_messages import AGENT, PLACES, Placed, PlacedMessages, behind, read_beside
+from envelopes.recordings.cline.placed_messages import PLACES, Placed, PlacedMessages, behind, read_beside
 from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
 from envelopes.recordings.documents import DocumentValue
 from envelopes.recordings.json_lines import epoch_time

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from envelopes.alignment.kimi_receipts import AGENT
 from envelopes.recordings.base import Format, LineProblem, SourceLine, SourcePath
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, struct_reader
 from envelopes.recordings.kimi_cli.context import ContextReader, KimiState, Records
@@ -30,7 +31,6 @@ from envelopes.recordings.kimi_cli.session_files import find_file, is_global_cal
 from envelopes.recordings.kimi_cli.wire import WireReader
 from envelopes.recordings.session_lines import read_session
 
-AGENT = "kimi-cli"
 _MARKS = ("_system_prompt", "_checkpoint", "_usage")
 _NO_FOLDER = "the folder of a file names its session; import it with that folder"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from envelopes.alignment.kimi_receipts import AGENT
 from envelopes.alignment.mapping import ReceiptFidelity
 from envelopes.recordings.base import (
     COMPACTION,
@@ -41,7 +42,7 @@ from envelopes.recordings.kimi_cli.session_files import (
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_array
 
-AGENT, MAIL = "kimi-cli", "SendDMail"
+MAIL = "SendDMail"
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
 _KNOWN = 4_096  # calls

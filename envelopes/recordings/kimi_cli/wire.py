@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from envelopes.alignment.kimi_receipts import AGENT
 from envelopes.recordings.base import (
     CallRecord,
     EventRecord,
@@ -20,7 +21,7 @@ from envelopes.recordings.base import (
 from envelopes.recordings.document_fields import flag_member, integer_member, object_member, text_member, time_member
 from envelopes.recordings.documents import DocumentValue, decode_arguments
 from envelopes.recordings.json_lines import storable
-from envelopes.recordings.kimi_cli.context import AGENT, KimiState, Members, Records
+from envelopes.recordings.kimi_cli.context import KimiState, Members, Records
 from envelopes.recordings.kimi_cli.session_files import CONTEXT, PLACES, SessionFile, count_contexts, place_calls
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted
