@@ -132,7 +132,9 @@ _OPENCODE = (  # behind `Error: ` in releases before 1.2
     _certain(r"(?:Error: )?Tool execution aborted\b", "cancelled", retryable=True),
     _rule(r"(?:Error: )?File not found: [^\n]+(?:\s+(?P<hint>Did you mean .+))?\Z", "missing_file"),
     _rule(r"(?:Error: )?The \S+ tool was called with invalid arguments\b", "invalid_tool_input"),
-    _rule(r"The arguments provided to the tool are invalid: Model tried to call unavailable tool\b", "unknown_tool"),
+    _rule(
+        r"(?:The arguments provided to the tool are invalid: )?Model tried to call unavailable tool\b", "unknown_tool"
+    ),
     _rule(r"The arguments provided to the tool are invalid\b", "invalid_tool_input"),
 )
 _PI = (
@@ -210,7 +212,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "claude-code": _CLAUDE_CODE,
     "codex": _CODEX,
     **dict.fromkeys(("gemini-cli", "qwen-code"), _GEMINI_CLI),
-    "opencode": _OPENCODE,
+    **dict.fromkeys(("opencode", "kilo-code"), _OPENCODE),
     "pi": _PI,
     "kimi-cli": _KIMI_CLI,
     "openhands": _OPENHANDS,

@@ -8,7 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
-from envelopes.families.agent import claude_code, cline, copilot_cli, gemini_cli, kimi_cli, opencode, openhands
+from envelopes.families.agent import (
+    claude_code,
+    cline,
+    copilot_cli,
+    gemini_cli,
+    kilo_code,
+    kimi_cli,
+    opencode,
+    openhands,
+)
 from envelopes.families.agent.receipts import agent_outcome, receipt, spawn_outcome
 from envelopes.families.agent.results import (
     PROJECTIONS,
@@ -38,6 +47,7 @@ FAMILY = Family(
         *cline.MAPPINGS,
         *gemini_cli.MAPPINGS,
         *opencode.MAPPINGS,
+        *kilo_code.MAPPINGS,
         *openhands.MAPPINGS,
         *copilot_cli.MAPPINGS,
         *kimi_cli.MAPPINGS,

@@ -9,7 +9,15 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.web import claude_code, cline, gemini_cli, kimi_cli, opencode, qwen_code
+from envelopes.families.web import (
+    claude_code,
+    cline,
+    gemini_cli,
+    kilo_code,
+    kimi_cli,
+    opencode,
+    qwen_code,
+)
 from envelopes.families.web.receipts import receipt
 from envelopes.families.web.results import (
     PROJECTIONS,
@@ -37,6 +45,7 @@ FAMILY = Family(
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,
         *opencode.MAPPINGS,
+        *kilo_code.MAPPINGS,
         *kimi_cli.MAPPINGS,
     ),
     tools=TOOLS,

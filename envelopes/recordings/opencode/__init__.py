@@ -1,4 +1,4 @@
-"""Sessions of OpenCode as `opencode export` prints them, of releases 1.0 to 1.18.
+"""Sessions of OpenCode as `opencode export` prints them, releases 1.0 to 1.18, and of its fork Kilo Code, 7.0 to 7.7.
 
     {info: {id, parentID?, directory, title, version, time}, messages: [{info: {id, role, time, …}, parts: […]}]}
 
@@ -6,7 +6,7 @@
    `patch`, and `step-finish` with the tokens of the request.
 2. A `tool` is `{callID, tool, state: {status, input, output | error, metadata, title, time, attachments?}}`. `output`,
    or `error`, is the text that the client sends. `metadata` is what the tool kept for the client, and the result,
-   unless it has only whether the output was cut (`truncated`, `outputPath`). The tool `invalid` stands for a call that
+   unless it has only what the client adds to each (`truncated`, `outputPath`, `approval`). The tool `invalid` stands for a call that
    names no tool. Whether the model got an attachment depends on the model, and is not recorded.
 3. `time.compacted` of a tool is when the client cleared its output: later requests have a short note in its place.
 4. A message of the user with a part `compaction` asks for a summary, which the message of the model with `summary` is.
@@ -15,12 +15,15 @@
 6. A session may be read again when it has grown: each slot of a message keeps the place in the run that it had, and
    what follows gets later ones. Of the last message a text without its end is not complete, nor are the arguments of a
    call that waits. Messages that an earlier version had and this one lacks were undone: they left the context.
+7. Kilo Code writes the same; its releases have the numbers from 7 on, and OpenCode's those below.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -66,12 +69,14 @@ from envelopes.text.untrusted_json import Untrusted, join_array, join_object
 
 Records = Iterator[Record | LineProblem]
 Members = dict[str, DocumentValue]
-AGENT = "opencode"
+AGENT, KILO = "opencode", "kilo-code"
 INVALID = "invalid"
 _FAILED = {"completed": False, "error": True}  # by the status; a call that runs, or waits, has no end
-_CUT = ("truncated", "outputPath")  # of every tool's metadata
+_CLIENT = ("truncated", "outputPath", "approval")  # of every tool's metadata; Kilo Code writes which rule allowed it
 _PENDING = "pending"
 _HEADER, _TOOL = 2, 4  # slots of a message before its parts: for cleared outputs, for an event; slots of a call
+_RELEASE = re.compile(rb'"version"\s*:\s*"(\d{1,4})\.')  # of the session; in a text the quotes are escaped
+_FIRST_KILO = 7
 _UNSPOKEN = ("step-start", "step-finish", "snapshot")  # parts that only mark a place
 
 
@@ -312,7 +317,7 @@ class _Reader:
         *,
         is_error: bool,
     ) -> ResultRecord:
-        is_recorded = any(name not in _CUT for name in metadata)
+        is_recorded = any(name not in _CLIENT for name in metadata)
         title = state.get("title")
         return ResultRecord(
             line=part.line,
@@ -334,7 +339,13 @@ def sniff(head: bytes, path: SourcePath) -> bool:
     return outline(head).keys <= {"info", "messages"} and b'"info"' in start and b'"ses_' in start
 
 
-def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+def sniff_kilo(head: bytes, path: SourcePath) -> bool:
+    """The same of a release of Kilo Code."""
+    release = _RELEASE.search(head) if sniff(head, path) else None
+    return release is not None and int(release[1]) >= _FIRST_KILO
+
+
+def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object], *, agent: str = AGENT) -> Records:
     document = JsonDocument(lines)
     root = document.parse()
     if root is None:
@@ -343,7 +354,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         yield root
         return
     try:
-        session = _read_session(root, path, saved)
+        session = _read_session(root, path, saved, agent)
     except Untrusted as refusal:
         yield document.refuse(refusal)
         return
@@ -351,7 +362,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
     yield from document.take_remarks(session.run)
 
 
-def _read_session(root: DocumentValue, path: SourcePath, saved: dict[str, Any]) -> _Reader:
+def _read_session(root: DocumentValue, path: SourcePath, saved: dict[str, Any], agent: str) -> _Reader:
     members = root.members()
     info = object_member(members, "info")
     reader = _Reader(text_member(info, "id") or path.stem, DocumentPlaces(saved))
@@ -362,7 +373,7 @@ def _read_session(root: DocumentValue, path: SourcePath, saved: dict[str, Any]) 
             run=reader.run,
             parent_run=text_member(info, "parentID"),
             title=summarize(text_member(info, "title") or "") or None,
-            agent=AGENT,
+            agent=agent,
             version=text_member(info, "version"),
             cwd=text_member(info, "directory"),
             started_at=time_member(times, "created", may_count=True),
@@ -389,6 +400,17 @@ def _read_session(root: DocumentValue, path: SourcePath, saved: dict[str, Any]) 
 
 
 FORMATS: tuple[Format, ...] = (
+    Format(
+        name=KILO,
+        title="Kilo Code session",
+        agent=KILO,
+        namespace=KILO,
+        mark="a document with info of a session, of a release from 7 on, and its messages",
+        is_document=True,
+        sniff=sniff_kilo,
+        read=partial(read, agent=KILO),
+        is_global_call_id=lambda _call: False,
+    ),
     Format(
         name=AGENT,
         title="OpenCode session",

@@ -1,0 +1,9 @@
+"""Kilo Code's webfetch, which is OpenCode's that it is a fork of."""
+
+from __future__ import annotations
+
+import msgspec
+
+from envelopes.families.web import opencode
+
+MAPPINGS = tuple(msgspec.structs.replace(mapping, agent="kilo-code") for mapping in opencode.MAPPINGS)
