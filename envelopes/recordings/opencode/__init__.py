@@ -6,8 +6,8 @@
    `patch`, and `step-finish` with the tokens of the request.
 2. A `tool` is `{callID, tool, state: {status, input, output | error, metadata, title, time, attachments?}}`. `output`,
    or `error`, is the text that the client sends. `metadata` is what the tool kept for the client, and the result,
-   unless it has only what the client adds to each (`truncated`, `outputPath`, `approval`). The tool `invalid` stands for a call that
-   names no tool. Whether the model got an attachment depends on the model, and is not recorded.
+   unless it has only what the client adds to each (`truncated`, `outputPath`, `approval`). The tool `invalid` stands
+   for a call that names no tool. Whether the model got an attachment depends on the model, and is not recorded.
 3. `time.compacted` of a tool is when the client cleared its output: later requests have a short note in its place.
 4. A message of the user with a part `compaction` asks for a summary, which the message of the model with `summary` is.
    With it, what was before has left the context, but for the messages from `tail_start_id` on.

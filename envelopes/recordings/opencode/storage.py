@@ -31,6 +31,7 @@ from envelopes.text.untrusted_json import Untrusted, join_object, object_slices,
 SQLITE = b"SQLite format 3\0"
 SUFFIX = ".json"
 DATABASES = (".db", ".sqlite", ".sqlite3")  # the database has another name in other channels, and where a user sets one
+NAMES = ("opencode", "kilo")  # of the database: Kilo Code, a fork, has the same storage
 BUSY_SECONDS = 2.0
 TABLES = {"session", "message", "part"}
 FOLDERS = ("session", "message", "part")
@@ -59,7 +60,7 @@ def _is_database(path: Path) -> bool:
         with _connect(path) as database:
             names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     except UnreadableContainer:
-        return path.name.startswith("opencode")
+        return path.name.startswith(NAMES)
     except OSError:
         return False
     return {name.decode("utf-8", "replace") for (name,) in names} >= TABLES
