@@ -157,6 +157,20 @@ _KIMI_CLI = (
     _rule(r"`[^`\n]*` is (?:outside the workspace|not within the working directory)\b", "execution_root_violation"),
     _rule(r"Failed to fetch URL(?: due to network error|: request timed out)\b", "network_failed", retryable=True),
 )
+_KIMI_CODE = (
+    _rule(r"Tool \"[^\"\n]+\" was not run because the approval request was cancelled\.", "cancelled", retryable=True),
+    _rule(r"Tool \"[^\"\n]+\" was (?:not run because the user rejected|denied by permission)\b", "write_denied"),
+    _rule(r"Plan mode is active\. You may only write to |AskUserQuestion is disabled\b", "write_denied"),
+    _rule(r"Blocked by \w+ hook\b", "denied_by_hook"),
+    _rule(r"Tool \"[^\"\n]+\" not found\Z", "unknown_tool"),
+    _rule(r"Invalid args for tool \"", "invalid_tool_input"),
+    _rule(r"Interrupted by user\Z", "cancelled", retryable=True),
+    _rule(r"Command killed by timeout \(", "command_timed_out", retryable=True),
+    _rule(r"(?:Grep|Glob|Agent) timed out\b", "timeout", retryable=True),
+    _rule(r"\"[^\"\n]+\" does not exist\.", "missing_file"),
+    _rule(r"old_string not found in ", "context_not_found"),
+    _rule(r"Failed to fetch URL due to network error\b", "network_failed", retryable=True),
+)
 _COPILOT_CLI = (
     _rule(r"The execution of this tool, or a previous tool was interrupted\.", "cancelled", retryable=True),
     _rule(r"Permission (?:to run this tool was )?denied\b", "write_denied"),
@@ -215,6 +229,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     **dict.fromkeys(("opencode", "kilo-code"), _OPENCODE),
     "pi": _PI,
     "kimi-cli": _KIMI_CLI,
+    "kimi-code": _KIMI_CODE,
     "openhands": _OPENHANDS,
     "cline": _CLINE,
     "copilot-cli": _COPILOT_CLI,

@@ -31,8 +31,8 @@ SERVER_CUT = "\n\n[Output truncated: exceeded "  # the last block of a server's 
 _HEAD = re.compile(r"<system>(?P<error>ERROR: )?(?P<message>.*?)</system>", re.DOTALL)
 _CRASH = "\nThis is an unexpected error and the tool is probably not working."
 _REMINDER = re.compile(
-    r"\n\n<system-reminder>\nYou (?:are repeating the exact same tool call|have repeatedly called the same tool"
-    r"|are stuck in a dead end)[^<]*\n</system-reminder>\Z"
+    r"\n\n<system-reminder>\n(?:You (?:are repeating the exact same tool call|have repeatedly called the same tool"
+    r"|are stuck in a dead end)|The same tool call has been repeated)[^<]*\n</system-reminder>\Z"
 )
 
 
@@ -56,7 +56,7 @@ def read_return(evidence: Evidence) -> ToolReturn:
         texts = [block.text("text") or "" for block in recorded.items("output")]
         output = recorded.text("output")
         return ToolReturn(
-            output=_without_reminder("".join(texts) if output is None else output),
+            output=drop_reminder("".join(texts) if output is None else output),
             message=message,
             is_error=bool(recorded.flag("is_error") or evidence.is_error),
             is_recorded=True,
@@ -64,14 +64,14 @@ def read_return(evidence: Evidence) -> ToolReturn:
     receipt = evidence.receipt_text or ""
     head = _HEAD.match(receipt)
     return ToolReturn(
-        output=_without_reminder(receipt[head.end() :] if head else receipt),
+        output=drop_reminder(receipt[head.end() :] if head else receipt),
         message=head["message"].removesuffix(_CRASH) if head else "",
         is_error=bool(head and head["error"]),
         is_recorded=False,
     )
 
 
-def _without_reminder(output: str) -> str:
+def drop_reminder(output: str) -> str:
     reminder = _REMINDER.search(output, max(0, len(output) - 5_000))
     return output[: reminder.start()] if reminder else output
 

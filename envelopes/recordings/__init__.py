@@ -17,6 +17,7 @@ from envelopes.recordings import (
     gemini_cli,
     inspect_ai,
     kimi_cli,
+    kimi_code,
     mcp_frames,
     message_dumps,
     native,
@@ -64,6 +65,7 @@ RECORDINGS: tuple[Format, ...] = (
     *gemini_cli.FORMATS,
     *opencode.FORMATS,
     *pi.FORMATS,
+    *kimi_code.FORMATS,  # before sessions with the same first line
     *kimi_cli.FORMATS,
     *openhands.FORMATS,
     *swe_agent.FORMATS,

@@ -15,6 +15,7 @@ from envelopes.families.agent import (
     gemini_cli,
     kilo_code,
     kimi_cli,
+    kimi_code,
     opencode,
     openhands,
 )
@@ -51,6 +52,7 @@ FAMILY = Family(
         *openhands.MAPPINGS,
         *copilot_cli.MAPPINGS,
         *kimi_cli.MAPPINGS,
+        *kimi_code.MAPPINGS,
     ),
     tools=TOOLS,
     outcomes={

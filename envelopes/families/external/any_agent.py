@@ -14,10 +14,13 @@ from envelopes.alignment.failures import align_failure, read_failure
 from envelopes.alignment.foreign_receipts import find_outputs, match_result
 from envelopes.alignment.gemini_receipts import match_output
 from envelopes.alignment.json_spans import match_json, place_in_json
+from envelopes.alignment.kimi_code_receipts import AGENT as KIMI_CODE
+from envelopes.alignment.kimi_code_receipts import align_answer, read_success, shown_output, typed
 from envelopes.alignment.kimi_receipts import AGENT as KIMI_CLI
 from envelopes.alignment.kimi_receipts import (
     OUTPUT,
     SERVER_CUT,
+    ToolReturn,
     align_return,
     read_failed,
     read_output,
@@ -41,6 +44,7 @@ _ALIGN_OWN: dict[str, Callable[[Evidence, str], list[Span]]] = {
     OPENHANDS: align_observation,
     CLINE: align_sent,
     KIMI_CLI: align_return,
+    KIMI_CODE: align_answer,
 }
 _HEADER = re.compile(r"Wall time: [\d.]+ seconds\nOutput:\n?")  # before what Codex sends of an MCP server's answer
 
@@ -55,6 +59,8 @@ def is_mcp_tool(agent: str, tool: str) -> bool:
 def _read(evidence: Evidence) -> Reading:
     if evidence.agent == KIMI_CLI:
         return _read_returned(evidence)
+    if evidence.agent == KIMI_CODE:
+        return _read_answered(evidence)
     if failure := read_failure(evidence):
         return failure
     pointer = _find_blocks(evidence.result)
@@ -95,6 +101,22 @@ def _read_returned(evidence: Evidence) -> Reading:
         outputs=tuple(OutputField(at) for at in texts),
         source_cuts=cuts,
     )
+
+
+def _read_answer_parts(evidence: Evidence, answer: ToolReturn) -> Reading:
+    """A tool of Kimi Code that no mapping names returns parts or a text."""
+    parts = RecordedObject(evidence.result).get("output")
+    if not _is_blocks(parts):
+        summary = shown_output(answer)[:1_000].strip().partition("\n")[0] or f"{evidence.tool} returned no text"
+        return read_success(evidence, answer, RecordedText(answer.output), summary, links={OUTPUT: "/result/text"})
+    content, words = read_content(parts)
+    texts = {f"{OUTPUT}/{index}/text": block.text for index, block in enumerate(content.content) if block.text}
+    links = {OUTPUT: "/result/content"} | {at: at.replace(OUTPUT, "/result/content") for at in texts}
+    outputs = tuple(OutputField(at) for at in texts)
+    return reading(evidence, content, f"{evidence.tool} returned {words}", links=links, outputs=outputs)
+
+
+_read_answered = typed(_read_answer_parts)
 
 
 def _find_blocks(result: JsonValue) -> str | None:

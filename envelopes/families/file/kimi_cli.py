@@ -51,13 +51,13 @@ def _read_file(evidence: Evidence) -> Reading:
         FileContent(path=path, content=content, start_line=first, line_count=count, total_lines=lines),
         summarize_read(path, count),
         links={OUTPUT: "/result/content_preview", "/message": "/result/line_count"},
-        source_cuts=_find_cuts(returned, count, behind, has_more=has_more and not is_asked),
+        source_cuts=find_read_cuts(returned, count, behind, has_more=has_more and not is_asked),
         first_line=first,
         total_lines=lines,
     )
 
 
-def _find_cuts(returned: ToolReturn, count: int, behind: int | None, *, has_more: bool) -> tuple[SourceCut, ...]:
+def find_read_cuts(returned: ToolReturn, count: int, behind: int | None, *, has_more: bool) -> tuple[SourceCut, ...]:
     """Lines of which the end was cut, and those behind the tool's own limit, `behind` in number where it states that.
 
     Of a read that asked for no number of lines it does not mention its limit.

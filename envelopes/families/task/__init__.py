@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envelopes.alignment.lenient_structs import RecordedText
 from envelopes.families.base import Family, project_by_type
-from envelopes.families.task import claude_code, kilo_code, kimi_cli
+from envelopes.families.task import claude_code, kilo_code, kimi_cli, kimi_code
 from envelopes.families.task.receipts import receipt
 from envelopes.families.task.results import (
     PROJECTIONS,
@@ -34,7 +34,7 @@ FAMILY = Family(
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
     versions={"receipt": 7},
-    mappings=(*claude_code.MAPPINGS, *kimi_cli.MAPPINGS, *kilo_code.MAPPINGS),
+    mappings=(*claude_code.MAPPINGS, *kimi_cli.MAPPINGS, *kimi_code.MAPPINGS, *kilo_code.MAPPINGS),
     tools=TOOLS,
     outcomes={
         ActiveTasks: active_outcome,

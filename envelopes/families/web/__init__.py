@@ -15,6 +15,7 @@ from envelopes.families.web import (
     gemini_cli,
     kilo_code,
     kimi_cli,
+    kimi_code,
     opencode,
     qwen_code,
 )
@@ -47,6 +48,7 @@ FAMILY = Family(
         *opencode.MAPPINGS,
         *kilo_code.MAPPINGS,
         *kimi_cli.MAPPINGS,
+        *kimi_code.MAPPINGS,
     ),
     tools=TOOLS,
     granted=granted_characters,

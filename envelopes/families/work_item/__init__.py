@@ -16,6 +16,7 @@ from envelopes.families.work_item import (
     gemini_cli,
     kilo_code,
     kimi_cli,
+    kimi_code,
     opencode,
     openhands,
     qwen_code,
@@ -54,6 +55,7 @@ FAMILY = Family(
         *openhands.MAPPINGS,
         *copilot_cli.MAPPINGS,
         *kimi_cli.MAPPINGS,
+        *kimi_code.MAPPINGS,
     ),
     tools=TOOLS,
     outcomes={

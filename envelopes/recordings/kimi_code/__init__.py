@@ -1,0 +1,379 @@
+"""Sessions of Kimi Code, releases 0.10 to 2.1, which follows Kimi CLI: a file of events for each agent of a session.
+
+    <session>/agents/main/wire.jsonl, <session>/agents/agent-0/wire.jsonl, …    {type, agentId?, time, …}
+
+1. `context.append_message` has a message of the user, or one that the client adds (`origin`).
+2. `context.append_loop_event` has an `event` of a step, which is a request and its answer: `step.begin`, a part of the
+   content, `tool.call`, `tool.result`, `step.end`. A result of a call whose step has ended is in no request.
+3. `tool.result` has `{output, isError?, note?, durationMs?}`, the result. What is sent is computed from it before each
+   request: see `alignment/kimi_code_receipts.py`. So receipts are rebuilt. A call without a result goes out with a
+   sentence of the client, which differs between releases and is not recorded.
+4. A message that was recorded while calls had no result is sent behind their results, and is placed there.
+5. `context.apply_compaction`, `context.undo` and `context.clear` take messages out of the context: see `context.py`.
+6. `profile.bind` has the system prompt, `llm.tools_snapshot` the tools, `llm.request` the model of a request, and
+   `usage.record` its tokens; those of a compaction's own request are left out. `agent.message.appended` repeats.
+7. Ids of calls are those of the provider, which may count from zero. The release is not recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from envelopes.alignment.kimi_code_receipts import render_receipt
+from envelopes.recordings.base import (
+    META,
+    SYSTEM_PROMPT,
+    TASK_REPORT,
+    TOOL_DEFINITIONS,
+    ArtifactRecord,
+    CallRecord,
+    EventRecord,
+    Format,
+    LineProblem,
+    MessageRecord,
+    ReceiptRecord,
+    ResultRecord,
+    RunRecord,
+    SourceLine,
+    SourcePath,
+    UsageRecord,
+)
+from envelopes.recordings.document_fields import (
+    flag_member,
+    integer_member,
+    object_member,
+    text_member,
+    time_member,
+)
+from envelopes.recordings.documents import DocumentValue
+from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, storable, struct_reader
+from envelopes.recordings.kimi_code.context import (
+    AGENT,
+    USER,
+    ContextItem,
+    HeldMessage,
+    KimiCodeState,
+    Members,
+    Records,
+    read_compaction,
+    read_item,
+    read_removal,
+)
+from envelopes.recordings.session_lines import read_session
+from envelopes.schema.result import summarize
+from envelopes.text.untrusted_json import Untrusted, join_array
+
+MAIN = "main"
+_FILE = re.compile(r"(?:.*/)?(?P<session>[^/]+)/agents/(?P<agent>[^/]+)/wire\.jsonl")
+_SAVED = re.compile(r"^output_path: (?P<path>[^\n]+)$", re.MULTILINE)
+_NO_FOLDER = "the folders of a file name its session and its agent; import it with them"
+_WORDS = {"permission.record_approval_result": "decision", "turn.ended": "reason", "turn.step.interrupted": "reason"}
+_ORDINARY = ("approved", "completed")
+_UNSENT = ("interrupted", "error")  # how a step ended that stays open
+
+
+class KimiCodeLine(ForeignEntry, frozen=True, gc=False):
+    """The members by which a line differs from that of another agent. A time is a number."""
+
+    type: str | None = None
+    protocol_version: str | None = None
+    created_at: int | None = None
+
+
+_read_line = struct_reader(KimiCodeLine)
+
+
+def sniff(head: bytes, path: SourcePath) -> bool:
+    """The first line has the version of the protocol and, other than that of Kimi CLI, a time."""
+    first = next(parsed_lines(head, _read_line), None)
+    return (
+        first is not None
+        and first.type == "metadata"
+        and first.protocol_version is not None
+        and first.created_at is not None
+    )
+
+
+def run_of(path: SourcePath) -> str:
+    """The agents of a swarm may have files with the same lines."""
+    file = _FILE.fullmatch(path.path)
+    return _name_run(file["session"], file["agent"]) if file else ""
+
+
+def _name_run(session: str, agent: str) -> str:
+    return session if agent == MAIN else f"{session}/{agent}"
+
+
+def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    state, run = msgspec.convert(saved.get(AGENT, {}), KimiCodeState), run_of(path)
+    state.run = state.run or run
+    if not state.run:
+        for line in lines:
+            yield LineProblem(line=line.number, path="$", reason=_NO_FOLDER, raw=line.raw)
+        return
+    yield from read_session(lines, saved, AGENT, state, _Reader(state).read)
+
+
+class _Reader:
+    """Reads the lines of an agent's file, each once, in order."""
+
+    def __init__(self, state: KimiCodeState) -> None:
+        self._state = state
+
+    def read(self, node: DocumentValue) -> Records:
+        state, members = self._state, node.members()
+        kind = text_member(members, "type")
+        if kind is None:
+            raise Untrusted("no event: it has no type", "$.type")
+        at = time_member(members, "created_at" if kind == "metadata" else "time", may_count=True)
+        if not state.has_facts:
+            state.has_facts = True
+            yield RunRecord(line=node.line, run=state.run, agent=AGENT, started_at=at)
+        if kind == "context.append_message":
+            yield from self._append(node, object_member(members, "message"), at)
+        elif kind == "context.append_loop_event":
+            yield from self._loop_event(node, object_member(members, "event"), at)
+        elif kind in ("context.apply_compaction", "context.undo", "context.clear"):
+            yield from self._settle(node.line)
+            yield from (read_compaction if kind == "context.apply_compaction" else read_removal)(node, members, state)
+        elif kind in ("profile.bind", "llm.tools_snapshot", "llm.request", "usage.record"):
+            yield from self._request(node, kind, members, at)
+        elif kind == "subagent.spawned":
+            yield from self._spawn(node, members)
+        elif kind in _WORDS or kind == "task.terminated":
+            yield from self._event(node, kind, members, at)
+
+    def _request(self, node: DocumentValue, kind: str, members: Members, at: str | None) -> Records:
+        """What stands before the messages of a request, its model and its tokens."""
+        state, line = self._state, node.line
+        if kind == "profile.bind":
+            prompt = members.get("systemPrompt")
+            if prompt is not None and prompt.is_text and prompt.raw != b'""':
+                yield self._message(line, f"prompt-{line}", "system", prompt.raw, SYSTEM_PROMPT, at)
+        elif kind == "llm.tools_snapshot":
+            if (tools := members.get("tools")) and tools.is_list:
+                yield self._message(line, f"tools-{line}", "system", tools.raw, TOOL_DEFINITIONS, at)
+        elif kind == "llm.request":
+            state.request = line if text_member(members, "kind") == "loop" else 0
+            model = text_member(members, "model")
+            if model and model != state.model:
+                state.model = model
+                yield RunRecord(line=line, run=state.run, model=model)
+        elif (usage := members.get("usage")) and state.request:
+            counts = usage.members()
+            yield UsageRecord(
+                line=line,
+                position=state.request,
+                run=state.run,
+                request=str(state.request),
+                input_tokens=integer_member(counts, "inputOther"),
+                cache_read_tokens=integer_member(counts, "inputCacheRead"),
+                cache_creation_tokens=integer_member(counts, "inputCacheCreation"),
+                output_tokens=integer_member(counts, "output"),
+                usage=usage.raw,
+                at=at,
+            )
+            state.request = 0
+
+    def _append(self, node: DocumentValue, members: Members, at: str | None) -> Records:
+        state, role = self._state, text_member(members, "role")
+        content = members.get("content")
+        if role is None or content is None:
+            raise Untrusted("no message: it has no role or no content", "$.message")
+        item = read_item(members, node.line)
+        report = TASK_REPORT if item.origin == "task" else META
+        kind = None if item.is_kept or role != USER else report
+        if item.is_kept and not state.has_title and (title := summarize(_join_texts(content).strip())):
+            state.has_title = True
+            yield RunRecord(line=node.line, run=state.run, title=title)
+        key = item.key or f"message-{node.line}"
+        raw = _plain_content(content)
+        if state.pending:
+            state.held.append(HeldMessage(node.line, key, role, raw.decode(), kind, at, item))
+            return
+        state.items.append(item)
+        yield self._message(node.line, key, role, raw, kind, at)
+
+    def _message(
+        self, line: int, key: str, role: str, content: bytes, kind: str | None, at: str | None, step: str | None = None
+    ) -> MessageRecord:
+        return MessageRecord(
+            line=line, run=self._state.run, key=key, role=role, content=content, kind=kind, at=at, step=step
+        )
+
+    def _release(self, line: int) -> Records:
+        """The messages that waited for answers come behind the one at this line."""
+        held, self._state.held = self._state.held, []
+        for message in held:
+            self._state.items.append(msgspec.structs.replace(message.item, place=line))
+            record = self._message(
+                message.line, message.key, message.role, message.content.encode(), message.kind, message.at
+            )
+            yield msgspec.structs.replace(record, position=line)
+
+    def _settle(self, line: int) -> Records:
+        """The step before has ended: calls without an answer get none any more."""
+        self._state.pending.clear()
+        yield from self._release(line)
+
+    def _loop_event(self, node: DocumentValue, event: Members, at: str | None) -> Records:
+        state, kind = self._state, text_member(event, "type")
+        if kind == "step.begin":
+            yield from self._settle(node.line)
+            state.step = node.line
+            state.items.append(ContextItem(node.line, "assistant"))
+        elif kind == "step.end":
+            reason = text_member(event, "finishReason") or ""
+            if reason in _UNSENT:
+                yield self._make_event(node, kind, f"the step ended: {reason}", at, level="warn")
+            else:
+                yield from self._settle(node.line)
+        elif kind == "content.part":
+            yield from self._part(node, event.get("part"), at)
+        elif kind == "tool.call":
+            yield from self._call(node, event, at)
+        elif kind == "tool.result":
+            yield from self._result(node, event, at)
+
+    def _part(self, node: DocumentValue, part: DocumentValue | None, at: str | None) -> Records:
+        if part is None:
+            raise Untrusted("no part of an answer", "$.event.part")
+        members, step = part.members(), str(self._state.step)
+        kind = text_member(members, "type")
+        if kind == "think":
+            text = text_member(members, "think") or ""
+            yield self._make_event(node, "reasoning", summarize(text) or "reasoning", at, payload=part.raw)
+        elif kind != "text":
+            yield self._message(node.line, f"part-{node.line}", "assistant", join_array([part.raw]), None, at, step)
+        elif (text_value := members.get("text")) and text_value.raw != b'""':
+            yield self._message(node.line, f"part-{node.line}", "assistant", text_value.raw, None, at, step)
+
+    def _call(self, node: DocumentValue, event: Members, at: str | None) -> Records:
+        state = self._state
+        call, tool, args = text_member(event, "toolCallId"), text_member(event, "name"), event.get("args")
+        if not call or not tool:
+            raise Untrusted("a call without an id or a tool", "$.event")
+        name = state.pending[call] = state.name_call(call)
+        state.tools[call] = tool
+        yield CallRecord(
+            line=node.line,
+            run=state.run,
+            call=name,
+            tool=tool,
+            args=args.raw if args else b"{}",
+            step=str(state.step),
+            at=at,
+        )
+
+    def _result(self, node: DocumentValue, event: Members, at: str | None) -> Records:
+        state, call, result = self._state, text_member(event, "toolCallId"), event.get("result")
+        if not call or result is None or not result.is_object:
+            raise Untrusted("a result without the id of its call", "$.event")
+        is_sent, name = call in state.pending, state.names.get(call, call)
+        state.pending.pop(call, None)
+        members = result.members()
+        duration = integer_member(members, "durationMs") if "durationMs" in members else None
+        yield ResultRecord(
+            line=node.line,
+            run=state.run,
+            call=name,
+            result=result.raw,
+            is_error=bool(flag_member(members, "isError")),
+            at=at,
+            duration_ms=duration,
+        )
+        content = render_receipt(state.tools.get(call, ""), result.value())
+        if saved := _SAVED.search(_join_texts(members.get("output"))[:2_000]):
+            yield ArtifactRecord(line=node.line, run=state.run, call=name, role="output", path=saved["path"])
+        if not is_sent or content is None:
+            return
+        yield ReceiptRecord(line=node.line, run=state.run, call=name, content=content, fidelity="reconstructed", at=at)
+        state.items.append(ContextItem(node.line, "tool"))
+        if not state.pending:
+            yield from self._release(node.line)
+
+    def _spawn(self, node: DocumentValue, members: Members) -> Records:
+        """A subagent, whose file has a run of its own below the call that started it."""
+        state, agent = self._state, text_member(members, "subagentId")
+        if not agent:
+            return
+        call = text_member(members, "parentToolCallId") or ""
+        session = state.run.partition("/")[0]
+        yield RunRecord(
+            line=node.line,
+            run=_name_run(session, agent),
+            parent_run=state.run,
+            parent_call=state.names.get(call),
+            agent=AGENT,
+            title=text_member(members, "description"),
+        )
+
+    def _event(self, node: DocumentValue, kind: str, members: Members, at: str | None) -> Records:
+        if kind == "task.terminated":
+            info = object_member(members, "info")
+            status, call = text_member(info, "status") or "ended", text_member(info, "parentToolCallId")
+            text = f"{text_member(info, 'description') or 'a task'}: {status}"
+            yield self._make_event(node, "task", text, at, call=call)
+            return
+        source = object_member(members, "result") if "result" in members else members
+        word = text_member(source, _WORDS[kind]) or ""
+        if word not in _ORDINARY:
+            text = f"{text_member(members, 'action') or kind}: {word}"
+            yield self._make_event(node, kind, text, at, level="warn", call=text_member(members, "toolCallId"))
+
+    def _make_event(
+        self,
+        node: DocumentValue,
+        kind: str,
+        text: str,
+        at: str | None,
+        *,
+        level: str = "info",
+        call: str | None = None,
+        payload: bytes = b"null",
+    ) -> EventRecord:
+        event = EventRecord(
+            line=node.line,
+            run=self._state.run,
+            kind=kind,
+            message=storable(summarize(text)) or kind,
+            call=self._state.names.get(call) if call else None,
+            payload=payload,
+            at=at,
+        )
+        return msgspec.structs.replace(event, level="warn") if level == "warn" else event
+
+
+def _join_texts(content: DocumentValue | None) -> str:
+    """The texts of a content: one text, or the parts that are one."""
+    if content is None:
+        return ""
+    if content.is_text:
+        return content.text() or ""
+    parts = [part.members() for part in content.elements()] if content.is_list else []
+    return "".join(text_member(part, "text") or "" for part in parts)
+
+
+def _plain_content(content: DocumentValue) -> bytes:
+    """A content of one text as that text, otherwise the parts."""
+    parts = content.elements() if content.is_list else []
+    text = parts[0].members().get("text") if len(parts) == 1 and parts[0].is_object else None
+    return text.raw if text is not None and text.is_text else content.raw
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name=AGENT,
+        title="Kimi Code session",
+        agent=AGENT,
+        namespace=AGENT,
+        mark="a first line with the version of the protocol and a time",
+        sniff=sniff,
+        read=read,
+        is_global_call_id=lambda _call: False,
+        run_of=run_of,
+    ),
+)
