@@ -33,7 +33,7 @@ AGENT_FOLDERS = (
     *(".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".gemini/tmp", ".qwen/projects"),
     *(".copilot/session-state", ".openhands/conversations", ".pi/agent/sessions", ".local/share/opencode"),
     ".local/share/kilo",
-    *(".kimi/sessions", ".cline/data/sessions", ".cline/data/tasks"),
+    *(".kimi/sessions", ".kimi-code/sessions", ".cline/data/sessions", ".cline/data/tasks"),
     *(f"{place}/User/globalStorage/saoudrizwan.claude-dev/tasks" for place in EDITORS),
 )
 

@@ -37,7 +37,7 @@ from envelopes.families.base import count_noun
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
 
-MCP_AGENTS = ("claude-code", "codex", "pi")
+MCP_AGENTS = ("claude-code", "codex", "pi", KIMI_CODE)
 GEMINI_AGENTS = ("gemini-cli", "qwen-code")
 # Of agents that write the receipts of all their tools alike.
 _ALIGN_OWN: dict[str, Callable[[Evidence, str], list[Span]]] = {
@@ -50,7 +50,7 @@ _HEADER = re.compile(r"Wall time: [\d.]+ seconds\nOutput:\n?")  # before what Co
 
 
 def is_mcp_tool(agent: str, tool: str) -> bool:
-    """Checks whether a name is `mcp__server__tool`, as three agents call tools that return content blocks."""
+    """Checks whether a name is `mcp__server__tool`, as four agents call tools that return content blocks."""
     server, separator, name = tool.removeprefix("mcp__").partition("__")
     is_named = agent == CLINE or (agent in MCP_AGENTS and tool.startswith("mcp__"))
     return is_named and bool(server and separator and name)

@@ -10,9 +10,10 @@
    sentence of the client, which differs between releases and is not recorded.
 4. A message that was recorded while calls had no result is sent behind their results, and is placed there.
 5. `context.apply_compaction`, `context.undo` and `context.clear` take messages out of the context: see `context.py`.
-6. `profile.bind` has the system prompt, `llm.tools_snapshot` the tools, `llm.request` the model of a request, and
-   `usage.record` its tokens; those of a compaction's own request are left out. `agent.message.appended` repeats.
-7. Ids of calls are those of the provider, which may count from zero. The release is not recorded.
+6. `profile.bind`, before 0.43 `config.update`, has the system prompt, `llm.tools_snapshot` the tools, `llm.request` the
+   model, and `step.end` the tokens of a request. Those of a compaction's own request are left out. Lines of the type
+   `agent.message.appended` repeat what others have.
+7. Ids of calls are those of the provider, which may count from zero. The release is recorded by early ones alone.
 """
 
 from __future__ import annotations
@@ -69,8 +70,11 @@ from envelopes.text.untrusted_json import Untrusted, join_array
 MAIN = "main"
 _FILE = re.compile(r"(?:.*/)?(?P<session>[^/]+)/agents/(?P<agent>[^/]+)/wire\.jsonl")
 _SAVED = re.compile(r"^output_path: (?P<path>[^\n]+)$", re.MULTILINE)
+_STARTS_AGENTS, _NAMED_WITHIN = ("Agent", "AgentSwarm"), 100_000
+_AGENT_ID = re.compile(r"(?:^agent_id: |<subagent agent_id=\")(?P<agent>agent-\d{1,6})\b", re.MULTILINE)
 _NO_FOLDER = "the folders of a file name its session and its agent; import it with them"
 _WORDS = {"permission.record_approval_result": "decision", "turn.ended": "reason", "turn.step.interrupted": "reason"}
+_SETTINGS = ("profile.bind", "config.update", "llm.tools_snapshot", "llm.request", "usage.record")
 _ORDINARY = ("approved", "completed")
 _UNSENT = ("interrupted", "error")  # how a step ended that stays open
 
@@ -131,7 +135,8 @@ class _Reader:
         at = time_member(members, "created_at" if kind == "metadata" else "time", may_count=True)
         if not state.has_facts:
             state.has_facts = True
-            yield RunRecord(line=node.line, run=state.run, agent=AGENT, started_at=at)
+            version = text_member(members, "app_version")
+            yield RunRecord(line=node.line, run=state.run, agent=AGENT, version=version, started_at=at)
         if kind == "context.append_message":
             yield from self._append(node, object_member(members, "message"), at)
         elif kind == "context.append_loop_event":
@@ -139,44 +144,44 @@ class _Reader:
         elif kind in ("context.apply_compaction", "context.undo", "context.clear"):
             yield from self._settle(node.line)
             yield from (read_compaction if kind == "context.apply_compaction" else read_removal)(node, members, state)
-        elif kind in ("profile.bind", "llm.tools_snapshot", "llm.request", "usage.record"):
-            yield from self._request(node, kind, members, at)
+        elif kind in _SETTINGS:
+            yield from self._setting(node, kind, members, at)
         elif kind == "subagent.spawned":
             yield from self._spawn(node, members)
         elif kind in _WORDS or kind == "task.terminated":
             yield from self._event(node, kind, members, at)
 
-    def _request(self, node: DocumentValue, kind: str, members: Members, at: str | None) -> Records:
-        """What stands before the messages of a request, its model and its tokens."""
+    def _setting(self, node: DocumentValue, kind: str, members: Members, at: str | None) -> Records:
+        """What stands before the messages of each request, the model, and the folder."""
         state, line = self._state, node.line
-        if kind == "profile.bind":
-            prompt = members.get("systemPrompt")
-            if prompt is not None and prompt.is_text and prompt.raw != b'""':
-                yield self._message(line, f"prompt-{line}", "system", prompt.raw, SYSTEM_PROMPT, at)
-        elif kind == "llm.tools_snapshot":
-            if (tools := members.get("tools")) and tools.is_list:
-                yield self._message(line, f"tools-{line}", "system", tools.raw, TOOL_DEFINITIONS, at)
-        elif kind == "llm.request":
-            state.request = line if text_member(members, "kind") == "loop" else 0
-            model = text_member(members, "model")
-            if model and model != state.model:
-                state.model = model
-                yield RunRecord(line=line, run=state.run, model=model)
-        elif (usage := members.get("usage")) and state.request:
-            counts = usage.members()
-            yield UsageRecord(
-                line=line,
-                position=state.request,
-                run=state.run,
-                request=str(state.request),
-                input_tokens=integer_member(counts, "inputOther"),
-                cache_read_tokens=integer_member(counts, "inputCacheRead"),
-                cache_creation_tokens=integer_member(counts, "inputCacheCreation"),
-                output_tokens=integer_member(counts, "output"),
-                usage=usage.raw,
-                at=at,
-            )
-            state.request = 0
+        prompt, tools = members.get("systemPrompt"), members.get("tools")
+        if prompt is not None and prompt.is_text and prompt.raw != b'""':
+            yield self._message(line, f"prompt-{line}", "system", prompt.raw, SYSTEM_PROMPT, at)
+        if kind == "llm.tools_snapshot" and tools is not None and tools.is_list:
+            yield self._message(line, f"tools-{line}", "system", tools.raw, TOOL_DEFINITIONS, at)
+        if cwd := text_member(members, "cwd"):
+            yield RunRecord(line=line, run=state.run, cwd=cwd)
+        # Releases without requests have the user's name of the model beside the usage.
+        model = text_member(members, "model") if kind == "llm.request" or not state.model else None
+        if model and model != state.model:
+            state.model = model
+            yield RunRecord(line=line, run=state.run, model=model)
+
+    def _usage(self, node: DocumentValue, usage: DocumentValue, at: str | None) -> UsageRecord:
+        """The tokens of the step's request, which stands before its answer."""
+        counts, step = usage.members(), self._state.step
+        return UsageRecord(
+            line=node.line,
+            position=step,
+            run=self._state.run,
+            request=str(step),
+            input_tokens=integer_member(counts, "inputOther"),
+            cache_read_tokens=integer_member(counts, "inputCacheRead"),
+            cache_creation_tokens=integer_member(counts, "inputCacheCreation"),
+            output_tokens=integer_member(counts, "output"),
+            usage=usage.raw,
+            at=at,
+        )
 
     def _append(self, node: DocumentValue, members: Members, at: str | None) -> Records:
         state, role = self._state, text_member(members, "role")
@@ -227,6 +232,8 @@ class _Reader:
             state.items.append(ContextItem(node.line, "assistant"))
         elif kind == "step.end":
             reason = text_member(event, "finishReason") or ""
+            if (usage := event.get("usage")) and usage.is_object and state.step:
+                yield self._usage(node, usage, at)
             if reason in _UNSENT:
                 yield self._make_event(node, kind, f"the step ended: {reason}", at, level="warn")
             else:
@@ -285,6 +292,7 @@ class _Reader:
             at=at,
             duration_ms=duration,
         )
+        yield from self._children(node, name, state.tools.get(call, ""), members.get("output"))
         content = render_receipt(state.tools.get(call, ""), result.value())
         if saved := _SAVED.search(_join_texts(members.get("output"))[:2_000]):
             yield ArtifactRecord(line=node.line, run=state.run, call=name, role="output", path=saved["path"])
@@ -295,16 +303,27 @@ class _Reader:
         if not state.pending:
             yield from self._release(node.line)
 
+    def _children(self, node: DocumentValue, call: str, tool: str, output: DocumentValue | None) -> Records:
+        """The subagents that a result names: early releases record nothing else of them."""
+        if tool not in _STARTS_AGENTS:
+            return
+        for match in _AGENT_ID.finditer(_join_texts(output)[:_NAMED_WITHIN]):
+            run = _name_run(self._state.run.partition("/")[0], match["agent"])
+            if run not in self._state.children:
+                self._state.children[run] = call
+                yield RunRecord(line=node.line, run=run, parent_run=self._state.run, parent_call=call, agent=AGENT)
+
     def _spawn(self, node: DocumentValue, members: Members) -> Records:
         """A subagent, whose file has a run of its own below the call that started it."""
         state, agent = self._state, text_member(members, "subagentId")
         if not agent:
             return
         call = text_member(members, "parentToolCallId") or ""
-        session = state.run.partition("/")[0]
+        run = _name_run(state.run.partition("/")[0], agent)
+        state.children[run] = call
         yield RunRecord(
             line=node.line,
-            run=_name_run(session, agent),
+            run=run,
             parent_run=state.run,
             parent_call=state.names.get(call),
             agent=AGENT,
@@ -312,17 +331,19 @@ class _Reader:
         )
 
     def _event(self, node: DocumentValue, kind: str, members: Members, at: str | None) -> Records:
+        state = self._state
         if kind == "task.terminated":
             info = object_member(members, "info")
             status, call = text_member(info, "status") or "ended", text_member(info, "parentToolCallId")
             text = f"{text_member(info, 'description') or 'a task'}: {status}"
-            yield self._make_event(node, "task", text, at, call=call)
+            yield self._make_event(node, "task", text, at, call=state.names.get(call or ""))
             return
         source = object_member(members, "result") if "result" in members else members
         word = text_member(source, _WORDS[kind]) or ""
         if word not in _ORDINARY:
             text = f"{text_member(members, 'action') or kind}: {word}"
-            yield self._make_event(node, kind, text, at, level="warn", call=text_member(members, "toolCallId"))
+            call = text_member(members, "toolCallId")
+            yield self._make_event(node, kind, text, at, level="warn", call=state.find_asked(call) if call else None)
 
     def _make_event(
         self,
@@ -340,7 +361,7 @@ class _Reader:
             run=self._state.run,
             kind=kind,
             message=storable(summarize(text)) or kind,
-            call=self._state.names.get(call) if call else None,
+            call=call,
             payload=payload,
             at=at,
         )

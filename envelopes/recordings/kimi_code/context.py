@@ -55,35 +55,39 @@ class HeldMessage(msgspec.Struct, array_like=True):
 class KimiCodeState(msgspec.Struct):
     """The state that the lines so far left.
 
-    `step` is the place of the open step, `request` that of its request. `pending` are calls of the step without an
-    answer, each with its name. `counts` are how often an id of a call came.
+    `step` is the place of the open step. `pending` are calls of the step without an
+    answer, each with its name. `counts` are how often an id of a call came, `children` the calls of subagents.
     """
 
     run: str = ""
     has_facts: bool = False
     has_title: bool = False
     model: str = ""
-    prompt: str = ""
     step: int = 0
-    request: int = 0
     pending: dict[str, str] = {}
     tools: dict[str, str] = {}
     counts: dict[str, int] = {}
     names: dict[str, str] = {}
+    children: dict[str, str] = {}
     held: list[HeldMessage] = []
     items: list[ContextItem] = []
 
     def forget_oldest(self) -> None:
-        for table in (self.counts, self.names, self.tools):
+        for table in (self.counts, self.names, self.tools, self.children):
             while len(table) > _KNOWN_CALLS:
                 del table[next(iter(table))]
         del self.items[:-_KNOWN_ITEMS]
 
     def name_call(self, call: str) -> str:
         """The id of a call; one that came before has a number behind it."""
-        count = self.counts[call] = self.counts.get(call, 0) + 1
-        name = self.names[call] = call if count == 1 else f"{call}-{count}"
+        name = self.names[call] = self.find_asked(call)
+        self.counts[call] = self.counts.get(call, 0) + 1
         return name
+
+    def find_asked(self, call: str) -> str:
+        """The name of the call that waits, or that is recorded next: a permission may stand before it."""
+        count = self.counts.get(call, 0) + 1
+        return self.pending.get(call) or (call if count == 1 else f"{call}-{count}")
 
 
 def read_item(members: Members, place: int) -> ContextItem:
@@ -102,14 +106,15 @@ def read_item(members: Members, place: int) -> ContextItem:
 
 
 def read_compaction(node: DocumentValue, members: Members, state: KimiCodeState) -> Records:
-    """The summary, behind what stays: the messages of a person, or in early releases the end of the conversation.
+    """The summary, and what stays: the messages of a person before it, or in early releases what followed.
 
-    A person's messages of more than 20,000 tokens lose those in the middle, and a part of the ones beside them. The
+    Early releases send the summary as the model's, in front of the end of the conversation. A person's messages of more than 20,000 tokens lose those in the middle, and a part of the ones beside them. The
     sentence that the client adds behind the summary is not recorded.
     """
     line, at = node.line, time_member(members, "time", may_count=True)
     is_tail = flag_member(members, "legacyTail")
-    if is_tail or (is_tail is None and "keptUserMessageCount" not in members):
+    is_early = is_tail or (is_tail is None and "keptUserMessageCount" not in members)
+    if is_early:
         rest = state.items[integer_member(members, "compactedCount") or integer_member(members, "count") :]
         kept = list(range(rest[0].place, line)) if rest else []
         state.items = [ContextItem(line, SUMMARY), *rest]
@@ -134,7 +139,7 @@ def read_compaction(node: DocumentValue, members: Members, state: KimiCodeState)
             line=line,
             run=state.run,
             key=f"compaction-{line}",
-            role="user",
+            role="assistant" if is_early else USER,
             content=summary.raw,
             kind=COMPACTION_SUMMARY,
             at=at,

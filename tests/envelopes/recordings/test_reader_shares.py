@@ -11,6 +11,7 @@ SAMPLES = {
     "codex": ("codex/*.jsonl",),
     "gemini-cli": ("gemini_cli/*.json",),
     "kimi-cli": ("kimi_cli/*/*",),
+    "kimi-code": ("kimi_code/*/*",),
     "pi": ("releases/pi_*.jsonl",),
     "swe-agent": ("swe_agent/*.traj",),
     "mini-swe-agent": ("mini_swe_agent/*.json",),
