@@ -142,8 +142,10 @@ class _Reader:
         elif kind == "context.append_loop_event":
             yield from self._loop_event(node, object_member(members, "event"), at)
         elif kind in ("context.apply_compaction", "context.undo", "context.clear"):
-            yield from self._settle(node.line)
+            yield from self._settle()
             yield from (read_compaction if kind == "context.apply_compaction" else read_removal)(node, members, state)
+        elif kind == "agent.switched":
+            state.is_switched = True
         elif kind in _SETTINGS:
             yield from self._setting(node, kind, members, at)
         elif kind == "subagent.spawned":
@@ -209,25 +211,27 @@ class _Reader:
             line=line, run=self._state.run, key=key, role=role, content=content, kind=kind, at=at, step=step
         )
 
-    def _release(self, line: int) -> Records:
-        """The messages that waited for answers come behind the one at this line."""
+    def _release(self, answer: int) -> Records:
+        """The messages that waited for answers come behind the last one, which is at this line."""
         held, self._state.held = self._state.held, []
         for message in held:
+            line = max(answer, message.line)
             self._state.items.append(msgspec.structs.replace(message.item, place=line))
             record = self._message(
                 message.line, message.key, message.role, message.content.encode(), message.kind, message.at
             )
             yield msgspec.structs.replace(record, position=line)
 
-    def _settle(self, line: int) -> Records:
+    def _settle(self) -> Records:
         """The step before has ended: calls without an answer get none any more."""
+        items = self._state.items
         self._state.pending.clear()
-        yield from self._release(line)
+        yield from self._release(items[-1].place if items else 0)
 
     def _loop_event(self, node: DocumentValue, event: Members, at: str | None) -> Records:
         state, kind = self._state, text_member(event, "type")
         if kind == "step.begin":
-            yield from self._settle(node.line)
+            yield from self._settle()
             state.step = node.line
             state.items.append(ContextItem(node.line, "assistant"))
         elif kind == "step.end":
@@ -237,7 +241,7 @@ class _Reader:
             if reason in _UNSENT:
                 yield self._make_event(node, kind, f"the step ended: {reason}", at, level="warn")
             else:
-                yield from self._settle(node.line)
+                yield from self._settle()
         elif kind == "content.part":
             yield from self._part(node, event.get("part"), at)
         elif kind == "tool.call":

@@ -55,8 +55,9 @@ class HeldMessage(msgspec.Struct, array_like=True):
 class KimiCodeState(msgspec.Struct):
     """The state that the lines so far left.
 
-    `step` is the place of the open step. `pending` are calls of the step without an
-    answer, each with its name. `counts` are how often an id of a call came, `children` the calls of subagents.
+    `step` is the place of the open step; `is_switched`: the next undo is that of another branch. `pending` are calls
+    of the step without an answer, each with its name. `counts` are how often an id of a call came, `children` the calls
+    of subagents.
     """
 
     run: str = ""
@@ -64,6 +65,7 @@ class KimiCodeState(msgspec.Struct):
     has_title: bool = False
     model: str = ""
     step: int = 0
+    is_switched: bool = False
     pending: dict[str, str] = {}
     tools: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -108,8 +110,9 @@ def read_item(members: Members, place: int) -> ContextItem:
 def read_compaction(node: DocumentValue, members: Members, state: KimiCodeState) -> Records:
     """The summary, and what stays: the messages of a person before it, or in early releases what followed.
 
-    Early releases send the summary as the model's, in front of the end of the conversation. A person's messages of more than 20,000 tokens lose those in the middle, and a part of the ones beside them. The
-    sentence that the client adds behind the summary is not recorded.
+    Early releases send the summary as the model's, in front of the end of the conversation. A person's messages of
+    more than 20,000 tokens lose those in the middle, and a part of the ones beside them. The sentence that the client
+    adds behind the summary is not recorded.
     """
     line, at = node.line, time_member(members, "time", may_count=True)
     is_tail = flag_member(members, "legacyTail")
@@ -155,18 +158,27 @@ def _kept_messages(members: Members, items: Iterable[ContextItem]) -> list[Conte
 
 
 def read_removal(node: DocumentValue, members: Members, state: KimiCodeState) -> Records:
-    """A person took back their last messages and all that followed them, or cleared the context."""
-    is_undo = "count" in members
+    """A person took back their last messages and all that followed them, or cleared the context.
+
+    Releases that switch to another branch of the file for it keep what the client added, unless a message owns it.
+    """
+    is_undo, is_switched = "count" in members, state.is_switched
+    state.is_switched = False
     cut = _find_undone(state.items, max(1, integer_member(members, "count"))) if is_undo else 0
     if cut is None:
         return
-    left, state.items = state.items[cut:], state.items[:cut]
+    stays = [item for item in state.items[cut:] if is_undo and is_switched and _is_common(item)]
+    left, state.items = state.items[cut:], [*state.items[:cut], *stays]
     state.step = 0
     text = "messages were taken back" if is_undo else "the context was cleared"
-    for start, end in _find_spans(left, node.line):
+    for start, end in _find_spans(left, stays, node.line):
         payload = msgspec.json.encode({"left": [start, end], "returned": None})
         at = time_member(members, "time", may_count=True)
         yield EventRecord(line=node.line, run=state.run, kind=REWIND, message=text, payload=payload, at=at)
+
+
+def _is_common(item: ContextItem) -> bool:
+    return item.origin == INJECTION and not item.owner
 
 
 def _find_undone(items: list[ContextItem], remaining: int) -> int | None:
@@ -186,13 +198,16 @@ def _belongs(item: ContextItem, prompt: ContextItem) -> bool:
     return item.origin == INJECTION and bool(item.owner) and item.owner == prompt.key
 
 
-def _find_spans(left: list[ContextItem], line: int) -> Iterator[tuple[int, int]]:
+def _find_spans(left: list[ContextItem], stays: list[ContextItem], line: int) -> list[tuple[int, int]]:
     """The places of messages that leave. What a compaction took out between them has left already."""
-    if not left:
-        return
-    first = left[0].place
-    for item, following in pairwise(left):
-        if item.origin == SUMMARY or following.origin == SUMMARY:
-            yield first, item.place + 1
-            first = following.place
-    yield first, line
+    spans = list[tuple[int, int]]()
+    summaries = [number for number, item in enumerate(left) if item.origin == SUMMARY]
+    for number, (item, following) in enumerate(pairwise([*left, ContextItem(line)])):
+        end = item.place + 1 if summaries and number <= summaries[-1] else following.place
+        if item in stays or end <= item.place:
+            continue
+        if spans and spans[-1][1] == item.place:
+            spans[-1] = (spans[-1][0], end)
+        else:
+            spans.append((item.place, end))
+    return spans

@@ -259,6 +259,8 @@ def test_messages_that_were_taken_back_leave_with_all_behind_them() -> None:
     records = read_lines(*lines, {"type": "context.undo", "count": 1}, user("three"))
     [event] = only(EventRecord, records)
     assert (event.kind, json.loads(event.payload)["left"]) == (REWIND, [7, 13])
+    records = read_lines(*lines, {"type": "agent.switched"}, {"type": "context.undo", "count": 1})
+    assert [json.loads(event.payload)["left"] for event in only(EventRecord, records)] == [[7, 12]]  # not the note
     records = read_lines(*lines, {"type": "context.undo", "count": 3})
     assert not only(EventRecord, records)
     records = read_lines(*lines, {"type": "context.clear"}, user("three"))
@@ -269,6 +271,9 @@ def test_a_message_that_came_before_the_answers_is_placed_behind_them() -> None:
     lines = [BEGIN, loop("step.begin"), *asked("c1", "c2"), user("wait"), answered("c1"), answered("c2")]
     [message] = only(MessageRecord, read_lines(*lines))
     assert (message.line, message.place) == (5, 7)
+    lines = [BEGIN, loop("step.begin"), *asked("c1"), user("go on"), loop("step.begin")]
+    [message] = only(MessageRecord, read_lines(*lines))
+    assert message.place == 4
 
 
 def test_a_result_behind_the_end_of_its_step_is_in_no_request() -> None:
