@@ -171,6 +171,18 @@ _KIMI_CODE = (
     _rule(r"old_string not found in ", "context_not_found"),
     _rule(r"Failed to fetch URL due to network error\b", "network_failed", retryable=True),
 )
+_MISTRAL_VIBE = (
+    _certain(r"Tool execution not permitted\.|Tool '[^'\n]+' is permanently disabled", "write_denied"),
+    _rule(r"Command (?:denied|blocked)\b|[^\n]* is not allowed\b", "write_denied"),
+    _certain(r"Tool execution interrupted\b|User cancelled the operation\.", "cancelled", retryable=True),
+    _certain(r"Tool execution skipped by user\.", "write_denied"),
+    _rule(r"Invalid arguments: ", "invalid_tool_input"),
+    _rule(r"Unknown tool '", "unknown_tool"),
+    _rule(r"Command timed out after \d", "command_timed_out", retryable=True),
+    _rule(r"File not found at: |Path does not exist: ", "missing_file"),
+    _rule(r"String to replace not found in file\.|SEARCH/REPLACE blocks failed:", "context_not_found"),
+    _rule(r"Failed to fetch URL: ", "network_failed", retryable=True),
+)
 _COPILOT_CLI = (
     _rule(r"The execution of this tool, or a previous tool was interrupted\.", "cancelled", retryable=True),
     _rule(r"Permission (?:to run this tool was )?denied\b", "write_denied"),
@@ -230,6 +242,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "pi": _PI,
     "kimi-cli": _KIMI_CLI,
     "kimi-code": _KIMI_CODE,
+    "mistral-vibe": _MISTRAL_VIBE,
     "openhands": _OPENHANDS,
     "cline": _CLINE,
     "copilot-cli": _COPILOT_CLI,

@@ -20,6 +20,7 @@ from envelopes.recordings import (
     kimi_code,
     mcp_frames,
     message_dumps,
+    mistral_vibe,
     native,
     opencode,
     openhands,
@@ -71,6 +72,7 @@ RECORDINGS: tuple[Format, ...] = (
     *swe_agent.FORMATS,
     *inspect_ai.FORMATS,
     *mcp_frames.FORMATS,
+    *mistral_vibe.FORMATS,  # before messages of any program
     *message_dumps.FORMATS,
 )
 # What `export_run` writes for a run that was recorded in one of the formats above.

@@ -16,6 +16,7 @@ from envelopes.families.agent import (
     kilo_code,
     kimi_cli,
     kimi_code,
+    mistral_vibe,
     opencode,
     openhands,
 )
@@ -53,6 +54,7 @@ FAMILY = Family(
         *copilot_cli.MAPPINGS,
         *kimi_cli.MAPPINGS,
         *kimi_code.MAPPINGS,
+        *mistral_vibe.MAPPINGS,
     ),
     tools=TOOLS,
     outcomes={

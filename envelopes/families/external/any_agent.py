@@ -33,6 +33,8 @@ from envelopes.alignment.openhands_receipts import align_observation
 from envelopes.alignment.saved_outputs import find_output_preview
 from envelopes.alignment.source_cuts import SourceCut, find_source_cuts, find_token_cuts
 from envelopes.alignment.spans import Span, match_excerpt
+from envelopes.alignment.vibe_receipts import AGENT as VIBE
+from envelopes.alignment.vibe_receipts import read_other, vibe_mapping
 from envelopes.families.base import count_noun
 from envelopes.families.external.results import ContentBlock, ContentBlocks, JsonResult
 from envelopes.schema.result import JsonValue
@@ -57,10 +59,8 @@ def is_mcp_tool(agent: str, tool: str) -> bool:
 
 
 def _read(evidence: Evidence) -> Reading:
-    if evidence.agent == KIMI_CLI:
-        return _read_returned(evidence)
-    if evidence.agent == KIMI_CODE:
-        return _read_answered(evidence)
+    if reader := _READ_OWN.get(evidence.agent):
+        return reader(evidence)
     if failure := read_failure(evidence):
         return failure
     pointer = _find_blocks(evidence.result)
@@ -116,7 +116,12 @@ def _read_answer_parts(evidence: Evidence, answer: ToolReturn) -> Reading:
     return reading(evidence, content, f"{evidence.tool} returned {words}", links=links, outputs=outputs)
 
 
-_read_answered = typed(_read_answer_parts)
+# Of agents whose results, or receipts, have one form for all tools.
+_READ_OWN: dict[str, Callable[[Evidence], Reading]] = {
+    KIMI_CLI: _read_returned,
+    KIMI_CODE: typed(_read_answer_parts),
+    VIBE: vibe_mapping((), read_other).read,
+}
 
 
 def _find_blocks(result: JsonValue) -> str | None:

@@ -16,6 +16,7 @@ from envelopes.families.web import (
     kilo_code,
     kimi_cli,
     kimi_code,
+    mistral_vibe,
     opencode,
     qwen_code,
 )
@@ -49,6 +50,7 @@ FAMILY = Family(
         *kilo_code.MAPPINGS,
         *kimi_cli.MAPPINGS,
         *kimi_code.MAPPINGS,
+        *mistral_vibe.MAPPINGS,
     ),
     tools=TOOLS,
     granted=granted_characters,

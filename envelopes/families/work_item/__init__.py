@@ -17,6 +17,7 @@ from envelopes.families.work_item import (
     kilo_code,
     kimi_cli,
     kimi_code,
+    mistral_vibe,
     opencode,
     openhands,
     qwen_code,
@@ -56,6 +57,7 @@ FAMILY = Family(
         *copilot_cli.MAPPINGS,
         *kimi_cli.MAPPINGS,
         *kimi_code.MAPPINGS,
+        *mistral_vibe.MAPPINGS,
     ),
     tools=TOOLS,
     outcomes={
