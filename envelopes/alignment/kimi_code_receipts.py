@@ -88,7 +88,7 @@ def _text(part: JsonValue) -> str | None:
 
 
 def read_answer(evidence: Evidence) -> ToolReturn | None:
-    """What the tool returned, its note without tags as the message; None where no result was recorded."""
+    """Reads the value that the tool returned, with its note without tags as the message; None without a record."""
     recorded = RecordedObject(evidence.result)
     output = recorded.get("output")
     if not isinstance(output, str | list):
@@ -164,13 +164,15 @@ def find_cuts(answer: ToolReturn) -> tuple[SourceCut, ...]:
     return (SourceCut(pointer=OUTPUT, unit="output", start=line, end=line + 1, lines=1),)
 
 
-def typed(read: Callable[[Evidence, ToolReturn], Reading]) -> Callable[[Evidence], Reading]:
-    """A reading that has failures and calls without a result read before."""
+def typed(
+    read: Callable[[Evidence, ToolReturn], Reading], other: Callable[[Evidence], Reading] = read_untyped
+) -> Callable[[Evidence], Reading]:
+    """A reading that has failures read before, and calls without a result by `other`."""
 
     def read_any(evidence: Evidence) -> Reading:
         answer = read_answer(evidence)
         if answer is None or evidence.skip:
-            return read_failure(evidence) or read_untyped(evidence)
+            return read_failure(evidence) or other(evidence)
         return read_failed_answer(evidence, answer) if answer.is_error else read(evidence, answer)
 
     return read_any

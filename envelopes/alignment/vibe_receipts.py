@@ -91,12 +91,16 @@ def read_other(evidence: Evidence, receipt: str) -> Reading | None:
     return read_parsed(evidence, RecordedText(text), summary)
 
 
-def vibe_mapping(tools: tuple[str, ...], read: Callable[[Evidence, str], Reading | None]) -> ToolMapping:
-    """A mapping whose reading gets receipts that are no failures; None for one that it does not understand."""
+def vibe_mapping(
+    tools: tuple[str, ...],
+    read: Callable[[Evidence, str], Reading | None],
+    other: Callable[[Evidence], Reading] = read_untyped,
+) -> ToolMapping:
+    """A mapping whose reading gets receipts that are no failures; what it does not understand is read by `other`."""
 
     def read_any(evidence: Evidence) -> Reading:
         if failure := read_vibe_failure(evidence):
             return failure
-        return read(evidence, evidence.receipt_text or "") or read_untyped(evidence)
+        return read(evidence, evidence.receipt_text or "") or other(evidence)
 
     return ToolMapping(agent=AGENT, tools=tools, version=1, read=read_any, align=lambda _evidence, _text: [])

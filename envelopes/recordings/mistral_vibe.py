@@ -76,17 +76,22 @@ class VibeMeta(msgspec.Struct, frozen=True):
 
 
 class VibeState(msgspec.Struct):
-    """The state that the lines so far left. `names` are the names of calls by their ids."""
+    """The state that the lines so far left.
+
+    `names` are the names of calls by their ids, `lines` by the message that has them: a line may be there twice.
+    """
 
     run: str = ""
     has_facts: bool = False
     names: dict[str, str] = {}
+    lines: dict[str, str] = {}
     used: list[str] = []
 
     def forget_oldest(self) -> None:
         del self.used[:-_KNOWN]
-        while len(self.names) > _KNOWN:
-            del self.names[next(iter(self.names))]
+        for table in (self.names, self.lines):
+            while len(table) > _KNOWN:
+                del table[next(iter(table))]
 
 
 _read_line = struct_reader(VibeLine)
@@ -168,8 +173,10 @@ def _call(node: DocumentValue, call: Members, unnamed: str, step: str, state: Vi
     if not tool:
         raise Untrusted("a call without a tool", "$.tool_calls")
     key = text_member(call, "id") or unnamed
-    name = state.names[key] = unused_id(key, f"{key}-{node.line}", state.used)
-    state.used.append(name)
+    if unnamed not in state.lines:
+        state.lines[unnamed] = unused_id(key, f"{key}-{node.line}", state.used)
+        state.used.append(state.lines[unnamed])
+    name = state.names[key] = state.lines[unnamed]
     args = b"{}" if arguments is None else decode_arguments(arguments.raw) if arguments.is_text else arguments.raw
     return CallRecord(line=node.line, run=state.run, call=name, tool=tool, args=args, step=step)
 

@@ -22,6 +22,7 @@ from envelopes.alignment.kimi_code_receipts import (
 from envelopes.alignment.kimi_receipts import ToolReturn
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
+from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import COMMAND_TASK, CommandResult, explain_exit, recorded_outcome
 from envelopes.schema.result import TaskHandle
 
@@ -64,5 +65,5 @@ def _read_ended(evidence: Evidence, answer: ToolReturn, output: str, status: int
     return read_success(evidence, answer, result, recorded_outcome(result), links=links, source_cuts=cuts)
 
 
-_read_other = typed(_read_success)
+_read_other = typed(_read_success, read_text)
 MAPPINGS = (ToolMapping(agent=AGENT, tools=("Bash",), version=1, read=_read_command, align=align_answer),)

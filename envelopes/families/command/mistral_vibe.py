@@ -8,6 +8,7 @@ from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.vibe_receipts import AGENT, find_failure, read_parsed, take_apart, vibe_mapping
+from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import CommandResult, explain_exit, recorded_outcome
 
 MOST_BYTES = 16_000  # of each stream, unless the user set another limit; the client cuts without a mark
@@ -47,5 +48,5 @@ def _read_any(evidence: Evidence) -> Reading:
     return _read_ended(evidence, int(failed["status"]), failed["stdout"] or "", failed["stderr"] or "")
 
 
-_OTHER = vibe_mapping(("bash",), _read_command)
+_OTHER = vibe_mapping(("bash",), _read_command, read_text)
 MAPPINGS = (ToolMapping(agent=AGENT, tools=("bash",), version=1, read=_read_any, align=_OTHER.align),)

@@ -54,7 +54,7 @@ from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, storable
 from envelopes.recordings.kimi_code.context import (
     AGENT,
     USER,
-    ContextItem,
+    ContextMessage,
     HeldMessage,
     KimiCodeState,
     Members,
@@ -154,7 +154,7 @@ class _Reader:
             yield from self._event(node, kind, members, at)
 
     def _setting(self, node: DocumentValue, kind: str, members: Members, at: str | None) -> Records:
-        """What stands before the messages of each request, the model, and the folder."""
+        """Yields what stands before the messages of each request, the model, and the folder."""
         state, line = self._state, node.line
         prompt, tools = members.get("systemPrompt"), members.get("tools")
         if prompt is not None and prompt.is_text and prompt.raw != b'""':
@@ -225,6 +225,7 @@ class _Reader:
     def _settle(self) -> Records:
         """The step before has ended: calls without an answer get none any more."""
         items = self._state.items
+        self._state.late |= self._state.pending
         self._state.pending.clear()
         yield from self._release(items[-1].place if items else 0)
 
@@ -233,7 +234,7 @@ class _Reader:
         if kind == "step.begin":
             yield from self._settle()
             state.step = node.line
-            state.items.append(ContextItem(node.line, "assistant"))
+            state.items.append(ContextMessage(node.line, "assistant"))
         elif kind == "step.end":
             reason = text_member(event, "finishReason") or ""
             if (usage := event.get("usage")) and usage.is_object and state.step:
@@ -267,7 +268,8 @@ class _Reader:
         call, tool, args = text_member(event, "toolCallId"), text_member(event, "name"), event.get("args")
         if not call or not tool:
             raise Untrusted("a call without an id or a tool", "$.event")
-        name = state.pending[call] = state.name_call(call)
+        line = f"{text_member(event, 'uuid') or node.line} {text_member(event, 'stepUuid') or ''}"
+        name = state.pending[call] = state.name_call(call, line)
         state.tools[call] = tool
         yield CallRecord(
             line=node.line,
@@ -283,7 +285,7 @@ class _Reader:
         state, call, result = self._state, text_member(event, "toolCallId"), event.get("result")
         if not call or result is None or not result.is_object:
             raise Untrusted("a result without the id of its call", "$.event")
-        is_sent, name = call in state.pending, state.names.get(call, call)
+        name = state.names.get(call, call)
         state.pending.pop(call, None)
         members = result.members()
         duration = integer_member(members, "durationMs") if "durationMs" in members else None
@@ -297,13 +299,15 @@ class _Reader:
             duration_ms=duration,
         )
         yield from self._children(node, name, state.tools.get(call, ""), members.get("output"))
-        content = render_receipt(state.tools.get(call, ""), result.value())
+        tool = state.tools.get(call)
+        is_known = tool is not None or duration is None  # the time is sent of some tools alone
+        content = render_receipt(tool or "", result.value()) if is_known and state.late.get(call) != name else None
         if saved := _SAVED.search(_join_texts(members.get("output"))[:2_000]):
             yield ArtifactRecord(line=node.line, run=state.run, call=name, role="output", path=saved["path"])
-        if not is_sent or content is None:
+        if content is None:
             return
         yield ReceiptRecord(line=node.line, run=state.run, call=name, content=content, fidelity="reconstructed", at=at)
-        state.items.append(ContextItem(node.line, "tool"))
+        state.items.append(ContextMessage(node.line, "tool"))
         if not state.pending:
             yield from self._release(node.line)
 

@@ -29,7 +29,7 @@ _KNOWN_CALLS = 4_096
 _KNOWN_ITEMS = 65_536
 
 
-class ContextItem(msgspec.Struct, array_like=True):
+class ContextMessage(msgspec.Struct, array_like=True):
     """A message of the context. `is_anchor`: a person's, which an undo counts; a compaction keeps it."""
 
     place: int
@@ -49,15 +49,16 @@ class HeldMessage(msgspec.Struct, array_like=True):
     content: str
     kind: str | None
     at: str | None
-    item: ContextItem
+    item: ContextMessage
 
 
 class KimiCodeState(msgspec.Struct):
     """The state that the lines so far left.
 
     `step` is the place of the open step; `is_switched`: the next undo is that of another branch. `pending` are calls
-    of the step without an answer, each with its name. `counts` are how often an id of a call came, `children` the calls
-    of subagents.
+    of the step without an answer, each with its name, `late` those whose step ended without one. `counts` are how often
+    an id of a call came, `lines` the names of calls by the ids of their lines, of which one may be there twice,
+    `children` the calls of subagents.
     """
 
     run: str = ""
@@ -70,20 +71,24 @@ class KimiCodeState(msgspec.Struct):
     tools: dict[str, str] = {}
     counts: dict[str, int] = {}
     names: dict[str, str] = {}
+    lines: dict[str, str] = {}
+    late: dict[str, str] = {}
     children: dict[str, str] = {}
     held: list[HeldMessage] = []
-    items: list[ContextItem] = []
+    items: list[ContextMessage] = []
 
     def forget_oldest(self) -> None:
-        for table in (self.counts, self.names, self.tools, self.children):
+        for table in (self.counts, self.names, self.lines, self.tools, self.late, self.children):
             while len(table) > _KNOWN_CALLS:
                 del table[next(iter(table))]
         del self.items[:-_KNOWN_ITEMS]
 
-    def name_call(self, call: str) -> str:
-        """The id of a call; one that came before has a number behind it."""
-        name = self.names[call] = self.find_asked(call)
-        self.counts[call] = self.counts.get(call, 0) + 1
+    def name_call(self, call: str, line: str) -> str:
+        """The id of a call; one that came before, on another line, has a number behind it."""
+        if line not in self.lines:
+            self.lines[line] = self.find_asked(call)
+            self.counts[call] = self.counts.get(call, 0) + 1
+        name = self.names[call] = self.lines[line]
         return name
 
     def find_asked(self, call: str) -> str:
@@ -92,12 +97,12 @@ class KimiCodeState(msgspec.Struct):
         return self.pending.get(call) or (call if count == 1 else f"{call}-{count}")
 
 
-def read_item(members: Members, place: int) -> ContextItem:
-    """What the members of a message say about who wrote it."""
+def read_item(members: Members, place: int) -> ContextMessage:
+    """The message with these members, by who wrote it."""
     origin = object_member(members, "origin")
     kind = text_member(origin, "kind") or USER
     is_typed = kind == USER or (kind in _COMMANDS and text_member(origin, "trigger") == "user-slash")
-    return ContextItem(
+    return ContextMessage(
         place=place,
         origin=kind,
         key=text_member(members, "id") or "",
@@ -120,11 +125,11 @@ def read_compaction(node: DocumentValue, members: Members, state: KimiCodeState)
     if is_early:
         rest = state.items[integer_member(members, "compactedCount") or integer_member(members, "count") :]
         kept = list(range(rest[0].place, line)) if rest else []
-        state.items = [ContextItem(line, SUMMARY), *rest]
+        state.items = [ContextMessage(line, SUMMARY), *rest]
     else:
         stays = _kept_messages(members, state.items)
         kept = [item.place for item in stays]
-        state.items = [*stays, ContextItem(line, SUMMARY), ContextItem(line, INJECTION)]
+        state.items = [*stays, ContextMessage(line, SUMMARY), ContextMessage(line, INJECTION)]
     yield EventRecord(
         line=line,
         run=state.run,
@@ -149,7 +154,7 @@ def read_compaction(node: DocumentValue, members: Members, state: KimiCodeState)
         )
 
 
-def _kept_messages(members: Members, items: Iterable[ContextItem]) -> list[ContextItem]:
+def _kept_messages(members: Members, items: Iterable[ContextMessage]) -> list[ContextMessage]:
     typed = [item for item in items if item.is_kept]
     count = integer_member(members, "keptUserMessageCount")
     head = integer_member(members, "keptHeadUserMessageCount")
@@ -177,11 +182,11 @@ def read_removal(node: DocumentValue, members: Members, state: KimiCodeState) ->
         yield EventRecord(line=node.line, run=state.run, kind=REWIND, message=text, payload=payload, at=at)
 
 
-def _is_common(item: ContextItem) -> bool:
+def _is_common(item: ContextMessage) -> bool:
     return item.origin == INJECTION and not item.owner
 
 
-def _find_undone(items: list[ContextItem], remaining: int) -> int | None:
+def _find_undone(items: list[ContextMessage], remaining: int) -> int | None:
     """The number of the first message that an undo of so many messages takes back. None where it takes none."""
     for number in range(len(items) - 1, -1, -1):
         if items[number].origin == SUMMARY:
@@ -194,15 +199,15 @@ def _find_undone(items: list[ContextItem], remaining: int) -> int | None:
     return None
 
 
-def _belongs(item: ContextItem, prompt: ContextItem) -> bool:
+def _belongs(item: ContextMessage, prompt: ContextMessage) -> bool:
     return item.origin == INJECTION and bool(item.owner) and item.owner == prompt.key
 
 
-def _find_spans(left: list[ContextItem], stays: list[ContextItem], line: int) -> list[tuple[int, int]]:
+def _find_spans(left: list[ContextMessage], stays: list[ContextMessage], line: int) -> list[tuple[int, int]]:
     """The places of messages that leave. What a compaction took out between them has left already."""
     spans = list[tuple[int, int]]()
     summaries = [number for number, item in enumerate(left) if item.origin == SUMMARY]
-    for number, (item, following) in enumerate(pairwise([*left, ContextItem(line)])):
+    for number, (item, following) in enumerate(pairwise([*left, ContextMessage(line)])):
         end = item.place + 1 if summaries and number <= summaries[-1] else following.place
         if item in stays or end <= item.place:
             continue

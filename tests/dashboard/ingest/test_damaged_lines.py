@@ -236,6 +236,31 @@ def kimi(name: str) -> bytes:
     return json_lines(*messages)
 
 
+def kimi_code(name: str) -> bytes:
+    lines: list[dict[str, Any]] = [{"type": "metadata", "protocol_version": "1.5", "created_at": 1_767_261_600_000}]
+    content = [{"type": "text", "text": f"Run {name}"}]
+    lines.append({"type": "context.append_message", "message": {"role": "user", "content": content}})
+    for number in range(3):
+        key = f"call_{name}{number}"
+        call = {"toolCallId": key, "name": "Bash", "args": {"command": f"cat {number}.py"}, "uuid": f"u{key}"}
+        result = {"toolCallId": key, "result": {"output": f"{name} {number}, with a text behind it"}}
+        # Without the marks of steps: an answer behind the end of its step is sent to no model.
+        events: list[dict[str, Any]] = [{"type": "tool.call", **call}, {"type": "tool.result", **result}]
+        lines += [{"type": "context.append_loop_event", "event": event} for event in events]
+    return json_lines(*lines)
+
+
+def vibe(name: str) -> bytes:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Run {name}", "injected": False, "message_id": "m"}]
+    for number in range(3):
+        key = f"call_{name}{number}"
+        function = {"name": "bash", "arguments": json.dumps({"command": f"cat {number}.py"})}
+        calls = [{"id": key, "function": function}]
+        messages.append({"role": "assistant", "content": "", "tool_calls": calls, "message_id": f"m{name}{number}"})
+        messages.append({"role": "tool", "content": f"{name} {number}, with a text behind it", "tool_call_id": key})
+    return json_lines(*messages)
+
+
 class Lines(NamedTuple):
     """`write(name)` gives the lines of a session with this name, a hexadecimal digit, in a file of this name."""
 
@@ -266,6 +291,8 @@ FORMATS = {
     "qwen-code": Lines(qwen_code),
     "pi": Lines(pi),
     "kimi-cli": Lines(kimi, "context.jsonl"),
+    "kimi-code": Lines(kimi_code, "agents/main/wire.jsonl"),
+    "mistral-vibe": Lines(vibe, "messages.jsonl"),
     "claude-code": Lines(claude_code, "aaaaaaaa-bbbb-4bbb-8bbb-aaaaaaaaaaaa.jsonl"),
     "claude-code-stream": Lines(stream_json),
     "claude-code-hooks": Lines(hooks),
@@ -296,6 +323,7 @@ class Imported(NamedTuple):
 def import_lines(name: str, raw: bytes, folder: Path, project: Project | None = None) -> Imported:
     folder.mkdir(exist_ok=True)
     path = folder / FORMATS[name].file
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(raw)
     project = project or get_or_create_project(folder.name)
     report = import_paths(project, [path])
