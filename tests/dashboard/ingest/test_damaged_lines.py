@@ -21,13 +21,10 @@ from dashboard.models import Call, Observation, Project, RecordedReceipt, Reques
 from envelopes.recordings import RECORDINGS
 from tests.cases import extended_except
 from tests.dashboard.api.native_records import one_run
+from tests.dashboard.ingest.client_lines import json_lines, kimi, kimi_code, vibe
 from tests.envelopes.recordings.samples import FOLDER
 
 pytestmark = pytest.mark.django_db
-
-
-def json_lines(*objects: Any) -> bytes:
-    return b"".join(json.dumps(entry).encode() + b"\n" for entry in objects)
 
 
 def claude_code(name: str) -> bytes:
@@ -224,41 +221,6 @@ def chat(name: str) -> bytes:
 
 def native(name: str) -> bytes:
     return json_lines(*({"v": 1, **entry} for entry in one_run(3, f"run-{name}")))
-
-
-def kimi(name: str) -> bytes:
-    messages: list[dict[str, Any]] = [{"role": "_checkpoint", "id": 0}, {"role": "user", "content": f"Run {name}"}]
-    for number in range(3):
-        key = f"tool_{name * 20}{number}"
-        function = {"name": "Shell", "arguments": json.dumps({"command": f"cat {number}.py"})}
-        messages.append({"role": "assistant", "content": [], "tool_calls": [{"id": key, "function": function}]})
-        messages.append({"role": "tool", "content": f"{name} {number}, with a text behind it", "tool_call_id": key})
-    return json_lines(*messages)
-
-
-def kimi_code(name: str) -> bytes:
-    lines: list[dict[str, Any]] = [{"type": "metadata", "protocol_version": "1.5", "created_at": 1_767_261_600_000}]
-    content = [{"type": "text", "text": f"Run {name}"}]
-    lines.append({"type": "context.append_message", "message": {"role": "user", "content": content}})
-    for number in range(3):
-        key = f"call_{name}{number}"
-        call = {"toolCallId": key, "name": "Bash", "args": {"command": f"cat {number}.py"}, "uuid": f"u{key}"}
-        result = {"toolCallId": key, "result": {"output": f"{name} {number}, with a text behind it"}}
-        # Without the marks of steps: an answer behind the end of its step is sent to no model.
-        events: list[dict[str, Any]] = [{"type": "tool.call", **call}, {"type": "tool.result", **result}]
-        lines += [{"type": "context.append_loop_event", "event": event} for event in events]
-    return json_lines(*lines)
-
-
-def vibe(name: str) -> bytes:
-    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Run {name}", "injected": False, "message_id": "m"}]
-    for number in range(3):
-        key = f"call_{name}{number}"
-        function = {"name": "bash", "arguments": json.dumps({"command": f"cat {number}.py"})}
-        calls = [{"id": key, "function": function}]
-        messages.append({"role": "assistant", "content": "", "tool_calls": calls, "message_id": f"m{name}{number}"})
-        messages.append({"role": "tool", "content": f"{name} {number}, with a text behind it", "tool_call_id": key})
-    return json_lines(*messages)
 
 
 class Lines(NamedTuple):

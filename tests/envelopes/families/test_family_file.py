@@ -18,7 +18,7 @@ from envelopes.schema.result import CanonicalResult, CompleteOutput, JsonValue, 
 from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import resolve
 
-BY_TOOL: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}
+BY_TOOL: dict[str, ToolMapping] = {tool: row for row in reversed(FAMILY.mappings) for tool in row.tools}
 SNIPPET = "The file /a.py has been updated. Here's the result of running `cat -n` on a snippet of the edited file:\n"
 REMINDER = "\n\n<system-reminder>\nBe careful.\n</system-reminder>"
 

@@ -9,7 +9,7 @@ from envelopes.pipeline.render import render
 from envelopes.schema.result import JsonValue
 from envelopes.storage.sinks import MemorySink
 
-TOOLS: dict[str, ToolMapping] = {tool: row for row in FAMILY.mappings for tool in row.tools}
+TOOLS: dict[str, ToolMapping] = {tool: row for row in reversed(FAMILY.mappings) for tool in row.tools}
 PAGE = {"url": "https://example.org/", "code": 200, "codeText": "OK", "bytes": 12, "result": "# Title\n\nText"}
 FOUND = {
     "query": 'what "is" it',
