@@ -12,9 +12,9 @@ from django.test import Client
 
 from dashboard.evidence.remarks import MAX_REMARKS
 from dashboard.filters.language import parse
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.store_derived import derive_waiting
-from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Project, Remark, Run, load_slices
 from tests.dashboard.api.sending import Sender
 from tests.dashboard.api.test_traces import request, span

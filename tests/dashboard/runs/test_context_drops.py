@@ -11,8 +11,8 @@ from django.test import Client
 
 from dashboard.evidence.context_changes import load_drops
 from dashboard.filters.language import parse
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import delete_run
 from dashboard.models import Project, RequestUsage, Run, Source, load_slices
 from dashboard.models.evidence import INPUT_COLUMNS
 from dashboard.runs.export_run import export_run
