@@ -338,7 +338,7 @@ class Remark(models.Model):
     became = models.CharField(max_length=200)
 
     def __str__(self) -> str:
-        return f"line {self.line} {self.path}: {self.became}"
+        return f"place {self.line} {self.path}: {self.became}"
 
 
 class Problem(LoadedRow):

@@ -58,9 +58,9 @@ from envelopes.recordings.document_fields import (
     text_member,
     time_member,
 )
-from envelopes.recordings.document_places import DocumentPlaces
 from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
 from envelopes.recordings.json_lines import storable
+from envelopes.recordings.places import DocumentPlaces, name_position
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_array, join_object
 
@@ -400,5 +400,6 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=lambda _call: False,
+        name_place=name_position,
     ),
 )

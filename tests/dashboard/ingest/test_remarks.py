@@ -199,8 +199,8 @@ def test_remarks_are_found_and_shown(client: Client, project: Project, tmp_path:
     page = parse_page(client.get(f"/runs/{run.pk}/"))
     rows = page.rows("#remarks tbody tr")
     assert rows == [
-        ["1", "name", "tool", "B\u0430sh", "kept as it is: Latin letters beside Cyrillic ones that look alike"],
-        ["1", "timestamp", "$.timestamp", "soon", "left out: no time"],
+        ["line 1", "name", "tool", "B\u0430sh", "kept as it is: Latin letters beside Cyrillic ones that look alike"],
+        ["line 1", "timestamp", "$.timestamp", "soon", "left out: no time"],
     ]
     listed = parse_page(client.get(f"/calls/{call.pk}/")).rows("#remarks tbody tr")
     assert listed == rows
