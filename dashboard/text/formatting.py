@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from envelopes.recordings import UnknownFormat, find_format
-from envelopes.recordings.places import NamePlace, PlaceName, name_position
+from envelopes.recordings.places import NamePlace, PlaceName, name_line, name_position
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import visible
 
@@ -57,6 +57,11 @@ def _name_place(place: int, source_format: str) -> PlaceName:
     if FIRST_TIME <= place < LAST_TIME:
         return PlaceName(f"{datetime.fromtimestamp(place // 1_000 / 1_000, UTC):%H:%M:%S.%f}"[:-3])
     return _find_names(source_format)(place)
+
+
+def has_lines(source_format: str) -> bool:
+    """True where a place in a run is the line of a file."""
+    return _find_names(source_format) is name_line
 
 
 @lru_cache  # a page names a place for each of its rows

@@ -123,8 +123,8 @@ class _Reader:
     def add_undone(self, line: int, sizes: Mapping[str, int]) -> None:
         """Adds that messages have left which were in the session before. `sizes` are those of its messages now."""
         spans = self.places.remove_missing(sizes)
-        for span in spans:
-            text, payload = "messages were removed from the session", msgspec.json.encode({"left": span})
+        for first, last in spans:
+            text, payload = "messages were removed from the session", msgspec.json.encode({"left": [first, last + 1]})
             place = self.places.next
             self.records.append(
                 EventRecord(line=line, run=self.run, kind=REWIND, message=text, payload=payload, position=place)
@@ -395,7 +395,7 @@ FORMATS: tuple[Format, ...] = (
         agent=AGENT,
         namespace=AGENT,
         mark="a document with info of a session and its messages",
-        version=2,  # 2: places that stay when a session grows
+        version=3,  # 2: places that stay when a session grows; 3: the last place of what was removed
         is_document=True,
         sniff=sniff,
         read=read,
