@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ from dashboard.cluster import PRELOAD, ClusterExecutor, ClusterRefused, OtherPro
 logger = logging.getLogger(__name__)
 WORTH_A_POOL = 2_000  # calls; a process of the pool takes a second of processor time to start
 IDLE_SECONDS = 30.0  # after which the processes end: each takes 100 MB
+WRITES_END = sys.version_info >= (3, 11, 5)  # before, Python waits for ever for a job of a dead process (gh-94777)
+PAUSE_SECONDS = 0.1
 PENDING_A_PROCESS = 2  # jobs, so that none waits for this process, and few of them are in memory
 
 Arguments = ParamSpec("Arguments")
@@ -63,15 +66,29 @@ class ProcessPool(Executor):
         return job
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - of Executor
+        executor: Any
         for executor in self._jobs:
-            executor.shutdown(wait=wait, cancel_futures=cancel_futures)
+            queue, thread = executor._call_queue, executor._executor_manager_thread
+            executor.shutdown(wait=False, cancel_futures=cancel_futures)
+            while wait and thread is not None and thread.is_alive():
+                thread.join(None if WRITES_END else PAUSE_SECONDS)
+                if executor._broken:
+                    _end_writes(queue)
 
     def terminate(self) -> None:
         """Ends the processes and what they compute."""
+        executor: Any
         for executor in self._jobs:
             for process in list((executor._processes or {}).values()):  # Python 3.14 has a method for this
                 process.terminate()
+            _end_writes(executor._call_queue)
             executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _end_writes(queue: Any) -> None:
+    """Ends the thread that writes a job for a process which has died: a pipe without a reader takes no more."""
+    if not WRITES_END and queue is not None:
+        queue._reader.close()
 
 
 def open_pool(database: str, *, processes: int = 0, is_lasting: bool = False) -> ProcessPool:

@@ -31,7 +31,7 @@ from dashboard.runs.run_list import LISTED_FIELDS, RunRow, build_row
 from dashboard.runs.timeline import HistoryCursor
 from dashboard.search.documents import SearchText, load_message_texts
 from dashboard.search.match import PayloadHit, describe_unsearchable
-from dashboard.text.formatting import column_text
+from dashboard.text.formatting import column_text, format_place
 from dashboard.text.masks import mask_text
 from dashboard.text.text_markup import highlight, printable
 from envelopes.text.search_words import Phrase, parse_phrase
@@ -71,12 +71,12 @@ class FoundRuns:
 
 
 class FoundMessage(NamedTuple):
-    """`url` is the place in the history of the run, `whole_url` the message by itself."""
+    """`url` leads to the place in the history of the run, `whole_url` to the message by itself."""
 
     hit: PayloadHit
     heading: str
     run: str
-    line: int
+    place: str
     url: str
     whole_url: str
     is_partial: bool
@@ -267,7 +267,7 @@ def _read_messages(messages: Sequence[Message], phrases: Mapping[Term, Phrase]) 
             hit=hits[0],
             heading=message.heading,
             run=printable(mask_text(str(message.run))[:LONGEST_LABEL]),
-            line=message.line,
+            place=format_place(message.line, message.run.source_format),
             url=f"{model_url}?after={start}#m-{message.pk}",
             whole_url=f"{model_url}?message={message.pk}",
             is_partial=text.is_partial,

@@ -113,6 +113,8 @@ class CallHalves(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextItem(msgspec.Struct, frozen=True, kw_only=True):
+    """`line` is the number of its place in the run, which is that of a line only in formats of lines."""
+
     kind: str
     heading: str
     line: int

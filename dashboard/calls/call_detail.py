@@ -208,7 +208,8 @@ def _describe_source(evidence: CallEvidence) -> str:
     if call.source is None:
         return ""
     is_in_file = args is not None and args.source_id == call.source_id and not call.source.path.startswith(LIVE)
-    return f"{call.source.name}, {format_place(args.line if args and is_in_file else call.line)}"
+    place = f"line {args.line:,}" if args and is_in_file else format_place(call.line, call.run.source_format)
+    return f"{call.source.name}, {place}"
 
 
 def _build_lines(evidence: CallEvidence, rewrite: HookRewrite | None) -> LinesPane | None:

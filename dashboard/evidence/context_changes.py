@@ -16,6 +16,7 @@ from django.db.models import Q, Sum
 
 from dashboard.models import Event, Problem, RecordedReceipt, RequestUsage, Run, load_slices
 from dashboard.models.evidence import INPUT_COLUMNS
+from dashboard.text.formatting import has_lines
 from envelopes.pipeline.context_usage import (
     ContextChange,
     ContextRemoval,
@@ -71,7 +72,7 @@ class ContextDrop:
     """Tokens that left the context before the request at `line`, and that nothing recorded explains.
 
     They are of what came in behind the line `after` and before the line `before`, that of the request before.
-    `has_gap`: a line between the two requests could not be read.
+    `has_gap`: a line between the two requests could not be read, or any line where places are no lines.
     """
 
     line: int
@@ -85,7 +86,7 @@ class ContextDrop:
     def sentence(self) -> str:
         left = f"{self.tokens:,} tokens left the context before this step"
         if self.has_gap:
-            return f"{left}; a line before it could not be read, and nothing else in the recording says why, nor what"
+            return f"{left}; a line of the recording could not be read, and nothing else in it says why, nor what"
         if self.removed:
             return f"{left}; what is recorded accounts for {self.removed:,} of them, and nothing says what the rest was"
         return f"{left}; nothing in the recording says why, nor what"
@@ -109,7 +110,10 @@ def load_drops(run: Run) -> list[ContextDrop]:
     drops = [ContextDrop(*row) for row in columns]
     unread = Problem.objects.filter(source__runs=run).exclude(loss=Problem.Loss.NOTHING)
     lines = list(unread.values_list("line", flat=True))
-    return [replace(drop, has_gap=any(drop.before < line < drop.line for line in lines)) for drop in drops]
+    is_placed = has_lines(run.source_format)
+    return [
+        replace(drop, has_gap=any(not is_placed or drop.before < line < drop.line for line in lines)) for drop in drops
+    ]
 
 
 def load_changes(run: Run) -> list[ContextChange]:

@@ -12,13 +12,11 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
-from dashboard.ingest.bulk import IDS_PER_STATEMENT, bulk_insert, bulk_update, unsaved_row
+from dashboard.ingest.bulk import bulk_insert, bulk_update, unsaved_row
+from dashboard.ingest.call_rows import CallRows
 from dashboard.ingest.group_records import Drafts
-from dashboard.ingest.merge_calls import CallRows
-from dashboard.ingest.run_stats import refresh_stats
 from dashboard.ingest.sources import SliceLocator
 from dashboard.models import (
     Call,
@@ -26,12 +24,10 @@ from dashboard.models import (
     Message,
     ReceiptSupersession,
     RecordedReceipt,
-    Remark,
     RequestUsage,
     Run,
     RunCall,
     Source,
-    select_receipt,
 )
 from dashboard.models.evidence import INPUT_COLUMNS
 from dashboard.models.identity import call_id, derive_id, run_id
@@ -382,41 +378,3 @@ def _usage_columns(records: Sequence[UsageRecord], origin: str, locator: SliceLo
         "cleared_tokens": edited.cleared_tokens,
         **locator.columns(first.usage, first.line),
     }
-
-
-def move_shared_calls(run: Run) -> None:
-    """Moves each to the run that has the best claim to it, with the receipts that it has there."""
-    shared: dict[UUID, list[RunCall]] = defaultdict(list)
-    for member in RunCall.objects.filter(call__run=run).exclude(run=run):
-        shared[member.call_id].append(member)
-    runs = Run.objects.in_bulk(list({member.run_id for members in shared.values() for member in members}))
-    by_target: dict[UUID, list[UUID]] = defaultdict(list)
-    for call, members in shared.items():
-        by_target[choose_owner(members, runs)].append(call)
-    for target, calls in by_target.items():
-        for start in range(0, len(calls), IDS_PER_STATEMENT):
-            _move_calls(calls[start : start + IDS_PER_STATEMENT], target)
-        runs[target].revision += 1
-    refresh_stats([runs[target] for target in by_target])
-
-
-def _move_calls(keys: Sequence[UUID], target: UUID) -> None:
-    listed = RunCall.objects.filter(run=target, call__in=keys)
-    listed.exclude(claim=RunCall.Claim.COPIED).update(inherited=False)
-    place = listed.filter(call=OuterRef("pk"))
-    calls = Call.objects.filter(pk__in=keys)
-    calls.update(
-        run_id=target,
-        line=Subquery(place.values("ordinal")[:1]),
-        source_id=Subquery(place.values("source")[:1]),
-    )
-    Remark.objects.filter(call__in=keys, kind__in=Remark.Kind.of_evidence()).update(run=target)
-    receipts: dict[UUID, list[RecordedReceipt]] = defaultdict(list)
-    for receipt in RecordedReceipt.objects.filter(run=target, call__in=keys).order_by("seq"):
-        receipts[receipt.call_id].append(receipt)
-    for call in calls:
-        own = receipts[call.pk]
-        if own and (select_receipt(own).tokens, len(own)) != (call.tokens, call.receipt_count):
-            select_receipt(own).show_in(call)
-            call.receipt_count = len(own)
-            call.save()

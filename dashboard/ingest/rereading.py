@@ -325,8 +325,8 @@ def _restore_file(source: Source, size: int) -> Iterator[BinaryIO]:
             data, gap = frame.data, end - offset - frame.size
             if 0 < gap <= LONGEST_LINE_END:
                 data += b"\n".rjust(gap, b"\r")
-                frame.own_data, frame.size = data, len(data)
-                frame.save(update_fields=["own_data", "size"])
+                frame.own_data, frame.size, frame.block, frame.block_start = data, len(data), None, None
+                frame.save(update_fields=["own_data", "size", "block", "block_start"])
             file.seek(offset)
             file.write(data)
             if gap > LONGEST_LINE_END and not find_format(source.format).is_document:

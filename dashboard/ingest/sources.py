@@ -21,7 +21,7 @@ from django.db.models import Q
 
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, unsaved_row
 from dashboard.ingest.source_files import head_sha256, prefix_sha256
-from dashboard.ingest.source_frames import PackedFrame, cut_frames
+from dashboard.ingest.source_frames import PackedFrame, cut_frames, share_frames
 from dashboard.models import Artifact, Observation, Problem, Project, Source, SourceFrame
 from dashboard.models.fields import Compressed
 from dashboard.models.identity import derive_id
@@ -268,23 +268,40 @@ class SliceLocator:
 
 def store_lines(batches: Sequence[SourceBatch]) -> None:
     """Stores the bytes of the batches, and the problems of their refused lines."""
+    earlier = _find_earlier_versions(batches)
     rows = [
         {
             "source_id": batch.source.pk,
             "offset": frame.offset,
             "size": frame.size,
             "first_line": frame.first_line,
-            "own_data": Compressed(frame.packed),
-            "block_id": None,
-            "block_start": None,
+            "own_data": None if frame.packed is None else Compressed(frame.packed),
+            "block_id": frame.block,
+            "block_start": frame.block_start,
             "is_joinable": batch.source.path.startswith(LIVE) and frame.size < FRAME_BYTES // 2,
         }
         for batch in batches
         if not batch.is_stored
-        for frame in batch.frames or cut_frames(batch.source, batch.lines)
+        for frame in _frames(batch, earlier.get(batch.source.pk))
     ]
     bulk_insert_values(SourceFrame, rows)
     Problem.objects.bulk_create([problem for batch in batches for problem in _problems(batch)])
+
+
+def _find_earlier_versions(batches: Sequence[SourceBatch]) -> dict[int, Source]:
+    """The source of the version before, by that of each document that was written anew under the same path."""
+    new = [batch.source for batch in batches if batch.start == 0 and not batch.is_stored]
+    new = [source for source in new if find_format(source.format).is_document and not source.path.startswith(LIVE)]
+    if not new:
+        return {}
+    keys = [source.pk for source in new]
+    stored = Source.objects.filter(project=new[0].project_id, path__in=[source.path for source in new])
+    by_path = {source.path: source for source in stored.exclude(pk__in=keys).only("path").order_by("pk")}
+    return {source.pk: by_path[source.path] for source in new if source.path in by_path}
+
+
+def _frames(batch: SourceBatch, earlier: Source | None) -> Sequence[PackedFrame]:
+    return share_frames(earlier, batch.lines) if earlier else batch.frames or cut_frames(batch.source, batch.lines)
 
 
 def named_artifact(

@@ -1,8 +1,8 @@
 """Follows recordings that grow, and the files that they name.
 
-A recording is continued where it was read to. One in a container is composed and stored again as a whole, so a
-container rests BACKOFF_FACTOR times as long as its last import took. A named file, for instance the output of a
-background task, is stored by its content, so a longer file is another content that replaces the artifact's. Storing
+A recording is continued where it was read to. A document, and one in a container, is read again as a whole, so it
+rests BACKOFF_FACTOR times as long as its last import took. A named file, for instance the output of a background task,
+is stored by its content, so a longer file is another content that replaces the artifact's. Storing
 costs as much as the file is long, so it rests in the same way. When its run is over it is stored once more, because
 what was written since the last time belongs to it.
 
@@ -42,6 +42,7 @@ STARTUP_MS = 500  # after this, what was written between the import and the watc
 MAX_GROWING_FILES = 200
 POLL_SECONDS = 1.0
 BACKOFF_FACTOR = 20
+DOCUMENT = ".json"
 ROWS_SECONDS = 2.0  # after which the background work looks whether other paths are to be followed
 RETRY_SECONDS = 30.0  # after a path could not be followed
 STOP_SECONDS = 10.0
@@ -55,6 +56,7 @@ def follow(
     on_report: Callable[[ImportReport], None],
     format_name: str | None = None,
     stop: Event | None = None,
+    backoff: float = BACKOFF_FACTOR,
 ) -> None:
     """Runs until interrupted or until `stop` is set; calls `on_report` after each round of changes.
 
@@ -62,7 +64,7 @@ def follow(
     refused lines would be reported a second time.
     """
     files = {path.resolve(): path for path in paths if not path.is_dir()}
-    rests: dict[Path, float] = {}  # until when, by container
+    rests: dict[Path, float] = {}  # until when, by container and document
     folders = {path.resolve(): path for path in paths if path.is_dir()}
     rounds = watch(
         *{path.parent for path in files},
@@ -86,7 +88,8 @@ def follow(
                 start = time.monotonic()
                 on_report(import_paths(project, batch, format_name=format_name, retry=Retry.NOTHING))
                 end = time.monotonic()
-                rests |= dict.fromkeys(filter(find_container, batch), end + BACKOFF_FACTOR * (end - start))
+                whole = [path for path in batch if path.suffix == DOCUMENT or find_container(path)]
+                rests |= dict.fromkeys(whole, end + backoff * (end - start))
             changed = dict.fromkeys(path for path in changed if path not in due)
             growing.poll()
         except (Error, OSError) as error:

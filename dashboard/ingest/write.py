@@ -17,21 +17,19 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import models, transaction
-
-from dashboard.artifacts.retention import remove_unreferenced
 from dashboard.evidence.hook_outputs import ATTACHMENT, HOOK_SUCCESS, hook_events
 from dashboard.ingest import sources
 from dashboard.ingest.bulk import bulk_insert, bulk_insert_values, bulk_update, count_stored, move_earlier
+from dashboard.ingest.call_rows import CallRows
+from dashboard.ingest.compute_derived import current_derivation
 from dashboard.ingest.derive import RecordedCall
 from dashboard.ingest.group_records import RecordGrouper
-from dashboard.ingest.merge_calls import CallMerge, CallRows, new_call, new_supersession
+from dashboard.ingest.merge_calls import CallMerge, new_call, new_supersession
 from dashboard.ingest.merge_runs import (
     RunAliases,
     find_disputed,
     list_calls,
     merge_run,
-    move_shared_calls,
     new_run,
     settle_owners,
     settle_parent,
@@ -40,13 +38,11 @@ from dashboard.ingest.merge_runs import (
 )
 from dashboard.ingest.remarks import length_remarks, remark_row
 from dashboard.ingest.run_stats import refresh_stats
-from dashboard.ingest.source_frames import trim_sources
 from dashboard.ingest.sources import SourceBatch
 from dashboard.ingest.span_pairs import pair_spans, undo_pairs
 from dashboard.models import (
     Artifact,
     Call,
-    CanonicalProjection,
     Event,
     Message,
     Observation,
@@ -56,11 +52,9 @@ from dashboard.models import (
     Remark,
     Run,
     RunCall,
-    RunFacet,
     Source,
 )
 from dashboard.models.identity import derive_id, run_id
-from dashboard.search.index import reset_index
 from dashboard.text.formatting import column_text, column_time
 from envelopes.recordings import find_format
 from envelopes.recordings.base import Format
@@ -147,6 +141,7 @@ class _BatchWrite:
         self.added = dict.fromkeys(COUNTED_ROWS, 0)
         self.runs: dict[str, Run] = {}
         self.new_runs: set[UUID] = set()
+        self.remodelled: set[UUID] = set()  # runs with another model than before, which decides how tokens are counted
         self.run_ids: dict[str, UUID] = {}
         self.call_ids: dict[tuple[str, str], UUID] = {}
         self.rows: dict[UUID, CallRows] = {}
@@ -180,8 +175,9 @@ class _BatchWrite:
 
     def write_calls(self) -> None:
         """Writes the calls with their evidence and lists them in their runs."""
-        self._save_calls()
-        self._save_named_artifacts()
+        artifacts = self._list_named_artifacts()
+        self._save_calls(artifacts)
+        bulk_insert(Artifact, artifacts, ignore_known=True)
         detached = write_members(self.rows, self.members)
         self.pairs = pair_spans(self.format, [run.pk for run in self.runs.values()])
         self.added["calls"] -= sum(self.rows[span].is_new for span in self.pairs if span in self.rows)
@@ -193,7 +189,8 @@ class _BatchWrite:
         hooked = set(hook_events(new).values_list("call", flat=True))
         models_by_run = {run.pk: run.model for run in self.runs.values()}
         paired = set(self.pairs.values())
-        calls: dict[UUID, RecordedCall | None] = dict.fromkeys((self.rows.keys() | paired) - self.pairs.keys())
+        waiting = {key for key, rows in self.rows.items() if not rows.call.derivation}
+        calls: dict[UUID, RecordedCall | None] = dict.fromkeys((waiting | paired) - self.pairs.keys())
         for key, rows in new.items():
             if (
                 key in calls
@@ -235,13 +232,15 @@ class _BatchWrite:
         for name in sorted(part.run_names):
             key = self._run_id(name)
             run = self.runs.get(name) or stored.get(key) or new_run(key, part.source, self.format, name)
-            parent = run.parent_id
+            parent, model = run.parent_id, run.model
             records, stamps = drafts.runs.get(name, []), drafts.stamps.get(name, [])
             merge_run(run, name, records, stamps, self._run_id, part.grouper.call_id)
             others = chain(stored.values(), self.runs.values())
             drafts.remarks += settle_parent(run, name, parent, records, others)
             run.revision += 1
             self.runs[name] = run
+            if run.model != model:
+                self.remodelled.add(key)
 
     def _merge_calls(self) -> None:
         keys = {key: None for part in self.parts for key in chain(part.drafts.calls, part.hooked_calls())}
@@ -287,7 +286,7 @@ class _BatchWrite:
             return
         calls = Call.objects.select_for_update().in_bulk(list(stored))
         for key, call in calls.items():
-            self.rows[key] = CallRows(call, is_new=False, observations=[], receipts=[])
+            self.rows[key] = CallRows(call, is_new=False, observations=[], receipts=[], stored=dict(vars(call)))
         for member in RunCall.objects.filter(call__in=list(calls)):
             self.rows[member.call_id].members[member.run_id] = member
         for observation in Observation.objects.filter(call__in=list(calls)).order_by("line"):
@@ -295,10 +294,20 @@ class _BatchWrite:
         for receipt in RecordedReceipt.objects.filter(call__in=list(calls)).order_by("seq"):
             self.rows[receipt.call_id].receipts.append(receipt)
 
-    def _save_calls(self) -> None:
-        all_rows = self.rows.values()
-        for rows in all_rows:
+    def _save_calls(self, artifacts: Sequence[Artifact]) -> None:
+        """Writes and derives nothing of stored calls that the batches only repeat."""
+        for rows in self.rows.values():
             rows.call.receipt_count = sum(receipt.run_id == rows.call.run_id for receipt in rows.receipts)
+        beside, derivation = self._find_evidence_beside(artifacts), current_derivation()
+        all_rows = [
+            rows
+            for key, rows in self.rows.items()
+            if rows.is_changed
+            or key in beside
+            or rows.call.run_id in self.remodelled
+            or rows.call.derivation != derivation
+        ]
+        for rows in all_rows:
             rows.call.evidence_version += 1
             rows.call.derivation, rows.call.search_id = "", None
         new_calls = [rows.call for rows in all_rows if rows.is_new]
@@ -318,14 +327,20 @@ class _BatchWrite:
         self.added["results"] += sum(row.surface == "result" for row in observations)
         self.added["receipts"] += len({row.observation_id for row in receipts} & new)  # others are copies
 
-    def _save_named_artifacts(self) -> None:
-        artifacts = [
+    def _find_evidence_beside(self, artifacts: Sequence[Artifact]) -> set[UUID]:
+        """The calls of which the batches have evidence in other rows than their own: outputs of hooks, new files."""
+        of_stored = [artifact for artifact in artifacts if not self.rows[artifact.call_id].is_new]
+        known = count_stored(Artifact, "id", [artifact.pk for artifact in of_stored])
+        hooked = {key for part in self.parts for key in part.hooked_calls()}
+        return hooked | {artifact.call_id for artifact in of_stored if artifact.pk not in known}
+
+    def _list_named_artifacts(self) -> list[Artifact]:
+        return [
             sources.named_artifact(part.source, key, ordinal, entry, part.files.get(entry.path))
             for part in self.parts
             for key, draft in part.drafts.calls.items()
             for ordinal, entry in enumerate(draft.artifacts)
         ]
-        bulk_insert(Artifact, artifacts, ignore_known=True)
 
     def _save_messages(self) -> None:
         rows = [
@@ -394,9 +409,9 @@ class _BatchWrite:
         bulk_insert_values(Remark, rows, ignore_known=True)
 
     def _save_run_counts(self, detached: set[UUID]) -> None:
-        """A run with calls of these batches gets its number of calls now and all else when these are derived."""
-        changed = {rows.call.run_id for rows in self.rows.values()}
-        changed |= {self._run_id(run) for part in self.parts for run, _ in part.drafts.members}
+        """A run with calls that wait to be derived gets its number of calls now, and all else when they are."""
+        waiting = [rows for rows in self.rows.values() if not rows.call.derivation]
+        changed = {run for rows in waiting for run in (rows.call.run_id, *rows.members)}
         totals = count_stored(RunCall, "run_id", changed)
         with_calls = [run for run in self.runs.values() if run.pk in changed]
         for run in with_calls:
@@ -405,26 +420,3 @@ class _BatchWrite:
         refresh_stats([run for run in self.runs.values() if run.pk not in changed])
         if others := detached.difference(run.pk for run in self.runs.values()):
             refresh_stats(list(Run.objects.filter(pk__in=others)), only_changed=True)
-
-
-def delete_run(run: Run) -> None:
-    """Deletes the run; a call that another run has too moves there.
-
-    Of its recordings only the bytes stay that rows of other runs refer to. Another import of one restores this run.
-    """
-    with run.project.write_lock():
-        move_shared_calls(run)
-        files = set(Artifact.objects.stored_files().filter(call__run=run).values_list("sha256", flat=True))
-        evidence = Observation.objects.filter(call__run=run).values("source")
-        partial = models.Q(is_partial=True, pk__in=evidence)  # of an earlier deletion; this run's calls were copies
-        recordings = list(Source.objects.filter(models.Q(runs=run) | partial).distinct())
-        RunFacet.objects.filter(run__parent=run, kind="state", value="child").update(value="top")
-        texts = Observation.objects.filter(receipts__run=run).exclude(call__run=run)
-        calls_by_text = dict(texts.values_list("pk", "call_id"))
-        run.delete()
-        reset_index()
-        unsent = Observation.objects.filter(pk__in=calls_by_text, receipts=None)
-        CanonicalProjection.objects.filter(call__in=set(calls_by_text.values()), observation__in=unsent).delete()
-        unsent.delete()
-        trim_sources(recordings)
-        transaction.on_commit(lambda: remove_unreferenced(files))

@@ -182,7 +182,7 @@ class ReceiptSupersession(models.Model):
     replacement = models.CharField(max_length=64, default="")
 
     def __str__(self) -> str:
-        return f"{self.reason} of {self.call} at line {self.line}"
+        return f"{self.reason} of {self.call} at place {self.line}"
 
 
 def current_receipts(receipts: Sequence[RecordedReceipt]) -> Sequence[RecordedReceipt]:
@@ -290,7 +290,7 @@ class RequestUsage(SourceSlice):
         indexes = [models.Index(fields=["run", "line"])]
 
     def __str__(self) -> str:
-        return f"request {self.request} at line {self.line}"
+        return f"request {self.request} at place {self.line}"
 
     @property
     def context_tokens(self) -> int:

@@ -397,7 +397,7 @@ class Message(SourceSlice):
         ]
 
     def __str__(self) -> str:
-        return f"{self.heading} at line {self.line}"
+        return f"{self.heading} at place {self.line}"
 
     @property
     def heading(self) -> str:
@@ -425,4 +425,4 @@ class Event(SourceSlice):
         indexes = [models.Index(fields=["run", "line"]), models.Index(fields=["call"])]
 
     def __str__(self) -> str:
-        return f"{self.kind} at line {self.line}"
+        return f"{self.kind} at place {self.line}"

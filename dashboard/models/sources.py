@@ -16,7 +16,7 @@ import pyzstd
 from django.db import models
 from django.db.models import OuterRef, Q, Subquery, prefetch_related_objects
 
-from dashboard.models.fields import CompactUUIDField, LoadedRow, ZstdField
+from dashboard.models.fields import CompactUUIDField, LoadedRow, ZstdField, decompress_difference
 from dashboard.models.projects import Project
 
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ class SourceFrame(LoadedRow):
     offset = models.BigIntegerField()
     size = models.IntegerField()
     first_line = models.BigIntegerField()
-    own_data = ZstdField(null=True)  # None where the bytes are in the block, from `block_start` on
+    # None where the bytes are in the block, from `block_start` on; with a block it is their difference from that.
+    own_data = ZstdField(null=True)
     block = models.ForeignKey(FrameBlock, models.RESTRICT, null=True, related_name="frames", db_index=False)
     block_start = models.IntegerField(null=True)
     is_joinable = models.BooleanField(default=False)
@@ -175,6 +176,8 @@ class SourceFrame(LoadedRow):
             return self.own_data or b""
         if self.block is None or self.block_start is None:
             raise DamagedEvidence(f"the block of frame {self.pk} is not in the store: run check_store")
+        if self.own_data is not None:
+            return decompress_difference(self.own_data, self.block.data)
         return bytes(self.block.data[self.block_start : self.block_start + self.size])
 
     def contains(self, row: SourceSlice) -> bool:
@@ -335,7 +338,7 @@ class Remark(models.Model):
     became = models.CharField(max_length=200)
 
     def __str__(self) -> str:
-        return f"line {self.line} {self.path}: {self.became}"
+        return f"place {self.line} {self.path}: {self.became}"
 
 
 class Problem(LoadedRow):

@@ -69,12 +69,13 @@ NO_PAYLOAD = Payload(b'""', 2)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryEntry:
-    """One item as it is shown. `weight` is that of the context up to and with it."""
+    """One item as it is shown, and its place in words. `weight` is that of the context up to and with it."""
 
     anchor: str
     kind: str
     heading: str
     line: int
+    place: str
     at: datetime | None
     tokens: int
     weight: ContextWeight
@@ -213,12 +214,15 @@ def _build_entries(
         bisect = bisect_right if is_compaction else bisect_left
         later = [] if item.standing_kind else timeline.compactions[bisect(lines, item.cursor.line) :]
         next_compaction = [event for event in later if not event.keeps(item.cursor.line)][:1]
-        notes = [*(payloads.state.notes(item) if payloads.state else ()), *map(describe_compaction, next_compaction)]
+        notes = [*(payloads.state.notes(item) if payloads.state else ())]
+        notes += [describe_compaction(compaction, run.source_format) for compaction in next_compaction]
         line = item.row.line if isinstance(item.row, ContextDrop) else item.cursor.line
         is_event = not isinstance(item.row, Message | RunCall | RecordedReceipt)
         anchor = f"{item.kind}-{line}" if is_event else f"{item.kind[0]}-{item.cursor.key}"
-        new_entry = partial(HistoryEntry, anchor=anchor, kind=item.kind, line=line, at=item.at, tokens=item.tokens)
-        new_entry = partial(new_entry, weight=weight, step_url=f"/runs/{run.pk}/context?step={line}")
+        # The line of a gap is that of its file in every format.
+        place = f"line {line:,}" if isinstance(item.row, Gap) else format_place(line, run.source_format)
+        new_entry = partial(HistoryEntry, anchor=anchor, kind=item.kind, line=line, place=place, weight=weight)
+        new_entry = partial(new_entry, at=item.at, tokens=item.tokens, step_url=f"/runs/{run.pk}/context?step={line}")
         match item.row:
             case Message() as message:
                 entry = _message_entry(new_entry, run, message, payloads, notes)
@@ -287,7 +291,7 @@ def _receipt_entry(
     return new_entry(
         heading=receipt.call.tool,
         texts=texts,
-        notes=(*_receipt_notes(receipt, texts, payloads), *notes),
+        notes=(*_receipt_notes(run, receipt, texts, payloads), *notes),
         url=_call_url(run, receipt.call, receipt),
         url_text="both halves",
         raw_url=f"/calls/{receipt.call_id}/raw/receipt{_receipt_query(run, receipt.call, receipt)}",
@@ -307,7 +311,9 @@ def _receipt_query(run: Run, call: Call, receipt: RecordedReceipt | None) -> str
     return f"?{urlencode(query)}" if query else ""
 
 
-def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText], payloads: _Payloads) -> Iterable[EntryNote]:
+def _receipt_notes(
+    run: Run, receipt: RecordedReceipt, texts: Iterable[PreviewText], payloads: _Payloads
+) -> Iterable[EntryNote]:
     fidelity, call = receipt_fidelity(receipt.fidelity), receipt.call
     receipt.show_in(call)
     yield EntryNote(fidelity.tone, fidelity.badge, fidelity.means)
@@ -326,7 +332,8 @@ def _receipt_notes(receipt: RecordedReceipt, texts: Iterable[PreviewText], paylo
         step = payloads.state.step if payloads.state else None
         is_later = step is not None and receipt.superseded_line >= step
         when = "cleared after this step," if is_later else "cleared from the context"
-        yield EntryNote("" if is_later else "warn", f"{when} at {format_place(receipt.superseded_line)}: {reason}")
+        place = format_place(receipt.superseded_line, run.source_format)
+        yield EntryNote("" if is_later else "warn", f"{when} at {place}: {reason}")
 
 
 def _replayed_entry(
@@ -348,7 +355,7 @@ def _mark_entry(
     match mark:
         case Branch():
             note = EntryNote("", "not in the context after the rewind", LEFT_MEANING)
-            return new_entry(heading=mark.sentence, notes=(note,), url=mark.url(run), url_text="what was left")
+            return new_entry(heading=mark.describe(run), notes=(note,), url=mark.url(run), url_text="what was left")
         case Removal():
             return new_entry(heading=mark.sentence, notes=(EntryNote("warn", "unknown", REMOVAL_MEANING), *notes))
         case ContextDrop():

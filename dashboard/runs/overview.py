@@ -281,9 +281,8 @@ def load_overview(run: Run, *, is_squeezed: bool = True, limit: int = MAX_DRAWN)
 def _load_drops(run: Run, drawn: int) -> Iterable[DropMark]:
     for drop in load_drops(run):
         position = run.members.filter(ordinal__lt=drop.line).count()
-        yield DropMark(
-            min(position, drawn), f"{drop.sentence} ({format_place(drop.line)})", model_url(run, drop.line - 1)
-        )
+        place = format_place(drop.line, run.source_format)
+        yield DropMark(min(position, drawn), f"{drop.sentence} ({place})", model_url(run, drop.line - 1))
 
 
 def _load_points(run: Run, limit: int) -> list[CallPoint]:

@@ -62,6 +62,7 @@ class ContextState:
     shown as present in `last`, the last request of which the usage is recorded, without what stands in every request.
     """
 
+    source_format: str
     drops: tuple[ContextDrop, ...]
     since: int
     shown: int
@@ -77,7 +78,8 @@ class ContextState:
         last = gauge.requests[-1] if gauge.requests else None
         since = timeline.last_compaction(last.line) if last else -1
         shown = timeline.tokens_before(last.line) - sum(timeline.standing(last.line).values()) if last else 0
-        return cls(tuple(timeline.drops), since, shown, last, tuple(timeline.compactions), tuple(timeline.left), step)
+        compactions, left = tuple(timeline.compactions), tuple(timeline.left)
+        return cls(timeline.run.source_format, tuple(timeline.drops), since, shown, last, compactions, left, step)
 
     @classmethod
     def load_end(cls, run: Run) -> ContextState:
@@ -90,6 +92,9 @@ class ContextState:
         state = replace(cls.build(timeline, ContextGauge(run, timeline, None)), added=tuple(timeline.added()))
         cache.set(key, state, CACHE_SECONDS)
         return state
+
+    def _place(self, line: int) -> str:
+        return format_place(line, self.source_format)
 
     def _usage_grade(self, line: int, superseded_line: int | None) -> Presence:
         is_over = self.last is not None and line > self.last.line  # it came in with no recorded request behind it
@@ -108,7 +113,7 @@ class ContextState:
         message it would claim more of that message than is known.
         """
         drop = drop_concerning(self.drops, line, superseded_line)
-        left = drop.sentence.replace("this step", f"the step at {format_place(drop.line)}") + "." if drop else ""
+        left = drop.sentence.replace("this step", f"the step at {self._place(drop.line)}") + "." if drop else ""
         if self.last and is_receipt and self._usage_grade(line, superseded_line) == "contradicted":
             when, request = "At this step", "its request as recorded"
             if self.step is None:
@@ -120,18 +125,23 @@ class ContextState:
             return EntryNote("warn", GRADE_WORDS["contradicted"], sentence)
         if drop is None:
             return None
-        return EntryNote("warn", f"uncertain from {format_place(drop.line)} on", f"{left} This may be among them.")
+        return EntryNote("warn", f"uncertain from {self._place(drop.line)} on", f"{left} This may be among them.")
+
+    def _describe_clear(self, receipt: PlacedReceipt) -> str:
+        at = f", {receipt.superseded_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.superseded_at else ""
+        reason = receipt.superseded_reason or "replaced"
+        return f"Cleared from the context at {self._place(receipt.superseded_line or 0)}{at} ({reason})."
 
     def _removal(self, line: int) -> str:
         """Names what is recorded to have removed all that came in at this line; empty when nothing is."""
         for branch in self.left:
             if branch.has(line):
-                return f"Left by a rewind at {format_place(branch.end)}."
+                return f"Left by a rewind at {self._place(branch.line)}."
         for compaction in self.compactions:
             if compaction.line >= line and not (compaction.is_partial or compaction.keeps(line)):
                 if compaction.is_new_conversation:
-                    return f"Not in the conversation that began behind {format_place(compaction.line)}."
-                return f"Compacted away at {format_place(compaction.line)}."
+                    return f"Not in the conversation that began behind {self._place(compaction.line)}."
+                return f"Compacted away at {self._place(compaction.line)}."
         return ""
 
     def grade(self, receipt: PlacedReceipt) -> tuple[Presence, EntryNote]:
@@ -139,23 +149,23 @@ class ContextState:
         line, cleared = receipt.line, receipt.superseded_line
         if cleared is not None and self.step is not None and cleared >= self.step:
             cleared = None  # that came after this step
-        if removal := (_describe_clear(receipt) if cleared is not None else "") or self._removal(line):
+        if removal := (self._describe_clear(receipt) if cleared is not None else "") or self._removal(line):
             until = "The model had it until then."
             if drop := drop_concerning(self.drops, line, cleared):
-                place = format_place(drop.line)
+                place = self._place(drop.line)
                 until = f"Before that, at {place}, {drop.tokens:,} tokens left it unexplained: perhaps this too."
             return "superseded", EntryNote("warn", GRADE_WORDS["superseded"], f"{removal} {until}")
         if note := self.usage_note(line, None):
             return self._usage_grade(line, None), note
         later = [compaction for compaction in self.compactions if compaction.line >= line]
         if partial := next((compaction for compaction in later if compaction.is_partial), None):
-            means = f"The history was compacted at {format_place(partial.line)}, but for a part; this may be in it."
+            means = f"The history was compacted at {self._place(partial.line)}, but for a part; this may be in it."
             return "uncertain", EntryNote("warn", "perhaps compacted away", means)
         request = "request" if self.last and self.step == self.last.line else "last request"
         check = (
             f"the usage of its {request} does not contradict it" if self.last else "no usage is recorded to check it"
         )
-        kept = f"The compaction at {format_place(later[-1].line)} kept it" if later else ""
+        kept = f"The compaction at {self._place(later[-1].line)} kept it" if later else ""
         means = f"{kept or 'Nothing that is recorded removed it'}; {check}."
         return "recorded", EntryNote("", GRADE_WORDS["recorded"], means)
 
@@ -192,23 +202,17 @@ class ContextState:
                 yield note
 
 
-def describe_compaction(compaction: Compaction) -> EntryNote:
+def describe_compaction(compaction: Compaction, source_format: str) -> EntryNote:
     """The badge of what came before a compaction."""
     when = f" ({compaction.at:%Y-%m-%d %H:%M:%S} UTC)" if compaction.at else ""
     unless = f", unless it is in a message that stayed ({compaction.message})" if compaction.is_partial else ""
     text = PARTLY_COMPACTED if compaction.is_partial else COMPACTED_AWAY
-    place = format_place(compaction.line)
+    place = format_place(compaction.line, source_format)
     if compaction.is_new_conversation:
         sentence = f"A conversation began anew behind {place}{when}; the model did not see this in it."
         return EntryNote("", NOT_IN_NEW, sentence)
     sentence = f"The history was compacted at {place}{when}; after that the model no longer saw this"
     return EntryNote("", text, f"{sentence}{unless}.")
-
-
-def _describe_clear(receipt: PlacedReceipt) -> str:
-    at = f", {receipt.superseded_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.superseded_at else ""
-    reason = receipt.superseded_reason or "replaced"
-    return f"Cleared from the context at {format_place(receipt.superseded_line or 0)}{at} ({reason})."
 
 
 @dataclass(frozen=True)
@@ -217,10 +221,10 @@ class ReceiptPresence:
 
     `note` is a badge of the grade with a sentence about it, `url` the receipt in the history of the run. `added` are
     the kinds of texts that the client added between the receipt and the model's next answer. `is_later`: it came into
-    the context at an unknown time after its line, in place of a text that is not recorded.
+    the context at an unknown time after its place, in place of a text that is not recorded.
     """
 
-    line: int
+    place: str
     first: str
     grade: Presence
     note: EntryNote
@@ -236,7 +240,8 @@ def load_presence(run: Run, receipt: RecordedReceipt, preview: OutputPreview | N
     first = "as the model saw it" if receipt.fidelity == "exact" else receipt_fidelity(receipt.fidelity).badge
     behind = dict.fromkeys(text.kind for text in state.added if text.answer < receipt.line < text.line)
     is_later = preview is not None and preview.is_later and receipt.seq == 1
-    return ReceiptPresence(receipt.line, first, grade, note, model_url(run, receipt.line), tuple(behind), is_later)
+    place, url = format_place(receipt.line, run.source_format), model_url(run, receipt.line)
+    return ReceiptPresence(place, first, grade, note, url, tuple(behind), is_later)
 
 
 @dataclass(frozen=True)

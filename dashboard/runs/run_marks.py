@@ -22,7 +22,7 @@ from django.urls import reverse
 from dashboard.evidence.context_changes import load_drops, parse_microcompaction
 from dashboard.models import Event, Message, Problem, Run, Source, load_slices
 from dashboard.models.fields import CompactUUIDField
-from dashboard.text.formatting import column_text
+from dashboard.text.formatting import column_text, format_place, format_places
 from dashboard.text.params import LARGEST
 from dashboard.text.payload_preview import labelled_parts
 from dashboard.text.text_markup import printable
@@ -35,7 +35,7 @@ QUEUED_MEANING = (
     "The recording has the text as it was queued and shows that it left the queue here, with the answers of the step. "
     "How the client worded it for the model is not recorded."
 )
-LEFT_MEANING = "The model saw these lines at the time. After the rewind they are not part of its context, nor counted."
+LEFT_MEANING = "The model saw this at the time. After the rewind it is not part of its context, nor counted."
 REMOVAL_MEANING = (
     "The microcompaction names calls of which nothing is recorded here. What the model had of them is not known."
 )
@@ -64,12 +64,12 @@ DELIVERY_NOTES: dict[str, EntryNote] = {
         "The recording has this text as the client added it to the messages. How it worded it is not recorded.",
     ),
     Message.Delivery.WITHHELD: EntryNote(
-        "warn", "not sent to the model", "The client wrote this line for the person and kept it from the model."
+        "warn", "not sent to the model", "The client wrote this text for the person and kept it from the model."
     ),
     Message.Delivery.UNCLEAR: EntryNote(
         "warn",
         "perhaps not sent to the model",
-        "The client wrote this line. Whether it sent the line to the model too is not recorded, so it is not counted.",
+        "The client wrote this text. Whether it sent the text to the model too is not recorded, so it is not counted.",
     ),
 }
 
@@ -86,7 +86,7 @@ def describe_message(message: Message) -> Iterator[EntryNote]:
 
 
 class _Rewind(msgspec.Struct):
-    """The payload of a rewind's event: the lines that it left, and those that it returned to."""
+    """The payload of a rewind's event: the places that it left, and those that it returned to."""
 
     left: tuple[int, int]
     returned: tuple[int, int] | None = None
@@ -97,7 +97,7 @@ _read_rewind = msgspec.json.Decoder(_Rewind).decode
 
 @dataclass(frozen=True, slots=True)
 class RunMark:
-    """`text` is what stands there, `note` what it is; `url` shows all of it."""
+    """`text` is what stands there, `note` what it is; `url` shows all of it, and `url_text` names the place."""
 
     line: int
     kind: str
@@ -105,6 +105,7 @@ class RunMark:
     note: str
     meaning: str
     url: str
+    url_text: str
 
 
 class Gap(NamedTuple):
@@ -177,17 +178,20 @@ def _join_neighbours(gaps: Iterable[Gap]) -> list[Gap]:
 
 
 class Branch(NamedTuple):
-    """The lines from `start` to the one before `end`, which a rewind left: they are no longer in the conversation."""
+    """The places from `start` to the one before `end`, which a rewind at `line` left.
+
+    They are no longer in the conversation.
+    """
 
     start: int
     end: int
     at: datetime | None
     key: UUID
+    line: int
 
-    @property
-    def sentence(self) -> str:
-        lines = f"line {self.start}" if self.start == self.end - 1 else f"lines {self.start} to {self.end - 1}"
-        return f"rewound: {lines} left the conversation at line {self.end}"
+    def describe(self, run: Run) -> str:
+        left = format_places(self.start, self.end - 1, run.source_format)
+        return f"rewound: {left} left the conversation at {format_place(self.line, run.source_format)}"
 
     def has(self, line: int) -> bool:
         return self.start <= line < self.end
@@ -220,7 +224,7 @@ def _find_branches(rewinds: Iterable[Event]) -> list[Branch]:
     for event in rewinds:
         rewind = _read_rewind(event.data)
         branches.pop(rewind.returned or (0, 0), None)
-        branches[rewind.left] = Branch(*rewind.left, event.at, event.pk)
+        branches[rewind.left] = Branch(*rewind.left, event.at, event.pk, event.line)
     return sorted(branches.values())
 
 
@@ -299,28 +303,25 @@ def load_run_marks(run: Run, start: int, end: int | None) -> tuple[list[Branch],
     marked = _find_marked(run, start, end)
     branches, removals = load_branches_and_removals(run) if "event" in marked else ([], [])
     marks = [*_load_messages(run, lines)] if "message" in marked else []
-    marks += [
-        RunMark(branch.start, "branch", "", branch.sentence, LEFT_MEANING, branch.url(run))
-        for branch in branches
-        if start <= branch.start < end
-    ]
+    for branch in branches:
+        if start <= branch.start < end:
+            place, url = format_place(branch.start, run.source_format), branch.url(run)
+            marks.append(RunMark(branch.start, "branch", "", branch.describe(run), LEFT_MEANING, url, place))
     for removal in removals:
-        if not start <= removal.line < end:
-            continue
-        url = model_url(run, removal.line)
-        marks.append(RunMark(removal.line, "removal", "", removal.sentence, REMOVAL_MEANING, url))
-    drops = [drop for drop in load_drops(run) if start <= drop.line < end]
-    marks += [
-        RunMark(drop.line, "drop", "", drop.sentence, DROP_MEANING, model_url(run, drop.line - 1)) for drop in drops
-    ]
+        if start <= removal.line < end:
+            place, url = format_place(removal.line, run.source_format), model_url(run, removal.line)
+            marks.append(RunMark(removal.line, "removal", "", removal.sentence, REMOVAL_MEANING, url, place))
+    for drop in load_drops(run):
+        if start <= drop.line < end:
+            place, url = format_place(drop.line, run.source_format), model_url(run, drop.line - 1)
+            marks.append(RunMark(drop.line, "drop", "", drop.sentence, DROP_MEANING, url, place))
     gaps = load_gaps(run, lines) if "problem" in marked else []
-    marks += [RunMark(gap.line, "gap", "", gap.sentence, GAP_MEANING, gap.url) for gap in gaps]
+    marks += [RunMark(gap.line, "gap", "", gap.sentence, GAP_MEANING, gap.url, "Problems") for gap in gaps]
     marks.sort(key=lambda mark: mark.line)
     if len(marks) <= MAX_MARKS:
         return branches, marks
-    more = RunMark(
-        marks[MAX_MARKS].line, "more", "", "more of them are in the history of the run", "", model_url(run, 0)
-    )
+    note, url = "more of them are in the history of the run", model_url(run, 0)
+    more = RunMark(marks[MAX_MARKS].line, "more", "", note, "", url, "History")
     return branches, [*marks[:MAX_MARKS], more]
 
 
@@ -330,8 +331,9 @@ def _load_messages(run: Run, lines: Q) -> Iterator[RunMark]:
     load_slices(messages)
     for message in messages:
         text = summarize(" ".join(text for _, text in labelled_parts(message.data)))
-        url = model_url(run, message.line)
-        yield RunMark(message.line, "message", printable(text), f"{message.role}, {QUEUED}", QUEUED_MEANING, url)
+        place, url = format_place(message.line, run.source_format), model_url(run, message.line)
+        note = f"{message.role}, {QUEUED}"
+        yield RunMark(message.line, "message", printable(text), note, QUEUED_MEANING, url, place)
 
 
 def model_url(run: Run, line: int) -> str:

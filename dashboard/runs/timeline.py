@@ -174,7 +174,7 @@ class Timeline:
         branch: Branch | None = None,
         until: int | None = None,
     ) -> None:
-        self._run, self._replayed, self._branch, self._until = run, replayed, branch, until
+        self.run, self._replayed, self._branch, self._until = run, replayed, branch, until
         branches, removals = load_branches_and_removals(run, until)
         branches = [other for other in branches if other != branch]
         if branch:
@@ -202,7 +202,7 @@ class Timeline:
 
     def _load_receipts(self) -> list[ReceiptMark]:
         """In no order, without what superseded them later."""
-        receipts = _load_receipt_marks(self._restrict(RecordedReceipt.objects.filter(run=self._run), "line"))
+        receipts = _load_receipt_marks(self._restrict(RecordedReceipt.objects.filter(run=self.run), "line"))
         if self._replayed:  # calls without a receipt come in
             receipts = [receipt for receipt in self._replayed.replace_marks(receipts) if self.has(receipt.line)]
         until = LARGEST if self._until is None else self._until
@@ -327,7 +327,7 @@ class Timeline:
 
     def _rows(self, kind: str) -> QuerySet[Any]:
         is_message = kind == "message"
-        rows: QuerySet[Any] = self._run.messages.alias(place=PLACE) if is_message else self._run.members.all()
+        rows: QuerySet[Any] = self.run.messages.alias(place=PLACE) if is_message else self.run.members.all()
         return self._restrict(rows, PAGED[kind][0])
 
     def _restrict(self, rows: QuerySet[Any], line: str) -> QuerySet[Any]:
@@ -350,7 +350,7 @@ class Timeline:
                 key = HistoryCursor(message.line, RANKS[kind], message.start or 0, message.pk)
                 yield HistoryItem(key, message.at, self._message_tokens(message), message)
         else:
-            receipts = RecordedReceipt.objects.filter(run=self._run, call=OuterRef("call"))
+            receipts = RecordedReceipt.objects.filter(run=self.run, call=OuterRef("call"))
             members = rows.select_related("call").only("run_id", "call_id", "ordinal", "inherited", *_SHOWN_CALL)
             for member in members.annotate(has_receipt=Exists(receipts))[:limit]:
                 key = HistoryCursor(member.ordinal, RANKS[kind], key=member.call_id)

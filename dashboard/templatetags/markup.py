@@ -1,6 +1,6 @@
 """The filters and tags of the pages.
 
-{{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ certainty|counted }}  {{ tokens|token_title }}
+{{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ certainty|counted }}  {{ tokens|token_title }}  {{ line|place:run }}
 {{ text|visible }}  {{ text|truncatechars:60 }}  {{ value|short_id }}  {{ request.path|section }}
 {% for row in rows|escaped %}
 {% stamp at %}  {% icon "name" %}  {% outcome_strip run.strip %}
@@ -21,6 +21,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import Truncator
 
+from dashboard.models import Run
 from dashboard.text.find_secrets import CONTEXT
 from dashboard.text.formatting import (
     TOKENS_COUNTED_BY,
@@ -48,8 +49,13 @@ SECTIONS = {
 register.filter("change", format_change)
 register.filter("count", format_count)
 register.filter("duration", format_duration)
-register.filter("place", format_place)
 register.filter("size", format_size)
+
+
+@register.filter
+def place(line: int, run: Run) -> str:
+    """The place of a record in its run, in words: no format but those of lines has the line of a file there."""
+    return format_place(line, run.source_format)
 
 
 @register.filter

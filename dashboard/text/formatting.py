@@ -8,8 +8,11 @@ would store any of them, PostgreSQL none (reliability.md 7.2).
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
+from envelopes.recordings import UnknownFormat, find_format
+from envelopes.recordings.places import NamePlace, PlaceName, name_line, name_position
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import visible
 
@@ -39,11 +42,34 @@ def format_change(change: int | float, spec: str = "+,") -> str:
     return text.replace("-", "−") if any(digit in "123456789" for digit in text) else text.lstrip("+-")
 
 
-def format_place(line: int) -> str:
-    """The line of a record, or the time of one that a program sent, whose place is in microseconds (UTC)."""
-    if not FIRST_TIME <= line < LAST_TIME:
-        return f"line {line:,}"
-    return f"{datetime.fromtimestamp(line // 1_000 / 1_000, UTC):%H:%M:%S.%f}"[:-3]
+def format_place(place: int, source_format: str) -> str:
+    """The place of a record in its run, in the words of the format that the run was recorded in."""
+    return str(_name_place(place, source_format))
+
+
+def format_places(first: int, last: int, source_format: str) -> str:
+    """The places from the first to the last one: "lines 3 to 40", "messages 9 to 12"."""
+    return _name_place(first, source_format).through(_name_place(last, source_format))
+
+
+def _name_place(place: int, source_format: str) -> PlaceName:
+    """The time (UTC) of a record that a program sent, whose place is in microseconds."""
+    if FIRST_TIME <= place < LAST_TIME:
+        return PlaceName(f"{datetime.fromtimestamp(place // 1_000 / 1_000, UTC):%H:%M:%S.%f}"[:-3])
+    return _find_names(source_format)(place)
+
+
+def has_lines(source_format: str) -> bool:
+    """True where a place in a run is the line of a file."""
+    return _find_names(source_format) is name_line
+
+
+@lru_cache  # a page names a place for each of its rows
+def _find_names(source_format: str) -> NamePlace:
+    try:
+        return find_format(source_format).name_place
+    except UnknownFormat:  # a store may have runs of a format that this release does not read
+        return name_position
 
 
 def format_duration(ms: int | float | None) -> str:

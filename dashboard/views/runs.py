@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.audit import record_request
 from dashboard.filters.saved_views import build_view_box, load_saved_views
-from dashboard.ingest.write import delete_run
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.models import AuditEntry, Run
 from dashboard.runs.facet_counts import clear_facet_counts
 from dashboard.runs.run_comparison import (

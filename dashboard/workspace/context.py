@@ -114,7 +114,7 @@ def _changes(timeline: Timeline, before: int, added: Mapping[str, tuple[int, int
         yield f"− {len(cleared):,} {_label('receipts', len(cleared))} cleared or replaced, about {tokens:,} tokens"
     for event in timeline.compactions:
         if event.line >= before:
-            yield f"compacted at {format_place(event.line)}"
+            yield f"compacted at {format_place(event.line, timeline.run.source_format)}"
     for drop in timeline.drops:
         if drop.line > before:
             yield drop.sentence

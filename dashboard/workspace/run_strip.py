@@ -94,7 +94,7 @@ def _draw_context(run: Run, width: int) -> ContextLine:
         return ContextLine()
     lines = list(run.members.order_by("ordinal").values_list("ordinal", flat=True))
     scale = width / max(1, len(lines))
-    marks = [*_mark_compactions(compactions, lines)]
+    marks = [*_mark_compactions(run, compactions, lines)]
     marks += [StripMark(0, "drop", f"{drop.sentence}.", bisect_left(lines, drop.line) + 1) for drop in drops]
     marks.sort(key=lambda mark: mark.position)
     most = max((request.tokens for request in requests), default=0)
@@ -108,12 +108,13 @@ def _draw_context(run: Run, width: int) -> ContextLine:
     )
 
 
-def _mark_compactions(compactions: Iterable[Compaction], lines: Sequence[int]) -> Iterator[StripMark]:
+def _mark_compactions(run: Run, compactions: Iterable[Compaction], lines: Sequence[int]) -> Iterator[StripMark]:
     for event in compactions:
         what = (
             "A conversation began anew" if event.is_new_conversation else event.message or "The history was compacted"
         )
-        yield StripMark(0, "compaction", f"{what} at {format_place(event.line)}.", bisect_right(lines, event.line) + 1)
+        place = format_place(event.line, run.source_format)
+        yield StripMark(0, "compaction", f"{what} at {place}.", bisect_right(lines, event.line) + 1)
 
 
 def _draw_line(points: Sequence[tuple[int, int]], most: int, width: int) -> str:

@@ -32,6 +32,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity, ResultFidelity
+from envelopes.recordings.places import NamePlace, name_line
 
 RemarkKind: TypeAlias = Literal["timestamp", "value", "duration", "length", "line", "tool", "pair"]
 Delivery: TypeAlias = Literal["sent", "queued", "reworded", "withheld", "unclear"]
@@ -386,6 +387,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     `name_mark(head, path)` is what a file must contain for its name to be that of its run, empty where its beginning
     shows that. A file without its mark has another run's name: `read` gets `is_renamed` in its state.
 
+    `name_place(place)` puts the place of a record in its run into words, where it is not the line of the record.
+
     `run_of(path)` is the run of a file by its path, where nothing in the file names it: of two files with the same
     bytes and other runs none is a copy of the other.
     """
@@ -407,3 +410,4 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     spawning_call: Callable[[str], str | None] = lambda _run: None
     name_mark: Callable[[bytes, SourcePath], bytes] = lambda _head, _path: b""
     run_of: Callable[[SourcePath], str] = lambda _path: ""
+    name_place: NamePlace = name_line

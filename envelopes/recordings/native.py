@@ -45,6 +45,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, read_json_lines
 from envelopes.recordings.object_fields import ObjectFields
+from envelopes.recordings.places import name_position
 from envelopes.schema.settlement import read_end
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import Untrusted, object_slices
@@ -340,5 +341,6 @@ FORMATS: tuple[Format, ...] = (
         read=read,
         is_global_call_id=lambda _call: False,
         version=4,
+        name_place=name_position,
     ),
 )

@@ -54,6 +54,7 @@ from envelopes.recordings.documents import (
     unused_id,
 )
 from envelopes.recordings.json_lines import storable
+from envelopes.recordings.places import name_position
 from envelopes.text.untrusted_json import Untrusted, join_object, parse_json
 
 Records = Iterator[Record | LineProblem]
@@ -289,6 +290,7 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff_swe_agent,
         read=read_swe_agent,
         is_global_call_id=is_global_call_id,
+        name_place=name_position,
     ),
     Format(
         name="mini-swe-agent",
@@ -301,5 +303,6 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff_mini,
         read=read_mini,
         is_global_call_id=is_global_call_id,
+        name_place=name_position,
     ),
 )

@@ -47,6 +47,27 @@ if __name__ == "__main__":
     sys.argv = ["manage.py", "work", "--until-idle", "--processes", "2"]
     main()
 """
+# More jobs than the pipe to a process takes, and the second one of each ends it.
+KILLED_WITH_JOBS = """
+import os, signal, sys
+import django
+django.setup()
+from concurrent.futures import BrokenExecutor
+from dashboard.pool import open_pool
+
+def work(data, kills):
+    if kills:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+pool = open_pool("no database is opened", processes=2)
+jobs = [pool.submit(work, bytes(3_000_000), number in (2, 3)) for number in range(4)]
+try:
+    jobs += [pool.submit(work, bytes(3_000_000), False) for _ in range(8)]
+except BrokenExecutor:
+    pass
+assert any(isinstance(job.exception(), BrokenExecutor) for job in jobs)
+getattr(pool, sys.argv[1])()
+"""
 DONE = "SELECT count(*) FROM dashboard_comparisonbatch WHERE finished_at IS NOT NULL"
 KILLS = 6
 POOL_KILLS = 2  # one fewer than the attempts that a batch has, which one batch may get all
@@ -142,6 +163,14 @@ def test_killed_processes_of_the_pool_leave_the_numbers_of_an_undisturbed_one(
     assert_same_numbers(whole, killed)
     ((attempts,),) = rows(killed, "SELECT max(attempts) FROM dashboard_comparisonbatch")
     assert attempts in (2, 3), "some batches were computed again"
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("end", ["shutdown", "terminate"])
+def test_a_command_ends_although_a_process_was_killed_that_jobs_were_written_to(tmp_path: Path, end: str) -> None:
+    """Python before 3.11.5 waits for ever in either."""
+    program = [sys.executable, "-c", KILLED_WITH_JOBS, end]
+    subprocess.run(program, cwd=CHECKOUT, env=environment(tmp_path), timeout=60, check=True)
 
 
 @contextmanager

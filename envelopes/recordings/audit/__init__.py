@@ -50,6 +50,7 @@ from envelopes.recordings.base import (
 )
 from envelopes.recordings.json_lines import BYTE_ORDER_MARK, is_blank, read_json_lines
 from envelopes.recordings.object_fields import SOURCE, ObjectFields
+from envelopes.recordings.places import name_position
 from envelopes.text.untrusted_json import Untrusted, check_json
 
 _DOCUMENT_BYTES = 2**20  # an unfinished run.json beyond this size is not kept for its next part
@@ -197,5 +198,6 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=is_global_call_id,
+        name_place=name_position,
     ),
 )

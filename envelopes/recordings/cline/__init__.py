@@ -30,6 +30,7 @@ from functools import partial
 
 from envelopes.alignment.cline_receipts import AGENT
 from envelopes.recordings.base import Format, LineProblem, Record, SourceLine, SourcePath
+from envelopes.recordings.cline.placed_messages import name_place
 from envelopes.recordings.cline.session import read_about, read_compaction, read_session
 from envelopes.recordings.cline.task import EDITS, HISTORY, METADATA, UI_MESSAGES, read_metadata, read_task
 from envelopes.recordings.documents import DocumentValue, JsonDocument, name_run, outline
@@ -115,6 +116,7 @@ FORMATS: tuple[Format, ...] = (
         sniff=_sniff_session,
         read=partial(_read_document, _session_records),
         is_global_call_id=lambda _call: False,
+        name_place=name_place,
     ),
     Format(
         name="cline-task",
@@ -126,6 +128,7 @@ FORMATS: tuple[Format, ...] = (
         sniff=_sniff_task,
         read=partial(_read_document, _task_records),
         is_global_call_id=lambda _call: False,
+        name_place=name_place,
         run_of=_run_of_task,
     ),
 )

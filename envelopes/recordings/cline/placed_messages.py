@@ -22,11 +22,17 @@ from envelopes.recordings.base import (
 from envelopes.recordings.document_fields import list_member, text_member
 from envelopes.recordings.documents import Conversation, DocumentValue, JsonDocument, place_records
 from envelopes.recordings.json_lines import storable
+from envelopes.recordings.places import PlaceName
 from envelopes.schema.result import summarize
 
 Members = dict[str, DocumentValue]
 PLACES = 1_000  # to a message
 Placed = tuple[Record, int]
+
+
+def name_place(place: int) -> PlaceName:
+    """The message by its index, which Cline's own files count from 0. Before the first one stands the system prompt."""
+    return PlaceName("message", place // PLACES) if place else PlaceName("the start")
 
 
 def behind(number: int) -> int:

@@ -23,6 +23,7 @@ from envelopes.recordings.documents import DocumentValue, JsonDocument, outline,
 from envelopes.recordings.gemini_cli.chat import LEVELS, ChatState, checked_records, message_records
 from envelopes.recordings.gemini_cli.conversation import is_copied, replace_history, rewind_history, take_out
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, struct_reader
+from envelopes.recordings.places import name_line, name_position
 from envelopes.recordings.session_lines import read_session
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted
@@ -136,6 +137,7 @@ DOCUMENT = Format(
     read=read_document,
     is_global_call_id=is_global_call_id,
     version=4,
+    name_place=name_position,
 )
 FORMATS: tuple[Format, ...] = (
     msgspec.structs.replace(
@@ -146,6 +148,7 @@ FORMATS: tuple[Format, ...] = (
         is_document=False,
         sniff=sniff_lines,
         read=read_lines,
+        name_place=name_line,
     ),
     DOCUMENT,
 )

@@ -17,6 +17,7 @@ import msgspec
 
 from envelopes.recordings.base import Format
 from envelopes.recordings.inspect_ai import archive, log
+from envelopes.recordings.places import name_position
 
 DOCUMENT = Format(
     name="inspect",
@@ -29,6 +30,7 @@ DOCUMENT = Format(
     sniff=log.sniff,
     read=log.read,
     is_global_call_id=log.is_global_call_id,
+    name_place=name_position,
 )
 FORMATS: tuple[Format, ...] = (
     DOCUMENT,

@@ -27,7 +27,7 @@ from envelopes.alignment.kimi_receipts import AGENT
 from envelopes.recordings.base import Format, LineProblem, SourceLine, SourcePath
 from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, struct_reader
 from envelopes.recordings.kimi_cli.context import ContextReader, KimiState, Records
-from envelopes.recordings.kimi_cli.session_files import find_file, is_global_call_id
+from envelopes.recordings.kimi_cli.session_files import find_file, is_global_call_id, name_place
 from envelopes.recordings.kimi_cli.wire import WireReader
 from envelopes.recordings.session_lines import read_session
 
@@ -102,5 +102,6 @@ FORMATS: tuple[Format, ...] = (
         read=read,
         is_global_call_id=is_global_call_id,
         run_of=run_of,
+        name_place=name_place,
     ),
 )

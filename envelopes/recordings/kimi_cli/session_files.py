@@ -12,6 +12,7 @@ import msgspec
 
 from envelopes.recordings.base import SourcePath
 from envelopes.recordings.json_lines import storable
+from envelopes.recordings.places import PlaceName
 
 WIRE = "wire"
 CONTEXT = "context"
@@ -43,6 +44,18 @@ class SessionFile(msgspec.Struct, frozen=True):
     def place(self, line: int) -> int:
         """The place of a line in the run."""
         return (self.epoch - 1) * PLACES + min(line, PLACES - 1)
+
+
+def name_place(place: int) -> PlaceName:
+    """The line of a context file: of the first one without its name, since most sessions have no other.
+
+    A record of the wire file alone is at the line of the call before it, or at the end of the last context.
+    """
+    context, line = divmod(place, PLACES)
+    within = f" of context {context + 1}" if context else ""
+    if line == PLACES - 1:
+        return PlaceName(f"the end{within or ' of the context'}")
+    return PlaceName("line", line, within) if line else PlaceName(f"the start{within}")
 
 
 class _Function(msgspec.Struct, frozen=True):

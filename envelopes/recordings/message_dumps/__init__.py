@@ -29,6 +29,7 @@ from envelopes.recordings.message_dumps.chat import read_chat
 from envelopes.recordings.message_dumps.langchain import read_langchain
 from envelopes.recordings.message_dumps.pydantic_ai import read_pydantic_ai
 from envelopes.recordings.message_dumps.responses import read_items
+from envelopes.recordings.places import name_position
 
 _ITEM = re.compile(rb'"type":\s*"(?:\w+_call(?:_output)?|program)"')
 _BLOCK = re.compile(rb'"type":\s*"(?:(?:server_|mcp_)?tool_use|\w*tool_result)"')
@@ -85,6 +86,7 @@ def _format(
         sniff=sniff,
         read=partial(read_document, agent, read_messages),
         is_global_call_id=_is_global_call_id,
+        name_place=name_position,
     )
 
 

@@ -61,9 +61,9 @@ from envelopes.recordings.document_fields import (
     text_member,
     time_member,
 )
-from envelopes.recordings.document_places import DocumentPlaces
 from envelopes.recordings.documents import DocumentValue, JsonDocument, outline, place_records
 from envelopes.recordings.json_lines import storable
+from envelopes.recordings.places import DocumentPlaces, name_position
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_array, join_object
 
@@ -128,8 +128,8 @@ class _Reader:
     def add_undone(self, line: int, sizes: Mapping[str, int]) -> None:
         """Adds that messages have left which were in the session before. `sizes` are those of its messages now."""
         spans = self.places.remove_missing(sizes)
-        for span in spans:
-            text, payload = "messages were removed from the session", msgspec.json.encode({"left": span})
+        for first, last in spans:
+            text, payload = "messages were removed from the session", msgspec.json.encode({"left": [first, last + 1]})
             place = self.places.next
             self.records.append(
                 EventRecord(line=line, run=self.run, kind=REWIND, message=text, payload=payload, position=place)
@@ -410,6 +410,7 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff_kilo,
         read=partial(read, agent=KILO),
         is_global_call_id=lambda _call: False,
+        name_place=name_position,
     ),
     Format(
         name=AGENT,
@@ -417,10 +418,11 @@ FORMATS: tuple[Format, ...] = (
         agent=AGENT,
         namespace=AGENT,
         mark="a document with info of a session and its messages",
-        version=2,  # 2: places that stay when a session grows
+        version=3,  # 2: places that stay when a session grows; 3: the last place of what was removed
         is_document=True,
         sniff=sniff,
         read=read,
         is_global_call_id=lambda _call: False,
+        name_place=name_position,
     ),
 )

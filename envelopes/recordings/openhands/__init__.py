@@ -53,6 +53,7 @@ from envelopes.recordings.openhands.event import (
     event_number,
     find_place,
     first_place,
+    name_place,
 )
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted, join_array, join_object
@@ -264,5 +265,6 @@ FORMATS: tuple[Format, ...] = (
         read=read,
         is_global_call_id=lambda _call: False,
         run_of=run_of,
+        name_place=name_place,
     ),
 )

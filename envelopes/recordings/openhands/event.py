@@ -13,6 +13,7 @@ from envelopes.recordings.base import EventRecord, FileFolder, MessageRecord, So
 from envelopes.recordings.document_fields import text_member
 from envelopes.recordings.documents import DocumentValue
 from envelopes.recordings.json_lines import storable
+from envelopes.recordings.places import PlaceName
 from envelopes.schema.result import summarize
 
 PLACES = 4  # in the run for each event
@@ -99,6 +100,11 @@ class EventPlace(msgspec.Struct, frozen=True):
 
 def first_place(number: int) -> int:
     return number * PLACES + 1
+
+
+def name_place(place: int) -> PlaceName:
+    """The event by the number in the name of its file."""
+    return PlaceName("event", max(0, place - 1) // PLACES)
 
 
 def event_number(name: str) -> int:

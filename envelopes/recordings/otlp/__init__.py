@@ -59,6 +59,7 @@ from envelopes.recordings.otlp.spans import (
     json_spans,
     sniff_protobuf,
 )
+from envelopes.recordings.places import name_position
 from envelopes.text.untrusted_json import Untrusted, dump_json, object_slices, parse_checked, parse_json
 
 Records: TypeAlias = Iterator[Record | LineProblem]
@@ -343,6 +344,7 @@ _format = partial(
     read=read,
     is_global_call_id=lambda _call: False,
     unnamed=UNNAMED,
+    name_place=name_position,
 )
 FORMATS: tuple[Format, ...] = (
     _format(

@@ -15,9 +15,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.store_derived import derive_waiting
-from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Artifact,
     Call,

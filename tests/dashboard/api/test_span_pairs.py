@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.span_pairs import CONTESTED, PAIRED
 from dashboard.ingest.store_derived import derive_waiting
-from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Note, Observation, Project, Remark, Run
 from tests.dashboard.api.sending import Sender, export_all
 from tests.dashboard.api.test_traces import (

@@ -13,9 +13,9 @@ from django.apps import apps
 from django.conf import settings
 from django.test import Client
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.store_derived import derive_waiting
-from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Artifact,
     Call,

@@ -16,6 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard.ingest import compute_derived
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.store_derived import (
     LONGEST_REST,
@@ -27,7 +28,6 @@ from dashboard.ingest.store_derived import (
     derive_waiting,
     store_derived,
 )
-from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Call,
     CanonicalProjection,

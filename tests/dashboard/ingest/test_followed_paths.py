@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from dashboard.ingest.watch import Followers
-from dashboard.models import AuditEntry, Call, FollowedPath, Project
+from dashboard.ingest.import_report import ImportReport
+from dashboard.ingest.watch import BACKOFF_FACTOR, Followers, follow
+from dashboard.models import AuditEntry, Call, FollowedPath, Project, Source
 from tests.dashboard.page_text import parse_page
-from tests.dashboard.sessions import SESSION, short_session, write
+from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, write
+from tests.envelopes.recordings.opencode_storage import print_export, read_export, write_database
 
 pytestmark = pytest.mark.django_db
 
@@ -56,3 +59,37 @@ def test_what_only_this_process_knows_cannot_be_followed_later(tmp_path: Path) -
         with pytest.raises(CommandError, match="goes neither with --watch nor with --artifacts-root"):
             call_command("import_runs", str(tmp_path), follow=True, **other)
     assert not FollowedPath.objects.exists()
+
+
+@pytest.mark.parametrize(("backoff", "versions"), [(0, 3), (BACKOFF_FACTOR * 10_000, 2)], ids=["none", "long"])
+@pytest.mark.parametrize("name", ["session.json", "opencode.db"])
+def test_what_is_read_as_a_whole_rests_while_other_files_are_followed(
+    project: Project, tmp_path: Path, name: str, backoff: float, versions: int
+) -> None:
+    """The document is changed in the first round and in the second; the other file until the end."""
+    document, other = tmp_path / name, write(tmp_path / f"{SESSION}.jsonl", short_session())
+    exported, stop = read_export("1.18.33"), Event()
+
+    def change() -> None:
+        exported["info"]["time"]["updated"] += 1
+        if document.suffix == ".json":
+            document.write_bytes(print_export(exported))
+        else:
+            write_database(document, [exported])
+
+    def note(report: ImportReport) -> None:
+        read = Source.objects.filter(path__contains=name).count()
+        calls = Call.objects.filter(run__external_id=SESSION).count()
+        if report.added["runs"] or (report.files and read == 2 and calls == 3):
+            change()
+        if read >= versions and report.files:
+            with other.open("ab") as file:
+                file.write(
+                    b"".join(encoded(line) + b"\n" for line in (asks(f"toolu_{calls}"), answers(f"toolu_{calls}")))
+                )
+        if calls > 5:
+            stop.set()
+
+    change()
+    follow(project, [tmp_path], on_report=note, stop=stop, backoff=backoff)
+    assert Source.objects.filter(path__contains=name).count() == versions

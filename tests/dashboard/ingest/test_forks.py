@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Call,
     Observation,

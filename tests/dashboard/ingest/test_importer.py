@@ -10,9 +10,9 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.import_report import ImportReport
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Artifact,
     Call,

@@ -13,10 +13,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.live import LiveBatch, receive, split_lines
 from dashboard.ingest.source_frames import FRAMES_OF_BLOCK, join_next_frames
 from dashboard.ingest.store_derived import derive_waiting
-from dashboard.ingest.write import delete_run
 from dashboard.models import Observation, Project, Run, Source, SourceFrame, load_slices
 from dashboard.models.sources import FRAME_BYTES, DamagedEvidence, FrameBlock
 from dashboard.worker import work_until_idle

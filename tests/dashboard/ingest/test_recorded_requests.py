@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import delete_run
 from dashboard.models import Project, RecordedReceipt, Run
 from tests.dashboard.page_text import text_of
 from tests.dashboard.stored_rows import stored_rows

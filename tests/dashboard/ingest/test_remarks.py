@@ -12,9 +12,9 @@ from django.test import Client
 
 from dashboard.evidence.remarks import MAX_REMARKS
 from dashboard.filters.language import parse
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.store_derived import derive_waiting
-from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Project, Remark, Run, load_slices
 from tests.dashboard.api.sending import Sender
 from tests.dashboard.api.test_traces import request, span
@@ -199,8 +199,8 @@ def test_remarks_are_found_and_shown(client: Client, project: Project, tmp_path:
     page = parse_page(client.get(f"/runs/{run.pk}/"))
     rows = page.rows("#remarks tbody tr")
     assert rows == [
-        ["1", "name", "tool", "B\u0430sh", "kept as it is: Latin letters beside Cyrillic ones that look alike"],
-        ["1", "timestamp", "$.timestamp", "soon", "left out: no time"],
+        ["line 1", "name", "tool", "B\u0430sh", "kept as it is: Latin letters beside Cyrillic ones that look alike"],
+        ["line 1", "timestamp", "$.timestamp", "soon", "left out: no time"],
     ]
     listed = parse_page(client.get(f"/calls/{call.pk}/")).rows("#remarks tbody tr")
     assert listed == rows

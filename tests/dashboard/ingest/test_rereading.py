@@ -19,10 +19,10 @@ from django.db.models import F
 from pytest_django import Settings
 
 from dashboard.ingest.compute_derived import compute_calls, current_derivation
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
 from dashboard.ingest.source_frames import join_next_frames
 from dashboard.ingest.store_derived import derive_waiting, store_derived
-from dashboard.ingest.write import delete_run
 from dashboard.models import (
     AccessToken,
     Artifact,

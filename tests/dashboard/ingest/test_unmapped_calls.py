@@ -72,7 +72,7 @@ def test_a_note_goes_when_the_call_is_read_again_and_understood(
         during.setitem(registry._mappings(), ("claude-code", "Bash"), (command.FAMILY, BROKEN))
         import_paths(project, [path])
     with path.open("ab") as file:
-        file.write(encoded(answers("toolu_1")) + b"\n")
+        file.write(encoded(answers("toolu_1", at="2026-03-01T08:00:09Z")) + b"\n")
     assert import_paths(project, [path]).problems == []
     assert Call.objects.get().family == "command"
 

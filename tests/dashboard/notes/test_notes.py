@@ -10,7 +10,7 @@ from django.test import Client
 
 from dashboard.calls.half_panes import half_text
 from dashboard.evidence.call_evidence import load_evidence
-from dashboard.ingest.write import delete_run
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.models import AuditEntry, Call, Note, Observation, Project, Run
 from tests.dashboard.factories import create_call, create_observation, create_receipt, create_run, create_user
 from tests.dashboard.page_text import assert_harmless, parse_page

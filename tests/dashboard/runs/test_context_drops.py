@@ -11,8 +11,8 @@ from django.test import Client
 
 from dashboard.evidence.context_changes import load_drops
 from dashboard.filters.language import parse
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import delete_run
 from dashboard.models import Project, RequestUsage, Run, Source, load_slices
 from dashboard.models.evidence import INPUT_COLUMNS
 from dashboard.runs.export_run import export_run
@@ -235,11 +235,15 @@ def test_a_line_that_could_not_be_read_before_a_drop_may_say_why(
     run = import_session(project, tmp_path, *lines[:5], b'{"type":"system","subtype":"compact_bou', *lines[5:])
     [drop] = model_view(client, run).select('.entry[data-kind="drop"] h2')
     assert drop.text == (
-        "42,531 tokens left the context before this step; a line before it could not be read, and nothing else in the "
-        "recording says why, nor what."
+        "42,531 tokens left the context before this step; a line of the recording could not be read, and nothing else "
+        "in it says why, nor what."
     )
-    [before] = load_drops(import_session(create_project("other"), tmp_path / "other", b'{"type":"sys', *lines))
+    run = import_session(create_project("other"), tmp_path / "other", b'{"type":"sys', *lines)
+    [before] = load_drops(run)
     assert not before.has_gap
+    run.source_format = "cline-session"  # whose places are no lines, so that no line is before another place
+    [before] = load_drops(run)
+    assert before.has_gap
 
 
 @pytest.mark.usefixtures("alice")

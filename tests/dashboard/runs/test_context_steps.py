@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import delete_run
 from dashboard.models import Project, Run
 from tests.dashboard.api.sending import Sender, load_contexts
 from tests.dashboard.api.test_traces import START, request, span

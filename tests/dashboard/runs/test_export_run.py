@@ -16,8 +16,8 @@ from pytest_django import DjangoDbBlocker
 
 from dashboard.accounts import get_or_create_project
 from dashboard.artifacts.retention import remove_unreferenced
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import delete_run
 from dashboard.models import (
     Artifact,
     Call,

@@ -107,4 +107,4 @@ def test_of_a_document_the_text_before_the_mask_is_not_recorded(
     (tmp_path / "session-2.json").write_text(json.dumps(chat))
     import_paths(project, [tmp_path / "session-2.json"])
     text = parse_page(operator_client.get(Call.objects.get().get_absolute_url())).text
-    assert "In the context since an unknown time after line 1, in place of a text that is not recorded" in text
+    assert "In the context since an unknown time after position 1, in place of a text that is not recorded" in text

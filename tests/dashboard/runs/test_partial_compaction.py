@@ -15,8 +15,8 @@ import pytest
 from django.test import Client
 
 from dashboard.evidence.context_changes import load_drops
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import delete_run
 from dashboard.models import Project, RecordedReceipt, Run
 from dashboard.runs.compactions import load_compactions
 from dashboard.runs.context_gauge import ContextGauge

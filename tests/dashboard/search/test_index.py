@@ -13,8 +13,8 @@ from django.db import connection
 from django.test import Client
 from pytest_django import Settings
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.write import delete_run
 from dashboard.models import Call, Message, Project, Run, SourceFrame
 from dashboard.models.search import HALVES, TABLE, matching_ids, prepare_entry
 from dashboard.search import index

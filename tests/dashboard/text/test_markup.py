@@ -9,7 +9,14 @@ import pytest
 from django.template import Context, Template
 
 from dashboard.templatetags.markup import short_id, stamp, visible
-from dashboard.text.formatting import format_change, format_count, format_duration, format_size
+from dashboard.text.formatting import (
+    format_change,
+    format_count,
+    format_duration,
+    format_place,
+    format_places,
+    format_size,
+)
 from dashboard.text.text_markup import choose_escape, count_marks, escape, needs_escaping, printable
 from tests.dashboard.page_text import parse_page, text_of
 
@@ -154,3 +161,12 @@ def test_pieces_of_a_text_are_escaped_as_each_would_be_alone(sign: str, *, space
     for cut in range(len(text)):
         for piece in (text[:cut], text[cut:]):
             assert escape_piece(piece) == escape(piece, spaces=spaces)
+
+
+def test_a_place_of_a_program_is_a_time_and_of_an_unknown_format_a_position() -> None:
+    """Whatever format its run has: hooks and traces add to a run that a file began."""
+    sent = 1_772_355_601_250_000
+    assert format_place(sent, "claude-code") == format_place(sent, "native") == "09:00:01.250"
+    assert format_places(sent, sent + 2_000_000, "otlp") == "09:00:01.250 to 09:00:03.250"
+    assert format_place(12, "a format of a later release") == "position 12"
+    assert format_places(3, 40, "claude-code") == "lines 3 to 40"
