@@ -1,9 +1,11 @@
-"""The receipts of Mistral Vibe's tools, releases before 2.26: the fields of a result, a line each; failures in tags.
+"""The receipts of Mistral Vibe's tools: the fields of a result, a line each, or from 2.26 on as JSON; failures in tags.
 
     command: ls / stdout: … / stderr: … / returncode: 0
     <tool_error>bash failed: Command timed out after 2s: 'ls'</tool_error>
     <user_cancellation>Tool execution interrupted by user.</user_cancellation>
     Tool execution not permitted.    or what a person wrote when they refused the call
+    {"command": "ls", "returncode": 0, …}    from 2.26 on
+    {"result": {"type": "error", "error": {"name", "message", "details"?}}}
 
 Nothing else is recorded of a result, so everything is read from the receipt. A value may have lines that look like the
 next field: such a receipt is not taken apart.
@@ -17,21 +19,36 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from envelopes.alignment.failures import tool_error
-from envelopes.alignment.lenient_structs import RecordedText, read_untyped, reading
+from envelopes.alignment.lenient_structs import RecordedObject, RecordedText, read_untyped, reading
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.schema.result import CompleteOutput, summarize
+from envelopes.text.untrusted_json import Untrusted, parse_json
 
 AGENT = "mistral-vibe"
 _FAILED = re.compile(r"<(?P<tag>tool_error|user_cancellation)>(?P<text>.*)</(?P=tag)>(?:\n.*)?", re.DOTALL)
 _REFUSED = re.compile(r"Tool execution not permitted\.|Tool '[^'\n]+' is permanently disabled")
+LARGE = "<system>The tool output is large. "  # before the beginning and the end of an output that was saved
+_ERROR = '{"result":{"type":"error","error":'
 _TOOL = re.compile(r"\S+ failed: |\S+: (?=Invalid arguments: |Unknown tool )")  # before the sentence about a failure
 _EXTRA = re.compile(r"\n\n<vibe_warning>\n.*</vibe_warning>\Z", re.DOTALL)
 Fields = Mapping[str, str]
 
 
+def read_fields(receipt: str) -> RecordedObject | None:
+    """The fields of a receipt that is JSON, as releases from 2.26 on send them."""
+    if not receipt.startswith("{"):
+        return None
+    try:
+        return RecordedObject(parse_json(receipt.encode("utf-8", "surrogatepass")))
+    except Untrusted:
+        return None
+
+
 def find_failure(receipt: str) -> str | None:
     """The sentence about a failure, a refusal or a cancellation; None for any other receipt."""
+    if receipt.startswith(_ERROR) and (fields := read_fields(receipt)):
+        return fields.member("result").member("error").text("message")
     if _REFUSED.fullmatch(receipt):
         return receipt
     failed = _FAILED.fullmatch(receipt)
@@ -39,7 +56,8 @@ def find_failure(receipt: str) -> str | None:
 
 
 def read_vibe_failure(evidence: Evidence) -> Reading | None:
-    failure = find_failure(evidence.receipt_text or "")
+    receipt = evidence.receipt_text or ""
+    failure = find_failure(receipt) or (receipt if evidence.is_error else None)
     if failure is None:
         return None
     named = _TOOL.match(failure)
@@ -101,6 +119,11 @@ def vibe_mapping(
     def read_any(evidence: Evidence) -> Reading:
         if failure := read_vibe_failure(evidence):
             return failure
-        return read(evidence, evidence.receipt_text or "") or other(evidence)
+        receipt = evidence.receipt_text or ""
+        if not receipt.startswith(LARGE):
+            return read(evidence, receipt) or other(evidence)
+        at = max(1, receipt.count("\n") // 2)
+        cut = SourceCut(pointer="", unit="output", start=at, end=at, lines=1)
+        return msgspec.structs.replace(other(evidence), source_cuts=(cut,))
 
     return ToolMapping(agent=AGENT, tools=tools, version=1, read=read_any, align=lambda _evidence, _text: [])

@@ -21,6 +21,7 @@ from envelopes.recordings import (
     mcp_frames,
     message_dumps,
     mistral_vibe,
+    mistral_vibe_store,
     native,
     opencode,
     openhands,
@@ -72,13 +73,14 @@ RECORDINGS: tuple[Format, ...] = (
     *swe_agent.FORMATS,
     *inspect_ai.FORMATS,
     *mcp_frames.FORMATS,
+    *mistral_vibe_store.FORMATS,
     *mistral_vibe.FORMATS,  # before messages of any program
     *message_dumps.FORMATS,
 )
 # What `export_run` writes for a run that was recorded in one of the formats above.
 EXPORTS = tuple(audit.export_format(recording) for recording in RECORDINGS if recording not in audit.FORMATS)
 READABLE = (*EXPORTS, *RECORDINGS)
-CONTAINERS: tuple[Container, ...] = opencode_storage.CONTAINERS
+CONTAINERS: tuple[Container, ...] = (*opencode_storage.CONTAINERS, *mistral_vibe_store.CONTAINERS)
 UNRECOGNISED = (
     f"not a recording that can be read: its content is that of none of the {len(RECORDINGS)} formats, which "
     "import_runs --help and the page Importing recordings list; --format NAME reads a file as one of them"

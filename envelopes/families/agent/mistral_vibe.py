@@ -7,6 +7,11 @@ from envelopes.alignment.mapping import Evidence, Reading
 from envelopes.alignment.vibe_receipts import read_parsed, take_apart, vibe_mapping
 from envelopes.families.agent.results import AgentRun
 
+SENTENCES = (
+    *("ask_user_question", "exit_plan_mode", "skill", "run_typescript", "search_tool_functions", "wait"),
+    "unified_harness_scratchpad",
+)
+
 
 def _read_task(evidence: Evidence, receipt: str) -> Reading | None:
     fields = take_apart(receipt, "response", "turns_used", "completed")
@@ -25,5 +30,5 @@ def _read_sentence(evidence: Evidence, receipt: str) -> Reading:
 
 MAPPINGS = (
     vibe_mapping(("task",), _read_task),
-    vibe_mapping(("ask_user_question", "exit_plan_mode", "skill"), _read_sentence),
+    vibe_mapping(SENTENCES, _read_sentence),
 )

@@ -7,9 +7,10 @@ import re
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.alignment.source_cuts import SourceCut
-from envelopes.alignment.vibe_receipts import AGENT, find_failure, read_parsed, take_apart, vibe_mapping
+from envelopes.alignment.vibe_receipts import AGENT, find_failure, read_fields, read_parsed, take_apart, vibe_mapping
 from envelopes.families.command.claude_code import read_text
 from envelopes.families.command.results import CommandResult, explain_exit, recorded_outcome
+from envelopes.schema.result import CompleteOutput, ToolError
 
 MOST_BYTES = 16_000  # of each stream, unless the user set another limit; the client cuts without a mark
 FAILED = re.compile(
@@ -20,15 +21,18 @@ FAILED = re.compile(
 
 
 def _read_command(evidence: Evidence, receipt: str) -> Reading | None:
+    if recorded := read_fields(receipt):
+        return _read_json(evidence, recorded)
     fields = take_apart(receipt, "command", "stdout", "stderr", "returncode")
     if fields is None or not re.fullmatch(r"-?\d{1,10}", fields["returncode"]):
         return None
     return _read_ended(evidence, int(fields["returncode"]), fields["stdout"], fields["stderr"])
 
 
-def _read_ended(evidence: Evidence, status: int, stdout: str, stderr: str) -> Reading:
+def _read_ended(evidence: Evidence, status: int, stdout: str, stderr: str, *, is_cut: bool | None = None) -> Reading:
     command = RecordedObject(evidence.args).text("command") or ""
-    is_cut = any(len(stream.encode()) >= MOST_BYTES for stream in (stdout, stderr))
+    if is_cut is None:
+        is_cut = any(len(stream.encode("utf-8", "replace")) >= MOST_BYTES for stream in (stdout, stderr))
     result = CommandResult(
         exit_status=status,
         stdout=stdout,
@@ -39,6 +43,22 @@ def _read_ended(evidence: Evidence, status: int, stdout: str, stderr: str) -> Re
     line = stdout.count("\n") + 1
     cut = SourceCut(pointer="", unit="output", start=line, end=line, lines=1)
     return read_parsed(evidence, result, recorded_outcome(result), (cut,) if is_cut else ())
+
+
+def _read_json(evidence: Evidence, recorded: RecordedObject) -> Reading | None:
+    status = recorded.integer("returncode")
+    if status is None:
+        return None
+    stdout, stderr = recorded.text("stdout") or "", recorded.text("stderr") or ""
+    if recorded.flag("timed_out"):
+        error = ToolError(
+            kind="command_timed_out", message="the command timed out", details={"output": stdout}, retryable=True
+        )
+        stopped = CompleteOutput(
+            tool_name=evidence.tool, status="error", summary_text="the command timed out", error=error
+        )
+        return Reading(build=lambda: stopped, fidelity="parsed_from_receipt")
+    return _read_ended(evidence, status, stdout, stderr, is_cut=bool(recorded.flag("was_truncated")))
 
 
 def _read_any(evidence: Evidence) -> Reading:

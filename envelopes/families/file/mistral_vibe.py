@@ -10,7 +10,7 @@ import re
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, Reading
 from envelopes.alignment.source_cuts import SourceCut
-from envelopes.alignment.vibe_receipts import Fields, read_parsed, take_apart, vibe_mapping
+from envelopes.alignment.vibe_receipts import Fields, read_fields, read_parsed, take_apart, vibe_mapping
 from envelopes.families.file.results import FileChange, FileContent, summarize_read
 
 NUMBER = re.compile(r"^ *\d+→", re.MULTILINE)
@@ -18,6 +18,13 @@ EMPTY = "<vibe_warning>"  # in place of the lines of an empty file
 
 
 def _read_file(evidence: Evidence, receipt: str) -> Reading | None:
+    if recorded := read_fields(receipt):
+        path = recorded.text("path")
+        first, count = (recorded.integer("offset") or 0) + 1, recorded.integer("lines_read")
+        if path is None or count is None:
+            return None
+        content, total = recorded.text("content") or "", recorded.integer("total_lines")
+        return _read_lines(evidence, path, content, count, first, total, is_part=bool(recorded.flag("was_truncated")))
     fields = take_apart(
         receipt,
         *("file_path", "content", "num_lines", "start_line", "requested_offset", "requested_limit"),
@@ -66,6 +73,10 @@ def _read_change(evidence: Evidence, receipt: str) -> Reading | None:
     arguments = RecordedObject(evidence.args)
     path = arguments.text("file_path") or arguments.text("path")
     is_write = receipt.startswith(("file_path: ", "path: ")) and "\nbytes_written: " in receipt
+    if read_fields(receipt) and path is not None:
+        written = arguments.text("content")
+        verb = "updated" if written is None else "wrote"
+        return read_parsed(evidence, FileChange(path=path, content=written or ""), f"{verb} {path}")
     if path is None or not (is_write or receipt.startswith("file: ")):
         return None
     change = FileChange(path=path, content=(arguments.text("content") or "") if is_write else "")

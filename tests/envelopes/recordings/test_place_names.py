@@ -28,8 +28,17 @@ from tests.envelopes.recordings.samples import FOLDER, HEAD_BYTES, FolderFiles, 
 from tests.source import CHECKOUT
 
 FOLDERS = (
-    *("audit", "cline/3.0.65", "cline/tasks", "codex", "gemini_cli", "inspect_ai", "kimi_cli", "mcp_frames"),
-    *("message_dumps", "mini_swe_agent", "openhands", "otlp/logs", "releases", "swe_agent"),
+    *("audit", "cline/3.0.65", "cline/tasks", "codex", "gemini_cli", "inspect_ai", "kimi_cli", "kimi_code"),
+    *(
+        "mcp_frames",
+        "message_dumps",
+        "mini_swe_agent",
+        "mistral_vibe",
+        "openhands",
+        "otlp/logs",
+        "releases",
+        "swe_agent",
+    ),
 )
 FILES = ("codex_exec.jsonl", "stream.jsonl", "otlp/openinference_openai_0.1.66_cut.jsonl")
 CLAUDE_CODE = CHECKOUT / "dashboard/samples/entire/microcompact.excerpt.jsonl"
@@ -81,7 +90,7 @@ def find_text(name: PlaceName, run: str, path: Path, raw: bytes) -> str | None:
         return event.read_text("utf-8")
     assert name.noun == "line"
     is_whole = run.rpartition("/")[2] == path.parent.name  # not of a subagent that has no files of its own
-    if (path.name == "wire.jsonl" and is_whole) or name.within:
+    if ("kimi_cli" in path.parts and path.name == "wire.jsonl" and is_whole) or name.within:
         number = name.within.removeprefix(" of context ") or "1"
         numbered = path.with_name(f"context_{number}.jsonl")
         raw = (numbered if numbered.exists() else path.with_name("context.jsonl")).read_bytes()
