@@ -20,6 +20,7 @@ from envelopes.recordings.base import (
     MessageRecord,
     SourcePath,
     SupersedeRecord,
+    UsageRecord,
 )
 from envelopes.recordings.places import PlaceName, name_line, name_position
 from envelopes.schema.result import JsonValue
@@ -140,7 +141,7 @@ def test_what_a_place_names_has_the_record_in_it(recording: Format) -> None:
 
 @each_format
 def test_a_format_whose_places_are_called_lines_has_the_lines_of_its_records_there(recording: Format) -> None:
-    """An event may stand before its line, and a receipt may end at the line of another record."""
+    """An event may stand before its line, a receipt may end at that of another record, and usage is at its request's."""
     if recording.name_place is not name_line or recording.name == "codex-zst":  # whose lines are packed
         return
     for path, raw in samples()[recording.name]:
@@ -150,7 +151,8 @@ def test_a_format_whose_places_are_called_lines_has_the_lines_of_its_records_the
             if record.place < FIRST_TIME:
                 early = isinstance(record, EventRecord) and record.place == record.line - 1
                 ends = isinstance(record, SupersedeRecord) and record.place in lines
-                assert record.place == record.line or early or ends, (path.name, record)
+                begins = isinstance(record, UsageRecord) and 0 < record.place < record.line
+                assert record.place == record.line or early or ends or begins, (path.name, record)
 
 
 def test_every_format_has_a_sample_or_places_as_another_one() -> None:
