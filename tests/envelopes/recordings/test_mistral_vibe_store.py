@@ -155,6 +155,7 @@ def test_a_damaged_store_is_refused_with_a_reason(damage: str, tmp_path: Path) -
 
 
 @pytest.mark.django_db
+@pytest.mark.postgresql
 def test_calls_that_were_imported_before_a_compaction_stay(project: Project, tmp_path: Path) -> None:
     store = tmp_path / "unified" / find_store("before").name
     shutil.copytree(find_store("before"), store)

@@ -141,7 +141,7 @@ def test_what_a_place_names_has_the_record_in_it(recording: Format) -> None:
 
 @each_format
 def test_a_format_whose_places_are_called_lines_has_the_lines_of_its_records_there(recording: Format) -> None:
-    """An event may stand before its line, a receipt may end at that of another record, and usage is at its request's."""
+    """An event may stand before its line, a receipt may end at that of another record, usage is at its request's."""
     if recording.name_place is not name_line or recording.name == "codex-zst":  # whose lines are packed
         return
     for path, raw in samples()[recording.name]:
