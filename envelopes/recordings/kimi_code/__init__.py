@@ -69,7 +69,10 @@ from envelopes.text.untrusted_json import Untrusted, join_array
 
 MAIN = "main"
 _FILE = re.compile(r"(?:.*/)?(?P<session>[^/]+)/agents/(?P<agent>[^/]+)/wire\.jsonl")
-_SAVED = re.compile(r"^output_path: (?P<path>[^\n]+)$", re.MULTILINE)
+_SAVED = re.compile(  # before the parts of a long output, or in early releases behind its beginning
+    r"(?:\ATool output exceeded \d+ characters; [^\n]*\n(?:[a-z_]+: [^\n]*\n){0,8}?"
+    r"|\n\n\[Full output saved\]\ntask_id: [^\n]*\n)output_path: (?P<path>[^\n]+)\n"
+)
 _STARTS_AGENTS, _NAMED_WITHIN = ("Agent", "AgentSwarm"), 100_000
 _AGENT_ID = re.compile(r"(?:^agent_id: |<subagent agent_id=\")(?P<agent>agent-\d{1,6})\b", re.MULTILINE)
 _NO_FOLDER = "the folders of a file name its session and its agent; import it with them"
@@ -302,7 +305,7 @@ class _Reader:
         tool = state.tools.get(call)
         is_known = tool is not None or duration is None  # the time is sent of some tools alone
         content = render_receipt(tool or "", result.value()) if is_known and state.late.get(call) != name else None
-        if saved := _SAVED.search(_join_texts(members.get("output"))[:2_000]):
+        if saved := _SAVED.search(_join_texts(members.get("output"))):
             yield ArtifactRecord(line=node.line, run=state.run, call=name, role="output", path=saved["path"])
         if content is None:
             return

@@ -17,6 +17,7 @@ from envelopes.recordings.base import (
     META,
     PARTIAL_COMPACTION,
     REWIND,
+    ArtifactRecord,
     CallRecord,
     EventRecord,
     LineProblem,
@@ -207,6 +208,16 @@ def test_what_the_client_cut_is_a_cut(tool: str, output: str, note: str | None, 
     given = {} if note is None else {"note": f"<system>{note}</system>"}
     halves = read_result(output, tool=tool, args={"path": "f"}, **given)
     assert [(cut.unit, cut.count, cut.is_limit) for cut in halves.reading.source_cuts] == cuts
+
+
+def test_the_file_of_a_long_output_is_an_artifact_and_no_other_path() -> None:
+    saved = CUT.replace("output_path: /t", "tool_name: Bash\noutput_path: /srv/out.txt\nnext_step: Read it.")
+    early = (
+        "x[...truncated]\nDone.\n\n[Full output saved]\ntask_id: bash-1\noutput_path: /srv/log.txt\nnext_step: Read."
+    )
+    lines = [BEGIN, loop("step.begin"), *asked("c1", "c2", "c3"), answered("c1", saved), answered("c2", early)]
+    records = read_lines(*lines, answered("c3", "output_path: /srv/other.txt\n"))
+    assert [record.path for record in only(ArtifactRecord, records)] == ["/srv/out.txt", "/srv/log.txt"]
 
 
 def test_a_reminder_about_repeated_calls_is_no_output() -> None:
