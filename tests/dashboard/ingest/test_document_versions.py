@@ -95,11 +95,12 @@ def test_versions_share_what_they_have_in_common(project: Project, tmp_path: Pat
 def test_calls_that_a_version_repeats_are_not_derived_or_indexed_again(project: Project, tmp_path: Path) -> None:
     versions = print_versions(4, 2)
     import_versions(project, tmp_path / "session.json", versions)
-    assert Call.objects.count() == json.loads(versions[-1])["messages"].__len__() - 1
+    assert Call.objects.count() == len(json.loads(versions[-1])["messages"]) - 1
     assert set(Call.objects.values_list("evidence_version", flat=True)) == {1}
     assert not Call.objects.waiting().exists()
-    entries = [*Call.objects.values_list("search_id", flat=True), *Message.objects.values_list("search_id", flat=True)]
-    assert max(filter(None, entries)) == len(entries), "an entry for each, and none that nothing names any more"
+    entries = {*Call.objects.values_list("search_id", flat=True), *Message.objects.values_list("search_id", flat=True)}
+    assert None not in entries
+    assert max(entries) - min(entries) + 1 == len(entries), "between them is none that nothing names any more"
     run = Run.objects.get()
     assert (run.call_count, run.title) == (Call.objects.count(), f"ses_a with {Call.objects.count()} calls")
 
