@@ -206,7 +206,11 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
     if not nodes:
         return
     head, *messages = nodes
-    members = head.members()
+    try:
+        members = head.members()
+    except Untrusted as refusal:
+        yield head.problem(refusal.path, refusal.reason)
+        return
     facts, places = object_member(members, "session"), DocumentPlaces(saved)
     run = text_member(facts, "session_id") or path.stem
     described = _read_facts(head, facts, run)

@@ -138,6 +138,13 @@ def test_what_a_later_version_lacks_has_left_by_a_compaction_or_because_a_person
     assert (event.kind, json.loads(event.payload)["kept"]) == (PARTIAL_COMPACTION, [1])
 
 
+def test_a_document_whose_first_line_is_damaged_is_a_problem() -> None:
+    raw = b'{"store_format": "x"\n' + json.dumps(message("one")).encode()
+    [problem] = FORMAT.read(lines_of(raw), SourcePath("/srv/s1/context.jsonl"), {})
+    assert isinstance(problem, LineProblem)
+    assert problem.line == 1
+
+
 def test_equal_messages_have_places_of_their_own() -> None:
     records = read_messages({}, message("go on"), message("go on"))
     assert [record.place for record in only(MessageRecord, records)] == [1, 2]
