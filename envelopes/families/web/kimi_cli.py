@@ -19,7 +19,8 @@ def _read_page(evidence: Evidence) -> Reading:
         return failure
     url = RecordedObject(evidence.args).text("url")
     page = RecordedPage(url=url, text=returned.output)
-    summary = f"read {len(returned.output):,} characters of {url or 'a page'}"
+    noun = "character" if len(returned.output) == 1 else "characters"
+    summary = f"read {len(returned.output):,} {noun} of {url or 'a page'}"
     return read_output(evidence, returned, page, summary, links={OUTPUT: "/result/text"})
 
 
@@ -35,6 +36,6 @@ def _read_search(evidence: Evidence) -> Reading:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("FetchURL",), version=1, read=_read_page, align=align_return),
+    ToolMapping(agent=AGENT, tools=("FetchURL",), version=2, read=_read_page, align=align_return),
     ToolMapping(agent=AGENT, tools=("SearchWeb",), version=1, read=_read_search, align=align_return),
 )

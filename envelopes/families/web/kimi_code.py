@@ -14,7 +14,8 @@ from envelopes.families.web.results import Link, RecordedPage, RecordedSearch
 def _read_page(evidence: Evidence, answer: ToolReturn) -> Reading:
     url = RecordedObject(evidence.args).text("url")
     page = RecordedPage(url=url, text=answer.output)
-    summary = f"read {len(answer.output):,} characters of {url or 'a page'}"
+    noun = "character" if len(answer.output) == 1 else "characters"
+    summary = f"read {len(answer.output):,} {noun} of {url or 'a page'}"
     return read_success(evidence, answer, page, summary, links={OUTPUT: "/result/text"})
 
 

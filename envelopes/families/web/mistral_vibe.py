@@ -18,7 +18,8 @@ def _read_page(evidence: Evidence, receipt: str) -> Reading | None:
     line = fields["content"].count("\n") + 1
     cut = SourceCut(pointer="", unit="output", start=line, end=line, lines=1)
     is_cut = fields.get("was_truncated") == "True"
-    summary = f"read {len(page.text):,} characters of {page.url}"
+    noun = "character" if len(page.text) == 1 else "characters"
+    summary = f"read {len(page.text):,} {noun} of {page.url}"
     return read_parsed(evidence, page, summary, (cut,) if is_cut else ())
 
 

@@ -61,6 +61,7 @@ def test_what_only_this_process_knows_cannot_be_followed_later(tmp_path: Path) -
     assert not FollowedPath.objects.exists()
 
 
+@pytest.mark.postgresql
 @pytest.mark.parametrize(("backoff", "versions"), [(0, 3), (BACKOFF_FACTOR * 10_000, 2)], ids=["none", "long"])
 @pytest.mark.parametrize("name", ["session.json", "opencode.db"])
 def test_what_is_read_as_a_whole_rests_while_other_files_are_followed(

@@ -64,6 +64,7 @@ def test_a_call_that_its_family_cannot_read_is_stored_and_reported_once(
     assert [problem["line"] for problem in import_paths(project, [path]).problems] == [2]
 
 
+@pytest.mark.postgresql
 def test_a_note_goes_when_the_call_is_read_again_and_understood(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
