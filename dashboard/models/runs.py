@@ -105,8 +105,12 @@ class Run(LoadedRow):
 
     @property
     def recorded_duration_ms(self) -> int | None:
-        """None where the recording has no times, for which the column is 0, and while nothing runs yet."""
-        return None if self.started_at is None or self.is_asking else self.duration_ms
+        """None where the recording has no times or only that of the beginning, and while nothing runs yet.
+
+        The column is 0 for these.
+        """
+        is_known = self.duration_ms or self.ended_at is not None
+        return self.duration_ms if self.started_at and is_known and not self.is_asking else None
 
     @property
     def is_asking(self) -> bool:
