@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -160,10 +161,15 @@ def read_in_parts(raw: bytes, path: str, size: int) -> list[Record | LineProblem
     return records
 
 
+# Tools of the servers that the sampled agents were given, and names that no tool has.
+NO_TOOL_OF_THE_AGENT = re.compile(r"demo[_-]|(?:no_such|nonexistent)_tool\Z|invalid\Z")
+
+
 @dataclass
 class Shares:
-    """What the mappings of one agent account for: calls with a typed mapping, characters of receipts with a link.
+    """What the mappings of one agent account for: its calls with a typed mapping, characters of receipts with a link.
 
+    Calls of other tools than the agent's own have no mapping, and their receipts count all the same.
     `repeated` are the characters of lines of receipts that occur in the recorded result of their call.
     """
 
@@ -175,8 +181,9 @@ class Shares:
 
     def add(self, sample: Sample) -> None:
         for call, halves in zip(sample.calls, sample.halves(), strict=True):
-            self.calls += 1
-            self.typed += is_mapped(sample.format.agent, call.tool)
+            if not NO_TOOL_OF_THE_AGENT.match(call.tool):
+                self.calls += 1
+                self.typed += is_mapped(sample.format.agent, call.tool)
             if halves.note:
                 self.notes.append(f"{call.tool}: {halves.note}")
             if halves.receipt is None:
