@@ -105,10 +105,7 @@ class Run(LoadedRow):
 
     @property
     def recorded_duration_ms(self) -> int | None:
-        """None where the recording has no times or only that of the beginning, and while nothing runs yet.
-
-        The column is 0 for these.
-        """
+        """None where at most the beginning has a time, for which the column is 0, and while nothing runs yet."""
         is_known = self.duration_ms or self.ended_at is not None
         return self.duration_ms if self.started_at and is_known and not self.is_asking else None
 

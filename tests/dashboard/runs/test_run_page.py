@@ -112,12 +112,6 @@ def test_a_run_without_an_end_is_assumed_ended_and_says_why(client: Client, proj
 
 
 @pytest.mark.usefixtures("alice")
-def test_a_run_of_which_only_the_beginning_has_a_time_has_no_duration(client: Client, project: Project) -> None:
-    assert load(client, create_run(project)).facts["Duration"] == "–"
-    assert load(client, create_run(project, ended_at=START)).facts["Duration"] == "0 ms"
-
-
-@pytest.mark.usefixtures("alice")
 def test_rows_and_titles_of_commands_show_what_they_printed(client: Client, run: Run) -> None:
     calls = [bash(run, text, line=line) for line, text in enumerate(("\n3 passed\nin 2 s\n", '{\n  "ok": 1\n}', ""), 1)]
     summaries = [row.select_one(".row-summary").text for row in call_rows(load(client, run))]

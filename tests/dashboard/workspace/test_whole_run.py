@@ -15,7 +15,7 @@ from dashboard.models.notes import Note
 from dashboard.runs.overview import plain_axis
 from dashboard.runs.waterfall import RowSelection, load_call_rows
 from dashboard.workspace.run_strip import load_run_strip
-from tests.dashboard.factories import create_call, create_event, create_message, create_run
+from tests.dashboard.factories import START, create_call, create_event, create_message, create_run
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.runs.test_context_drops import import_session, steps
 
@@ -246,3 +246,10 @@ def test_places_of_records_that_a_program_sent_are_times(client: Client, project
         assert "1,792,489" not in text, address
         assert "1792489" not in text, address
     assert "White space only." in open_page(client, f"/runs/{run.pk}/context").text
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_run_of_which_only_the_beginning_has_a_time_has_no_duration(client: Client, project: Project) -> None:
+    for fields, duration in (({}, "–"), ({"ended_at": START}, "0 ms")):
+        page = open_page(client, create_run(project, **fields).get_absolute_url())
+        assert page.facts["Duration"] == duration
