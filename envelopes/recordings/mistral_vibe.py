@@ -1,7 +1,7 @@
 """Sessions of Mistral Vibe, releases 2.7 to 2.20: a folder with the messages as they are sent, and facts beside them.
 
     session_<time>_<id>/messages.jsonl    {role: user | assistant | tool, content, tool_calls?, tool_call_id?, …}
-    session_<time>_<id>/meta.json         {session_id, start_time, title, environment: {working_directory}, config, …}
+    session_<time>_<id>/meta.json         {session_id, start_time, end_time, title, environment, config, …}
     session_<time>_<id>/agents/<agent>_<time>_<id>/…    the same of a subagent
 
 1. A message of the role tool is a receipt. Nothing else is recorded of a result, and no times.
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
 import msgspec
 
@@ -35,9 +34,9 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
 )
-from envelopes.recordings.document_fields import flag_member, list_member, object_member, text_member
-from envelopes.recordings.documents import DocumentValue, decode_arguments, unused_id
-from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, storable, struct_reader, valid_timestamp
+from envelopes.recordings.document_fields import flag_member, list_member, object_member, text_member, time_member
+from envelopes.recordings.documents import DocumentValue, JsonDocument, decode_arguments, outline, unused_id
+from envelopes.recordings.json_lines import ForeignEntry, parsed_lines, storable, struct_reader
 from envelopes.recordings.session_lines import read_session
 from envelopes.schema.result import summarize
 from envelopes.text.untrusted_json import Untrusted
@@ -56,23 +55,6 @@ class VibeLine(ForeignEntry, frozen=True, gc=False):
     role: str | None = None
     message_id: str | None = None
     injected: bool | None = None
-
-
-class _Environment(msgspec.Struct, frozen=True):
-    working_directory: str | None = None
-
-
-class _Config(msgspec.Struct, frozen=True):
-    active_model: str | None = None
-
-
-class VibeMeta(msgspec.Struct, frozen=True):
-    """The facts beside a session."""
-
-    title: str | None = None
-    start_time: str | None = None
-    environment: _Environment | None = None
-    config: _Config | None = None
 
 
 class VibeState(msgspec.Struct):
@@ -103,6 +85,11 @@ def sniff(head: bytes, path: SourcePath) -> bool:
     return first is not None and bool(first.role and first.message_id) and first.injected is not None
 
 
+def sniff_facts(head: bytes, path: SourcePath) -> bool:
+    """The name is that of such a file, and the content an object with a session and its start."""
+    return path.path.rsplit("/", 1)[-1] == META_FILE and outline(head).keys >= {"session_id", "start_time"}
+
+
 def run_of(path: SourcePath) -> str:
     """The name of the session's folder; that of a subagent is below its session."""
     folder = _FOLDER.fullmatch(path.path)
@@ -128,7 +115,9 @@ def _read_message(node: DocumentValue, path: SourcePath, state: VibeState) -> Re
         raise Untrusted("no message: it has no role", "$.role")
     if not state.has_facts:
         state.has_facts = True
-        yield _read_facts(node, path, state)
+        folder = _FOLDER.fullmatch(path.path)
+        parent = folder["parent"] if folder else None
+        yield RunRecord(line=node.line, run=state.run, parent_run=parent, agent=AGENT)
     if role == "tool":
         yield from _receipt(node, members, content, state)
         return
@@ -150,21 +139,34 @@ def _read_message(node: DocumentValue, path: SourcePath, state: VibeState) -> Re
         yield _call(node, call.members(), f"{key}-{number}", key, state)
 
 
-def _read_facts(node: DocumentValue, path: SourcePath, state: VibeState) -> RunRecord:
-    meta, folder = VibeMeta(), _FOLDER.fullmatch(path.path)
-    if path.folder is not None and META_FILE in path.folder.names():
-        with suppress(msgspec.DecodeError, OSError):
-            meta = msgspec.json.decode(path.folder.read(META_FILE), type=VibeMeta)
-    return RunRecord(
-        line=node.line,
-        run=state.run,
-        parent_run=folder["parent"] if folder else None,
+def read_facts(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    """The facts that the client keeps beside the messages, which it writes anew after each turn."""
+    document, run = JsonDocument(lines), run_of(path)
+    root = document.parse()
+    if root is None:
+        return
+    if not isinstance(root, DocumentValue):
+        yield root
+        return
+    if not run:
+        yield document.refuse(Untrusted(_NO_FOLDER, "$"))
+        return
+    try:
+        members = root.members()
+    except Untrusted as refusal:
+        yield document.refuse(refusal)
+        return
+    yield RunRecord(
+        line=root.line,
+        run=run,
         agent=AGENT,
-        title=storable(summarize(meta.title or "")) or None,
-        cwd=storable(meta.environment.working_directory or "") or None if meta.environment else None,
-        model=storable(meta.config.active_model or "") or None if meta.config else None,
-        started_at=valid_timestamp(meta.start_time),
+        title=summarize(text_member(members, "title") or "") or None,
+        cwd=text_member(object_member(members, "environment"), "working_directory"),
+        model=text_member(object_member(members, "config"), "active_model"),
+        started_at=time_member(members, "start_time"),
+        last_at=time_member(members, "end_time"),
     )
+    yield from document.take_remarks(run)
 
 
 def _call(node: DocumentValue, call: Members, unnamed: str, step: str, state: VibeState) -> CallRecord:
@@ -192,6 +194,19 @@ def _receipt(node: DocumentValue, members: Members, content: DocumentValue | Non
 
 
 FORMATS: tuple[Format, ...] = (
+    Format(
+        name="mistral-vibe-facts",
+        title="Mistral Vibe session's facts",
+        agent=AGENT,
+        namespace=AGENT,
+        mark="an object with a session_id and its start_time, in a file meta.json",
+        is_document=True,
+        recorded_as=AGENT,
+        sniff=sniff_facts,
+        read=read_facts,
+        is_global_call_id=lambda _call: False,
+        run_of=run_of,
+    ),
     Format(
         name=AGENT,
         title="Mistral Vibe session",

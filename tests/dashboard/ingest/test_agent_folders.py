@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 
 from dashboard.accounts import get_or_create_project
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.rereading import read_outdated
 from dashboard.models import Call, Event, Message, Observation, Project, RecordedReceipt, Run, Source
 from dashboard.runs.compactions import load_compactions
 from tests.dashboard.stored_rows import stored_rows
@@ -63,7 +63,8 @@ def test_a_second_import_and_a_second_reading_add_nothing(project: Project, fold
     assert not import_paths(project, [folder]).added["calls"]
     assert stored_rows() == stored
     Source.objects.update(reader=0)
-    read_outdated(project)
+    call_command("rederive")
+    assert set(Source.objects.values_list("reader", flat=True)) != {0}
     assert stored_rows() == stored
 
 

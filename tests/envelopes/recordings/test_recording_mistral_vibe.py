@@ -25,10 +25,11 @@ from envelopes.recordings.base import (
     RunRecord,
     SourcePath,
 )
-from tests.envelopes.recordings.samples import FOLDER, FolderFiles, Sample, lines_of, read_folder
+from tests.envelopes.recordings.samples import FOLDER, Sample, lines_of, read_folder
 from tests.envelopes.session_lines import only
 
-[FORMAT] = mistral_vibe.FORMATS
+[FACTS, FORMAT] = mistral_vibe.FORMATS
+META_FILE = "meta.json"
 RELEASES = ("2.7.6", "2.20.0")
 FOLDERS: dict[str, list[Path]] = {
     release: sorted(path for path in (FOLDER / "mistral_vibe" / release).iterdir()) for release in RELEASES
@@ -161,10 +162,22 @@ def test_a_subagent_is_a_run_below_its_session(release: str) -> None:
 
 def test_the_facts_beside_a_session_are_those_of_its_run() -> None:
     [folder] = [path for path in FOLDERS["2.20.0"] if path.name == NEWEST.path]
-    path = SourcePath((folder / "messages.jsonl").as_posix(), folder=FolderFiles(folder))
-    [run] = only(RunRecord, FORMAT.read(lines_of((folder / "messages.jsonl").read_bytes()), path, {}))
-    assert (run.title, run.cwd, run.model) == ("SCRIPT:main go", "/srv/demo/project", "loc")
-    assert run.started_at is not None
+    path, raw = SourcePath((folder / META_FILE).as_posix()), (folder / META_FILE).read_bytes()
+    assert FACTS.sniff(raw, path)
+    [run] = only(RunRecord, FACTS.read(lines_of(raw), path, {}))
+    assert (run.run, run.title, run.cwd, run.model) == (NEWEST.path, "SCRIPT:main go", "/srv/demo/project", "loc")
+    assert None not in (run.started_at, run.last_at)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{", b'{"session_id": "s1", "start_time": 5, "title": ["a"], "environment": 3}', b" "]
+)
+def test_facts_that_cannot_be_read_are_a_problem_or_left_out(raw: bytes) -> None:
+    records = list(FACTS.read(lines_of(raw), SourcePath("/srv/session_1/meta.json"), {}))
+    assert [type(record).__name__ for record in records][:1] == {b"{": ["LineProblem"], b" ": []}.get(
+        raw, ["RunRecord"]
+    )
+    assert all(isinstance(record, LineProblem) for record in FACTS.read(lines_of(raw), SourcePath("meta.json"), {}))
 
 
 def test_what_the_client_added_is_no_message_of_the_user() -> None:
