@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 
 from dashboard.accounts import get_or_create_project
 from dashboard.ingest.importer import import_paths
-from dashboard.ingest.rereading import read_outdated
 from dashboard.models import Call, Event, Message, Observation, Project, RecordedReceipt, Run, Source
 from dashboard.runs.compactions import load_compactions
 from dashboard.runs.run_marks import load_branches
@@ -68,7 +68,7 @@ def test_a_second_import_and_a_second_reading_add_nothing(project: Project, sess
     assert not import_paths(project, [session]).added["calls"]
     assert stored_rows() == stored
     Source.objects.update(reader=0)
-    read_outdated(project)
+    call_command("rederive")
     assert stored_rows() == stored
 
 
