@@ -110,9 +110,9 @@ def load_drops(run: Run) -> list[ContextDrop]:
     drops = [ContextDrop(*row) for row in columns]
     unread = Problem.objects.filter(source__runs=run).exclude(loss=Problem.Loss.NOTHING)
     lines = list(unread.values_list("line", flat=True))
-    is_placed = has_lines(run.source_format)
+    are_lines = has_lines(run.source_format)
     return [
-        replace(drop, has_gap=any(not is_placed or drop.before < line < drop.line for line in lines)) for drop in drops
+        replace(drop, has_gap=any(not are_lines or drop.before < line < drop.line for line in lines)) for drop in drops
     ]
 
 

@@ -59,15 +59,16 @@ def cut_frames(source: Source, lines: Sequence[SourceLine]) -> list[PackedFrame]
     return pack_frames(lines)
 
 
-def share_frames(earlier: Source, lines: Sequence[SourceLine]) -> list[PackedFrame]:
-    """The frames of all lines of a document. Those that its earlier version has too refer to the same block.
+def share_frames(earlier: int, lines: Sequence[SourceLine]) -> list[PackedFrame]:
+    """The frames of all lines of a document. Those that `earlier`, the source of a version of it, has are in one block.
 
     Moves the bytes of such frames of the earlier version into a block; within a transaction of the only writer.
     """
     data = b"".join([line.raw for line in lines])
     starts = list(accumulate((len(line.raw) for line in lines), initial=0))
     index = {start: number for number, start in enumerate(starts)}
-    stored = earlier.frames.filter(size__gte=SMALLEST_SHARED).order_by("offset").with_blocks()
+    known = SourceFrame.objects.filter(source=earlier, size__gte=SMALLEST_SHARED)
+    stored = known.order_by("offset").with_blocks()
     frames: list[PackedFrame] = []
     done = earlier_end = 0  # lines that have a frame, and where the last common frame of the earlier version ended
     for frame in stored:
@@ -84,10 +85,10 @@ def share_frames(earlier: Source, lines: Sequence[SourceLine]) -> list[PackedFra
         done, earlier_end = end, frame.offset + frame.size
     frames += pack_frames(lines[done:], SHARED_BYTES)
     longest = {frame.first_line: frame for frame in stored if frame.size > FRAME_BYTES}
-    raw = {line.number: line.raw for line in lines if len(line.raw) > FRAME_BYTES}
+    raw = {line.number: line.raw for line in lines if line.number in longest and len(line.raw) > FRAME_BYTES}
     return [
         _pack_difference(frame, raw[frame.first_line], longest[frame.first_line])
-        if frame.packed is not None and frame.first_line in longest.keys() & raw.keys()
+        if frame.packed is not None and frame.first_line in raw
         else frame
         for frame in frames
     ]

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 import msgspec
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from dashboard.ingest.bulk import bulk_insert_values, bulk_update, unsaved_row
 from dashboard.ingest.source_files import head_sha256, prefix_sha256
@@ -288,19 +288,20 @@ def store_lines(batches: Sequence[SourceBatch]) -> None:
     Problem.objects.bulk_create([problem for batch in batches for problem in _problems(batch)])
 
 
-def _find_earlier_versions(batches: Sequence[SourceBatch]) -> dict[int, Source]:
-    """The source of the version before, by that of each document that was written anew under the same path."""
+def _find_earlier_versions(batches: Sequence[SourceBatch]) -> dict[int, int]:
+    """The key of the version before, by that of each document that was written anew under the same path."""
     new = [batch.source for batch in batches if batch.start == 0 and not batch.is_stored]
     new = [source for source in new if find_format(source.format).is_document and not source.path.startswith(LIVE)]
     if not new:
         return {}
     keys = [source.pk for source in new]
     stored = Source.objects.filter(project=new[0].project_id, path__in=[source.path for source in new])
-    by_path = {source.path: source for source in stored.exclude(pk__in=keys).only("path").order_by("pk")}
+    newest = stored.exclude(pk__in=keys).order_by().values_list("path").annotate(newest=Max("pk"))
+    by_path: dict[str, int] = dict(newest)
     return {source.pk: by_path[source.path] for source in new if source.path in by_path}
 
 
-def _frames(batch: SourceBatch, earlier: Source | None) -> Sequence[PackedFrame]:
+def _frames(batch: SourceBatch, earlier: int | None) -> Sequence[PackedFrame]:
     return share_frames(earlier, batch.lines) if earlier else batch.frames or cut_frames(batch.source, batch.lines)
 
 

@@ -2,9 +2,9 @@
 
 A recording is continued where it was read to. A document, and one in a container, is read again as a whole, so it
 rests BACKOFF_FACTOR times as long as its last import took. A named file, for instance the output of a background task,
-is stored by its content, so a longer file is another content that replaces the artifact's. Storing
-costs as much as the file is long, so it rests in the same way. When its run is over it is stored once more, because
-what was written since the last time belongs to it.
+is stored by its content, so a longer file is another content that replaces the artifact's. Storing costs as much as the
+file is long, so it rests in the same way. When its run is over it is stored once more, because what was written since
+the last time belongs to it.
 
     follow(project, paths)   until it is interrupted, for a command
     Followers                for the background work: what is stored as a FollowedPath, also after a restart

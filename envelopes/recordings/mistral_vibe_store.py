@@ -268,7 +268,7 @@ def _find_left(
         kept = [places.find(key, slot) for key, size in places.sizes.items() for slot in range(size)]
         payloads = [msgspec.json.encode({"kept": sorted(kept)})]
     else:
-        payloads = [msgspec.json.encode({"left": [first, last + 1], "returned": None}) for first, last in spans]
+        payloads = [msgspec.json.encode({"left": span, "returned": None}) for span in spans]
     for payload in payloads:
         yield EventRecord(
             line=head.line,

@@ -85,13 +85,13 @@ class DocumentPlaces:
         return place + slot - start
 
     def remove_missing(self, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
-        """The first and the last place of what had one and is no longer in the session, which is forgotten."""
+        """The first place and the one behind the last of what is no longer in the session, which is forgotten."""
         spans: list[tuple[int, int]] = []
         for key, known in list(self.sizes.items()):
             size = sizes.get(key, 0)
             for place in (self.find(key, slot) for slot in range(size, known)):
-                start = spans.pop()[0] if spans and spans[-1][1] == place - 1 else place
-                spans.append((start, place))
+                start = spans.pop()[0] if spans and spans[-1][1] == place else place
+                spans.append((start, place + 1))
             if key not in sizes:
                 del self.sizes[key], self._pieces[key]
             elif size < known:

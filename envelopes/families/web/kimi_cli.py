@@ -8,7 +8,7 @@ from envelopes.alignment.kimi_receipts import AGENT, OUTPUT, align_return, read_
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.alignment.mapping import Evidence, Reading, ToolMapping
 from envelopes.families.base import count_noun
-from envelopes.families.web.results import Link, RecordedPage, RecordedSearch
+from envelopes.families.web.results import Link, RecordedPage, RecordedSearch, read_outcome
 
 FOUND = re.compile(r"^Title: (?P<title>[^\n]*)\nDate: [^\n]*\nURL: (?P<url>[^\n]*)$", re.MULTILINE)
 
@@ -17,22 +17,24 @@ def _read_page(evidence: Evidence) -> Reading:
     returned = read_return(evidence)
     if failure := read_failed(evidence, returned):
         return failure
-    url = RecordedObject(evidence.args).text("url")
-    page = RecordedPage(url=url, text=returned.output)
-    noun = "character" if len(returned.output) == 1 else "characters"
-    summary = f"read {len(returned.output):,} {noun} of {url or 'a page'}"
-    return read_output(evidence, returned, page, summary, links={OUTPUT: "/result/text"})
+    page = RecordedPage(url=RecordedObject(evidence.args).text("url"), text=returned.output)
+    return read_output(evidence, returned, page, read_outcome(page), links={OUTPUT: "/result/text"})
 
 
 def _read_search(evidence: Evidence) -> Reading:
     returned = read_return(evidence)
     if failure := read_failed(evidence, returned):
         return failure
-    links = tuple(Link(title=result["title"], url=result["url"]) for result in FOUND.finditer(returned.output))
-    query = RecordedObject(evidence.args).text("query")
-    found = RecordedSearch(query=query, results=links, text=returned.output)
-    summary = count_noun(len(links), "result") + (f" for '{query}'" if query else "")
+    found, summary = read_found(evidence, returned.output)
     return read_output(evidence, returned, found, summary, links={OUTPUT: "/result/text"})
+
+
+def read_found(evidence: Evidence, text: str) -> tuple[RecordedSearch, str]:
+    """The links that a text lists, and a sentence about them."""
+    links = tuple(Link(title=result["title"], url=result["url"]) for result in FOUND.finditer(text))
+    query = RecordedObject(evidence.args).text("query")
+    summary = count_noun(len(links), "result") + (f" for '{query}'" if query else "")
+    return RecordedSearch(query=query, results=links, text=text), summary
 
 
 MAPPINGS = (

@@ -7,7 +7,7 @@ from envelopes.alignment.mapping import Evidence, Reading
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.vibe_receipts import read_parsed, take_apart, vibe_mapping
 from envelopes.families.base import count_noun
-from envelopes.families.web.results import RecordedPage, RecordedSearch
+from envelopes.families.web.results import RecordedPage, RecordedSearch, read_outcome
 
 
 def _read_page(evidence: Evidence, receipt: str) -> Reading | None:
@@ -18,9 +18,7 @@ def _read_page(evidence: Evidence, receipt: str) -> Reading | None:
     line = fields["content"].count("\n") + 1
     cut = SourceCut(pointer="", unit="output", start=line, end=line, lines=1)
     is_cut = fields.get("was_truncated") == "True"
-    noun = "character" if len(page.text) == 1 else "characters"
-    summary = f"read {len(page.text):,} {noun} of {page.url}"
-    return read_parsed(evidence, page, summary, (cut,) if is_cut else ())
+    return read_parsed(evidence, page, read_outcome(page), (cut,) if is_cut else ())
 
 
 def _read_search(evidence: Evidence, receipt: str) -> Reading:

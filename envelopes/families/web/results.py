@@ -215,6 +215,11 @@ def fetched_outcome(page: FetchedPage) -> str:
     return f"fetched {page.final_url} with status {page.status}"
 
 
+def read_outcome(page: RecordedPage) -> str:
+    noun = "character" if len(page.text) == 1 else "characters"
+    return f"read {len(page.text):,} {noun} of {page.url or 'a page'}"
+
+
 def search_outcome(found: FoundPages) -> str:
     return f"{count_noun(len(found.results), 'result')} for {found.query}"
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -363,20 +364,20 @@ class _Reader:
         text: str,
         at: str | None,
         *,
-        level: str = "info",
+        level: Literal["info", "warn"] = "info",
         call: str | None = None,
         payload: bytes = b"null",
     ) -> EventRecord:
-        event = EventRecord(
+        return EventRecord(
             line=node.line,
             run=self._state.run,
             kind=kind,
             message=storable(summarize(text)) or kind,
+            level=level,
             call=call,
             payload=payload,
             at=at,
         )
-        return msgspec.structs.replace(event, level="warn") if level == "warn" else event
 
 
 def _join_texts(content: DocumentValue | None) -> str:

@@ -128,8 +128,8 @@ class _Reader:
     def add_undone(self, line: int, sizes: Mapping[str, int]) -> None:
         """Adds that messages have left which were in the session before. `sizes` are those of its messages now."""
         spans = self.places.remove_missing(sizes)
-        for first, last in spans:
-            text, payload = "messages were removed from the session", msgspec.json.encode({"left": [first, last + 1]})
+        for span in spans:
+            text, payload = "messages were removed from the session", msgspec.json.encode({"left": span})
             place = self.places.next
             self.records.append(
                 EventRecord(line=line, run=self.run, kind=REWIND, message=text, payload=payload, position=place)
