@@ -1,6 +1,7 @@
 """The filters and tags of the pages.
 
 {{ ms|duration }}  {{ n|size }}  {{ n|count }}  {{ certainty|counted }}  {{ tokens|token_title }}  {{ line|place:run }}
+{{ run.source_format|recording_agent }}
 {{ text|visible }}  {{ text|truncatechars:60 }}  {{ value|short_id }}  {{ request.path|section }}
 {% for row in rows|escaped %}
 {% stamp at %}  {% icon "name" %}  {% outcome_strip run.strip %}
@@ -25,6 +26,7 @@ from dashboard.models import Run
 from dashboard.text.find_secrets import CONTEXT
 from dashboard.text.formatting import (
     TOKENS_COUNTED_BY,
+    find_agent,
     format_change,
     format_count,
     format_duration,
@@ -49,6 +51,7 @@ SECTIONS = {
 register.filter("change", format_change)
 register.filter("count", format_count)
 register.filter("duration", format_duration)
+register.filter("recording_agent", find_agent)
 register.filter("size", format_size)
 
 

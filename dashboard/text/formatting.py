@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from envelopes.recordings import UnknownFormat, find_format
-from envelopes.recordings.places import NamePlace, PlaceName, name_line, name_position
+from envelopes.recordings.base import Format
+from envelopes.recordings.places import PlaceName, name_line, name_position
 from envelopes.schema.timestamps import parse_instant
 from envelopes.text.untrusted_json import visible
 
@@ -56,20 +57,29 @@ def _name_place(place: int, source_format: str) -> PlaceName:
     """The time (UTC) of a record that a program sent, whose place is in microseconds."""
     if FIRST_TIME <= place < LAST_TIME:
         return PlaceName(f"{datetime.fromtimestamp(place // 1_000 / 1_000, UTC):%H:%M:%S.%f}"[:-3])
-    return _find_names(source_format)(place)
+    format_ = _find_format(source_format)
+    return name_position(place) if format_ is None else format_.name_place(place)
 
 
 def has_lines(source_format: str) -> bool:
     """True where a place in a run is the line of a file."""
-    return _find_names(source_format) is name_line
+    format_ = _find_format(source_format)
+    return format_ is not None and format_.name_place is name_line
+
+
+def find_agent(source_format: str) -> str:
+    """The agent that records in this format, which names its section of `docs/agents.md`; empty where it is unknown."""
+    format_ = _find_format(source_format)
+    return format_.agent if format_ else ""
 
 
 @lru_cache  # a page names a place for each of its rows
-def _find_names(source_format: str) -> NamePlace:
+def _find_format(source_format: str) -> Format | None:
+    """None: a store may have runs of a format that this release does not read."""
     try:
-        return find_format(source_format).name_place
-    except UnknownFormat:  # a store may have runs of a format that this release does not read
-        return name_position
+        return find_format(source_format)
+    except UnknownFormat:
+        return None
 
 
 def format_duration(ms: int | float | None) -> str:

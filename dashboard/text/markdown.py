@@ -19,6 +19,7 @@ FOLDER = Path(__file__).parents[1] / "docs"
 ORDER = (
     *(
         "recordings",
+        "agents",
         "intake",
         "reading-a-call",
         "fidelity",
@@ -38,12 +39,21 @@ NOT_A_SLUG = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True)
+class Section:
+    """A heading of the second level: `key` is its id on the page."""
+
+    key: str
+    title: str
+
+
+@dataclass(frozen=True)
 class Document:
-    """One page: `title` and `lead` are plain text, `html` is the rendered rest."""
+    """One page: `title`, `lead` and the titles of `sections` are plain text, `html` is the rendered rest."""
 
     name: str
     title: str
     lead: str
+    sections: tuple[Section, ...]
     html: str
 
 
@@ -71,17 +81,21 @@ def documents() -> list[Document]:
 def render_document(name: str, source: str) -> Document:
     """The first heading becomes the title and leaves the text; every other heading gets an id from its words."""
     tokens = PARSER.parse(source)
-    title, lead = name, ""
+    title, lead, sections = name, "", []
     for i, token in enumerate(tokens):
         if token.type == "heading_open":
-            token.attrSet("id", NOT_A_SLUG.sub("-", _plain_text(tokens[i + 1]).lower()).strip("-"))
+            heading = _plain_text(tokens[i + 1])
+            key = NOT_A_SLUG.sub("-", heading.lower()).strip("-")
+            token.attrSet("id", key)
+            if token.tag == "h2":
+                sections.append(Section(key, heading))
         elif token.type == "paragraph_open" and not lead:
             lead = _plain_text(tokens[i + 1])
         elif token.type in ("fence", "code_block"):
             token.attrSet("tabindex", "0")  # code scrolls sideways: the keyboard has to reach it
     if tokens and tokens[0].tag == "h1":
         title, tokens = _plain_text(tokens[1]), tokens[3:]
-    return Document(name, title, lead, PARSER.renderer.render(tokens, PARSER.options, {}))
+    return Document(name, title, lead, tuple(sections), PARSER.renderer.render(tokens, PARSER.options, {}))
 
 
 def render_inline(text: str) -> str:

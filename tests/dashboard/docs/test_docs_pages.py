@@ -12,7 +12,9 @@ from django.urls import resolve
 from dashboard.evidence.fidelity import RECEIPT
 from dashboard.filters.keys import KEYS
 from dashboard.text import markdown
-from dashboard.text.markdown import render_document, render_inline
+from dashboard.text.formatting import find_agent
+from dashboard.text.markdown import Section, render_document, render_inline
+from envelopes.recordings import RECORDINGS
 from tests.dashboard.factories import create_project, create_user
 from tests.dashboard.page_text import assert_harmless, parse_page
 
@@ -46,6 +48,7 @@ def alice(db: None, client: Client) -> User:
 def test_the_first_heading_is_the_title_and_the_rest_is_rendered() -> None:
     page = render_document("page", TEXT)
     assert (page.title, page.lead) == ("A title", "One line and its end, with code <b>, strong and a page.")
+    assert page.sections == (Section("part-two", "Part two!"),)
     rendered = parse_page(page.html)
     (heading,) = rendered.all_by_role("heading")
     assert (heading.tag, heading["id"], heading.text) == ("h2", "part-two", "Part two!")
@@ -71,6 +74,22 @@ def test_the_index_leads_to_every_page_and_every_page_opens(client: Client) -> N
     for name in markdown.ORDER:
         assert index.has(f'main a[href="/docs/{name}/"]')
         assert client.get(f"/docs/{name}/").status_code == 200
+
+
+def test_every_agent_has_a_section_that_the_facts_of_its_runs_link() -> None:
+    page = markdown.document("agents")
+    assert page is not None
+    sections = {heading["id"] for heading in parse_page(page.html).all_by_role("heading")}
+    assert {find_agent(recording.name) for recording in RECORDINGS} <= sections
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_long_page_begins_with_links_to_its_sections(client: Client) -> None:
+    page = parse_page(client.get("/docs/agents/"))
+    links = page.by_role("navigation", "On this page").all_by_role("link")
+    assert {"#codex", "#pi"} <= {link["href"] for link in links}
+    assert all(page.has(f"h2{link['href']}") for link in links)
+    assert not parse_page(client.get("/docs/run-against-run/")).has('nav[aria-label="On this page"]')
 
 
 @pytest.mark.parametrize("name", ["nothing", "settings", "urls"])

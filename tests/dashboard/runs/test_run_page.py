@@ -92,7 +92,7 @@ def test_the_head_shows_the_origin_and_the_cost_of_the_run(client: Client, proje
     page = load(client, run)
     assert page.title == "Fix the login: 2 of 5 calls failed · Counterfoil"
     facts = {
-        "Agent": "claude-code 2.1.7",
+        "Agent": "claude-code 2.1.7 what its recordings have",
         "Model": "opus",
         "In": "/home/dev/shop",
         "Branch": "main",
@@ -102,6 +102,7 @@ def test_the_head_shows_the_origin_and_the_cost_of_the_run(client: Client, proje
         "Tool-result tokens": "≈ 56,789",
     }
     assert page.facts.items() >= facts.items()
+    assert page.by_role("link", "what its recordings have")["href"] == "/docs/agents/#claude-code"
     assert page.select_one(".run-plan").text == 'Plan, as recorded { "steps": [] }'
 
 

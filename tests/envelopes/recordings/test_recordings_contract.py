@@ -82,6 +82,6 @@ POSTED = ("native", "otlp")  # come over HTTP and have pages of their own
 
 def test_the_documentation_and_the_readme_list_every_agent_whose_files_are_read() -> None:
     agents = {recording.agent for recording in RECORDINGS if recording.agent not in POSTED}
-    for page in ("dashboard/docs/recordings.md", "README.md"):
+    for page in ("dashboard/docs/recordings.md", "dashboard/docs/agents.md", "README.md"):
         text = (CHECKOUT / page).read_text("utf-8").lower().replace("-", " ")
         assert not [agent for agent in agents if agent.replace("-", " ") not in text], page
