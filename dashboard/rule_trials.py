@@ -88,7 +88,9 @@ def try_rule(project: Project, rule: MaskingRule, deadline: Deadline) -> RuleTri
     total, searched, places, runs, already = project.runs.count(), 0, 0, 0, 0
     is_over = False
     examples: list[MaskExample] = []
-    for run in project.runs.order_by("-sort_at", "-pk").only("title", "external_id").iterator(chunk_size=200):
+    for run in (
+        project.runs.order_by("-sort_at", "-pk").only("project_id", "title", "external_id").iterator(chunk_size=200)
+    ):
         in_run = 0
         for recorded in chain(_load_texts(run), _read_files(run, unread)):
             spans = recorded.find(tried, _until(deadline))

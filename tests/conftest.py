@@ -19,6 +19,8 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
 from django.core.cache import cache
+from django.db.models import Model
+from django.db.models.query_utils import DeferredAttribute
 from django.test import Client
 from django.utils.crypto import get_random_string
 from hypothesis import HealthCheck
@@ -156,6 +158,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _nothing_is_remembered_of_another_test() -> None:
     """Each test's first project has the same key, and what a process keeps of a project is kept under it."""
     cache.clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_left_out_column_is_loaded_alone() -> Iterator[None]:
+    """A column that `only` or `defer` left out is a query of its own for each row that reads it."""
+
+    look = DeferredAttribute.__get__
+
+    def look_or_refuse(attribute: DeferredAttribute, row: Model | None, model: type[Model] | None = None) -> Any:
+        if row is None or row._state.adding or attribute.field.attname in row.__dict__:
+            return look(attribute, row, model)
+        raise AssertionError(f"{type(row).__name__}.{attribute.field.attname} was left out and is loaded alone")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeferredAttribute, "__get__", look_or_refuse)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -123,14 +123,16 @@ def _trim_source(source: Source) -> None:
     frames = []
     for frame in source.frames.order_by("offset").defer("own_data"):
         end = frame.offset + frame.size
-        data = bytearray(frame.size)
-        is_needed = False
+        parts = []
         while position < len(slices) and slices[position][0] < end:
             start, size = slices[position]
-            part = slice(start - frame.offset, start - frame.offset + size)
-            data[part] = frame.data[part]
-            is_needed, position = True, position + 1
-        if is_needed:
+            parts.append(slice(start - frame.offset, start - frame.offset + size))
+            position += 1
+        if parts:
+            frame.refresh_from_db(fields=["own_data"])
+            data = bytearray(frame.size)
+            for part in parts:
+                data[part] = frame.data[part]
             frame.own_data, frame.block, frame.block_start, frame.is_joinable = bytes(data), None, None, False
             frame.save(update_fields=JOINED_COLUMNS)
             frames.append(frame.pk)

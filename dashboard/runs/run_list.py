@@ -257,7 +257,7 @@ def find_first_cut(project: Project, query: Query) -> FirstCut | None:
     if project.slug != DEMO_PROJECT or query:
         return None
     cut = project.calls.filter(is_cut=True, seen_lines__gt=0)
-    call = cut.order_by("-unseen_lines", "id").only("tool", "output_lines", "seen_lines").first()
+    call = cut.order_by("-unseen_lines", "id").only("project_id", "tool", "output_lines", "seen_lines").first()
     if call is None:
         return None
     lines, seen = format_count(call.output_lines), format_count(call.seen_lines)
