@@ -27,7 +27,8 @@ from dashboard.artifacts.retention import shared_store_lock
 from dashboard.faults import FULL, READ_ONLY, find_outage
 from dashboard.ingest import write
 from dashboard.ingest.import_report import ImportCounts, ImportProgress, ImportReport, ProgressMeter
-from dashboard.ingest.reading import Opening, Piece, ReadAhead, build_batch, choose_reader, read_pieces
+from dashboard.ingest.reading import Opening, Piece, ReadAhead, build_batch, choose_reader, has_own_name, read_pieces
+from dashboard.ingest.rereading import read_under_own_name
 from dashboard.ingest.source_files import (
     BATCH_BYTES,
     BATCH_LINES,
@@ -53,7 +54,7 @@ from dashboard.ingest.sources import (
     new_source,
     refuse_file,
 )
-from dashboard.ingest.store_derived import Deriver, open_deriver, open_import_pool
+from dashboard.ingest.store_derived import Deriver, derive_waiting, open_deriver, open_import_pool
 from dashboard.models import Problem, Project, Source
 from dashboard.project_rules import load_rules
 from dashboard.text.formatting import column_text
@@ -335,10 +336,8 @@ class FileImport:
                 read_as=path.path,
             )
             source.state = load_state(self.project, self.name) or state if self.version else state
-        elif self.retry is not Retry.NOTHING:
-            self.writer.write(self)  # releases its locks
-            include_lost = self.retry is Retry.LOST
-            self.report.stored_later += retry_missing(source, self.path, include_lost=include_lost)
+        else:
+            self._prepare_known(source, file, head, path)
         if self.version:
             self._note_version(source)
         offset = source.offset
@@ -356,6 +355,17 @@ class FileImport:
                 batch = replace(batch, frames=frames, digests=opening.digests(number))
             self.writer.add(self, batch)
         self.writer.finish(self, source)
+
+    def _prepare_known(self, source: Source, file: BinaryIO, head: bytes, path: SourcePath) -> None:
+        if has_own_name(file, head, path, source):
+            self.writer.write(self)
+            read_under_own_name(self.project, source.pk)
+            source.refresh_from_db()
+            derive_waiting(self.project)
+        if self.retry is not Retry.NOTHING:
+            self.writer.write(self)  # releases its locks
+            include_lost = self.retry is Retry.LOST
+            self.report.stored_later += retry_missing(source, self.path, include_lost=include_lost)
 
     def _note_version(self, source: Source) -> None:
         """A recording whose container has this version of it is not composed again."""

@@ -44,6 +44,7 @@ from envelopes.recordings.json_lines import is_blank
 WORTH_CUTTING = 256  # bytes of a payload
 PIECES_AHEAD = 2  # of one file
 BYTES_AT_ONCE = BATCH_BYTES // 4  # small files are read together
+RENAMED = b'"is_renamed":true'  # in the state of a reader
 BYTES_AHEAD = BATCH_BYTES  # they wait in the memory of the process that writes, as lines and as records
 
 
@@ -99,7 +100,15 @@ def choose_reader(file: BinaryIO, head: bytes, path: SourcePath, format_name: st
     """The format of a file, and the state that its reader begins with. Raises UnknownFormat."""
     format_ = find_format(format_name) if format_name else detect_file_format(file, head, path)
     mark = format_.name_mark(head, path)
-    return format_.name, b'{"is_renamed":true}' if mark and not _contains(file, mark) else b"{}"
+    return format_.name, b"{%b}" % RENAMED if mark and not _contains(file, mark) else b"{}"
+
+
+def has_own_name(file: BinaryIO, head: bytes, path: SourcePath, source: Source) -> bool:
+    """True where a file that was read as a copy of another run's has grown and names its own run by now."""
+    if RENAMED not in source.state or os.fstat(file.fileno()).st_size <= source.offset:
+        return False
+    mark = find_format(source.format).name_mark(head, path)
+    return not mark or _contains(file, mark)
 
 
 def read_pieces(

@@ -8,7 +8,8 @@ Ids are derived from what a row describes. So notes, tags, reviews, fingerprints
 as before: foreign keys are checked at the end of the transaction. What points at a row that today's reader no longer
 yields is deleted with it.
 
-    read_outdated(project, run)    reads them again, group by group; yields what each changed
+    read_outdated(project, run)         reads them again, group by group; yields what each changed
+    read_under_own_name(project, key)   reads one again that was taken for a copy of another run's file
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -130,6 +131,17 @@ def read_outdated(project: Project, run: Run | None = None, *, dry_run: bool = F
         yield changes
 
 
+def read_under_own_name(project: Project, key: int) -> None:
+    """Reads a source again, with those that share rows with it, whose file was taken for a copy of another run's.
+
+    A fork begins with another session's lines, and may be imported before its own follow. A source of which a run was
+    deleted, or whose evidence is damaged, stays as it is.
+    """
+    with suppress(DamagedEvidence, pyzstd.ZstdError), project.write_lock():
+        if Source.objects.filter(pk=key, is_partial=False).exists():
+            _Group(key).read_again(project, named=key)
+
+
 class _Group:
     """The sources whose rows were merged with rows of one of them, and the runs that these are about."""
 
@@ -144,13 +156,16 @@ class _Group:
             self.sources |= sources
             self.runs |= runs
 
-    def read_again(self, project: Project) -> Reread:
-        """Within a transaction of the project's only writer. Raises DamagedEvidence and pyzstd.ZstdError."""
+    def read_again(self, project: Project, named: int | None = None) -> Reread:
+        """`named` is a source that is no copy, whatever its stored lines name.
+
+        Within a transaction of the project's only writer. Raises DamagedEvidence and pyzstd.ZstdError.
+        """
         before = _digest_calls(self.runs)
         sources = [row for keys in _portions(self.sources) for row in Source.objects.filter(pk__in=keys)]
         whole = sorted((row for row in sources if not row.is_partial), key=lambda row: row.pk)
         earlier = _EarlierRows(whole, self.runs)
-        _write_again(project, whole)
+        _write_again(project, whole, named)
         runs = self.runs | earlier.restore()
         after = _digest_calls(runs)
         return Reread(
@@ -273,7 +288,7 @@ class _EarlierRows:
             bulk_update(rows, (*RUN_STATE, "sort_at"))
 
 
-def _write_again(project: Project, sources: Sequence[Source]) -> None:
+def _write_again(project: Project, sources: Sequence[Source], named: int | None) -> None:
     """Writes what today's readers yield for the sources, as an import of their files does."""
     earlier = [(source.offset, source.state, source.prefix_sha256) for source in sources]
     for source in sources:
@@ -289,7 +304,8 @@ def _write_again(project: Project, sources: Sequence[Source]) -> None:
         folder = folders.setdefault(name.rpartition("/")[0], StoredFolder(project.pk, name))
         path = SourcePath(name, is_live=is_live, folder=folder)
         with _restore_file(source, size) as file:
-            first = b"{}" if is_live else choose_reader(file, file.read(HEAD_BYTES), path, source.format)[1]
+            is_known = is_live or source.pk == named
+            first = b"{}" if is_known else choose_reader(file, file.read(HEAD_BYTES), path, source.format)[1]
             if version := read_version(state):
                 first = mark_version(states.get(source.path, first), version)
             counts = ImportCounts(source)
