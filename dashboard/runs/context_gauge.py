@@ -95,7 +95,9 @@ class ContextGauge:
 
     def __init__(self, run: Run, timeline: Timeline, start: HistoryCursor | None) -> None:
         self._timeline = timeline
-        self.requests = [request for request in load_requests(run) if timeline.has(request.line, is_request=True)]
+        recorded = load_requests(run)
+        self.recorded_lines = tuple(request.line for request in recorded)  # also those of what a rewind left
+        self.requests = [request for request in recorded if timeline.has(request.line, is_request=True)]
         self._next = 0
         self._unrecorded: int | None = None
         if start is not None:

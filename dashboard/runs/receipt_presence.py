@@ -60,6 +60,8 @@ class ContextState:
 
     `since` is the line of the last compaction before the last request, -1 without one; `shown` are the tokens that are
     shown as present in `last`, the last request of which the usage is recorded, without what stands in every request.
+    `requests` are the lines of all of these requests, in order; `has_history` is false for a recording that has nothing
+    of a context: neither messages nor requests.
     """
 
     source_format: str
@@ -71,6 +73,8 @@ class ContextState:
     left: tuple[Branch, ...]
     step: int | None = None
     added: tuple[AddedText, ...] = ()
+    requests: tuple[int, ...] = ()
+    has_history: bool = True
 
     @classmethod
     def build(cls, timeline: Timeline, gauge: ContextGauge, step: int | None = None) -> ContextState:
@@ -79,7 +83,17 @@ class ContextState:
         since = timeline.last_compaction(last.line) if last else -1
         shown = timeline.tokens_before(last.line) - sum(timeline.standing(last.line).values()) if last else 0
         compactions, left = tuple(timeline.compactions), tuple(timeline.left)
-        return cls(timeline.run.source_format, tuple(timeline.drops), since, shown, last, compactions, left, step)
+        return cls(
+            source_format=timeline.run.source_format,
+            drops=tuple(timeline.drops),
+            since=since,
+            shown=shown,
+            last=last,
+            compactions=compactions,
+            left=left,
+            step=step,
+            requests=gauge.recorded_lines,
+        )
 
     @classmethod
     def load_end(cls, run: Run) -> ContextState:
@@ -89,7 +103,9 @@ class ContextState:
         if isinstance(stored, cls):
             return stored
         timeline = Timeline(run)
-        state = replace(cls.build(timeline, ContextGauge(run, timeline, None)), added=tuple(timeline.added()))
+        state = cls.build(timeline, ContextGauge(run, timeline, None))
+        has_history = bool(state.requests) or run.messages.exists()
+        state = replace(state, added=tuple(timeline.added()), has_history=has_history)
         cache.set(key, state, CACHE_SECONDS)
         return state
 
@@ -130,31 +146,44 @@ class ContextState:
     def _describe_clear(self, receipt: PlacedReceipt) -> str:
         at = f", {receipt.superseded_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.superseded_at else ""
         reason = receipt.superseded_reason or "replaced"
-        return f"Cleared from the context at {self._place(receipt.superseded_line or 0)}{at} ({reason})."
+        removed = receipt.superseded_line or 0
+        until = self._until(receipt.line, removed, superseded_line=removed)
+        return f"Cleared from the context at {self._place(removed)}{at} ({reason}). {until}"
 
-    def _removal(self, line: int) -> str:
-        """Names what is recorded to have removed all that came in at this line; empty when nothing is."""
+    def _describe_removal(self, line: int) -> str:
+        """What is recorded to have removed all that came in at this line; empty when nothing is."""
         for branch in self.left:
             if branch.has(line):
-                return f"Left by a rewind at {self._place(branch.line)}."
+                return f"Left by a rewind at {self._place(branch.line)}. {self._until(line, branch.end - 1)}"
         for compaction in self.compactions:
             if compaction.line >= line and not (compaction.is_partial or compaction.keeps(line)):
+                place = self._place(compaction.line)
                 if compaction.is_new_conversation:
-                    return f"Not in the conversation that began behind {self._place(compaction.line)}."
-                return f"Compacted away at {self._place(compaction.line)}."
+                    until = self._until(line, compaction.line)
+                    return f"Not in the conversation that began behind {place}. {until}"
+                return f"Compacted away at {place}. {self._until(line)}"  # the request for the summary had it
         return ""
+
+    def _until(self, line: int, removed: int | None = None, *, superseded_line: int | None = None) -> str:
+        """States whether what came in at `line` was in the context until it was `removed`.
+
+        `removed` is None where a request had it even if none is recorded.
+        """
+        if drop := drop_concerning(self.drops, line, superseded_line):
+            left = f"{drop.tokens:,} tokens left it unexplained"
+            return f"Before that, at {self._place(drop.line)}, {left}: perhaps this too."
+        following = self.requests[bisect_right(self.requests, line) :][:1]
+        if removed is None or not self.requests or any(request <= removed for request in following):
+            return "Until then it was in the context."
+        return "Until then it was in the context, but no request of that time is recorded."
 
     def grade(self, receipt: PlacedReceipt) -> tuple[Presence, EntryNote]:
         """The grade of a receipt, with its badge and its sentence."""
         line, cleared = receipt.line, receipt.superseded_line
         if cleared is not None and self.step is not None and cleared >= self.step:
             cleared = None  # that came after this step
-        if removal := (self._describe_clear(receipt) if cleared is not None else "") or self._removal(line):
-            until = "The model had it until then."
-            if drop := drop_concerning(self.drops, line, cleared):
-                place = self._place(drop.line)
-                until = f"Before that, at {place}, {drop.tokens:,} tokens left it unexplained: perhaps this too."
-            return "superseded", EntryNote("warn", GRADE_WORDS["superseded"], f"{removal} {until}")
+        if removal := self._describe_clear(receipt) if cleared is not None else self._describe_removal(line):
+            return "superseded", EntryNote("warn", GRADE_WORDS["superseded"], removal)
         if note := self.usage_note(line, None):
             return self._usage_grade(line, None), note
         later = [compaction for compaction in self.compactions if compaction.line >= line]
@@ -162,9 +191,10 @@ class ContextState:
             means = f"The history was compacted at {self._place(partial.line)}, but for a part; this may be in it."
             return "uncertain", EntryNote("warn", "perhaps compacted away", means)
         request = "request" if self.last and self.step == self.last.line else "last request"
-        check = (
-            f"the usage of its {request} does not contradict it" if self.last else "no usage is recorded to check it"
-        )
+        check = "no usage is recorded to check it"
+        if self.last:
+            is_later = line > self.last.line
+            check = "no later request is recorded" if is_later else f"the usage of its {request} does not contradict it"
         kept = f"The compaction at {self._place(later[-1].line)} kept it" if later else ""
         means = f"{kept or 'Nothing that is recorded removed it'}; {check}."
         return "recorded", EntryNote("", GRADE_WORDS["recorded"], means)
@@ -233,9 +263,14 @@ class ReceiptPresence:
     is_later: bool = False
 
 
-def load_presence(run: Run, receipt: RecordedReceipt, preview: OutputPreview | None) -> ReceiptPresence:
-    """`preview` is set where the receipt is one of a saved output."""
+def load_presence(run: Run, receipt: RecordedReceipt, preview: OutputPreview | None) -> ReceiptPresence | None:
+    """`preview` is set where the receipt is one of a saved output. None where nothing is known of a context.
+
+    That is so between an MCP host and its server: what was answered there may have reached a model or not.
+    """
     state = ContextState.load_end(run)
+    if not state.has_history and receipt.fidelity == "reconstructed":
+        return None
     grade, note = state.grade(receipt)
     first = "as the model saw it" if receipt.fidelity == "exact" else receipt_fidelity(receipt.fidelity).badge
     behind = dict.fromkeys(text.kind for text in state.added if text.answer < receipt.line < text.line)

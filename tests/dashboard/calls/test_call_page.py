@@ -152,7 +152,7 @@ def test_an_earlier_receipt_can_be_looked_at_with_when_and_why_it_went(client: C
     earlier = load_call(client, call, choices.by_role("link", "Receipt 1")["href"])
     assert receipt_text(earlier) == "hello\n"
     notice = earlier.by_text("Cleared from the context at line 90").text
-    assert "(microcompact). The model had it until then." in notice
+    assert "(microcompact). Until then it was in the context." in notice
     assert "Receipt 1: microcompact" in choices.text
     first.superseded_reason = ""
     first.save()
