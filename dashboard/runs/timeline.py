@@ -60,13 +60,8 @@ RANKS = {
 }
 KINDS = tuple(RANKS)
 # The columns of a call that an item shows, beside its receipt's.
-_SHOWN_CALL = tuple(
-    f"call__{name}"
-    for name in (
-        *("run_id", "tool", "outcome", "exit_status", "derivation"),
-        *("started_at", "args_bytes", "result_fidelity"),
-    )
-)
+_CALL_FIELDS = ("run_id", "tool", "outcome", "exit_status", "derivation", "started_at", "args_bytes", "result_fidelity")
+_SHOWN_CALL = tuple(f"call__{name}" for name in _CALL_FIELDS)
 _RECEIPT_FIELDS = tuple(field.name for field in RecordedReceipt._meta.concrete_fields)
 # The columns of line, start and key. These two kinds are read a page at a time.
 PAGED = {"message": ("line", "place", "id"), "call": ("ordinal", "call_id")}
