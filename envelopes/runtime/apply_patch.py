@@ -236,7 +236,7 @@ class _WriteFailed(Exception):
 
 
 def _write(changes: list[_Change]) -> None:
-    """Writes all files or none. Raises _WriteFailed."""
+    """Writes all files or none, whatever goes wrong. Raises _WriteFailed where the file system refuses."""
     steps: list[tuple[str, Callable[[], object]]] = []  # that lead back, the last one first
     try:
         for change in changes:
@@ -248,8 +248,10 @@ def _write(changes: list[_Change]) -> None:
                 steps.append((change.file.path, partial(change.staged.unlink, missing_ok=True)))
         for change in changes:
             _replace(change, steps)
-    except OSError as error:
+    except BaseException as error:
         kept = [path for path, step in reversed(steps) if not _succeeds(step)]
+        if not isinstance(error, OSError):
+            raise
         raise _WriteFailed(error, kept) from error
 
 
@@ -297,7 +299,7 @@ def _stage(folder: Path, text: bytes, mode: int | None) -> Path:
             os.fsync(file.fileno())
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
-        except OSError:
+        except BaseException:
             staged.unlink()
             raise
     return staged

@@ -9,6 +9,7 @@ the next header ends it, and a diagnostic says so.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import unicodedata
@@ -122,12 +123,20 @@ def parse_patch(text: str) -> ParsedPatch:
 
 
 def normal_path(path: str) -> str:
-    """The path without dot segments and doubled slashes, in NFC. Raises PatchRefused for one that leads outside."""
+    """The path without dot segments and doubled slashes, in NFC.
+
+    Raises PatchRefused for one that leads outside, and one that no file can have.
+    """
     normal = posixpath.normpath(unicodedata.normalize("NFC", path))
     outside = normal == ".." or normal.startswith(("../", "/")) or DRIVE.match(normal) or "\0" in normal
     if outside or normal == ".":
         message = f"{path!r} does not lead to a file inside the workspace"
         raise PatchRefused("path_escape", message, hint="name files by paths relative to the workspace", path=path)
+    try:
+        os.fsencode(normal)
+    except UnicodeEncodeError as error:
+        message = f"{path!r} contains a character that the name of a file cannot have"
+        raise PatchRefused("invalid_patch_syntax", message, hint="name the file by another path", path=path) from error
     return normal
 
 

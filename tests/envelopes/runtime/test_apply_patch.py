@@ -144,6 +144,7 @@ REFUSED = [
         ("path_escape", f"--- /dev/null\n+++ {path}\n@@ -0,0 +1 @@\n+x\n")
         for path in ("b/../x", "/etc/x", "b/a/../../x", "C:/x", "b/out/x", '"b/a\\000"', "b/.")
     ],
+    ("invalid_patch_syntax", "--- /dev/null\n+++ b/x\ud800\n@@ -0,0 +1 @@\n+x\n"),
     ("missing_file", "--- a/none.py\n+++ b/none.py\n@@ -1 +1 @@\n-a\n+b\n"),
     ("existing_file", "--- /dev/null\n+++ b/app.py\n@@ -0,0 +1 @@\n+x\n"),
     ("existing_file", "diff --git a/app.py b/docs/guide.md\nrename from app.py\nrename to docs/guide.md\n"),
@@ -217,14 +218,28 @@ def test_bytes_that_are_no_text_and_the_mode_survive(tmp_path: Path) -> None:
     assert (tmp_path / "run.sh").stat().st_mode & 0o777 == 0o755
 
 
-def test_a_change_that_fails_undoes_those_before_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk fails at the last of three files, after a folder and a file were made and another file was changed."""
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (
+            OSError(5, "Input/output error", "guide.md"),
+            PatchRefused,
+            "guide.md could not be changed: Input/output error; no file was changed",
+        ),
+        (MemoryError("no memory"), MemoryError, "no memory"),
+        (SystemExit("ended"), SystemExit, "ended"),
+    ],
+)
+def test_a_change_that_fails_undoes_those_before_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, raised: type[BaseException], message: str
+) -> None:
+    """The last of three files fails, after a folder and a file were made and another file was changed."""
     before = tree(folder)
     replace = Path.replace
 
     def replace_once(path: Path, target: Path) -> Path:
         if target.name == "guide.md":
-            raise OSError(5, "Input/output error", str(target))
+            raise error
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", replace_once)
@@ -233,7 +248,7 @@ def test_a_change_that_fails_undoes_those_before_it(folder: Path, monkeypatch: p
         + "@@ -1 +1 @@\n-import sys\n+x\n"
         + "--- a/docs/guide.md\n+++ b/docs/guide.md\n@@ -1 +1 @@\n-# Guide\n+x\n"
     )
-    with pytest.raises(PatchRefused, match="guide.md could not be changed: Input/output error; no file was changed"):
+    with pytest.raises(raised, match=message):
         apply_patch(folder, "--- /dev/null\n+++ b/deep/new\n@@ -0,0 +1 @@\n+x\n" + patch)
     monkeypatch.undo()
     assert tree(folder) == before
