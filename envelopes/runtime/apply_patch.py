@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -56,7 +56,7 @@ def apply_patch(root: Path, patch: str) -> PatchResult:
     parsed = parse_patch(patch)
     root = root.resolve()
     try:
-        changes = [_plan(root, file) for file in parsed.files]
+        changes = _plan_files(root, parsed.files)
         _write(changes)
     except OSError as error:
         raise _failed(error, []) from error
@@ -83,9 +83,26 @@ def _failed(reason: OSError, kept: list[str]) -> PatchRefused:
     return PatchRefused("patch_failed", message, hint="see that the workspace can be written to, then read its files")
 
 
-def _plan(root: Path, file: FilePatch) -> _Change:
+def _plan_files(root: Path, files: Iterable[FilePatch]) -> list[_Change]:
+    """The change of each file. Raises PatchRefused, also for two parts that change the same file.
+
+    Places are compared, not paths: where a folder is a link, a file has two of them.
+    """
+    changes: list[_Change] = []
+    taken: set[Path] = set()
+    for file in files:
+        source, target = _locate(root, file.source), _locate(root, file.path)
+        if taken & {source, target}:
+            message = f"{file.source if source in taken else file.path} is changed by two parts of the patch"
+            hint = "put all hunks of a file behind one --- and +++ pair"
+            raise PatchRefused("duplicate_file_patch", message, hint=hint, path=file.path)
+        taken |= {source, target}
+        changes.append(_plan(file, source, target))
+    return changes
+
+
+def _plan(file: FilePatch, source: Path, target: Path) -> _Change:
     """The file's new text, without changing anything. Raises PatchRefused."""
-    source, target = _locate(root, file.source), _locate(root, file.path)
     if file.action in ("add", "move") and os.path.lexists(target):
         message = f"{file.path} exists already"
         raise PatchRefused(
@@ -118,11 +135,9 @@ def _plan(root: Path, file: FilePatch) -> _Change:
 
 
 def _locate(root: Path, path: str) -> Path:
-    """The file's place. Raises PatchRefused where a symbolic link on the way leads out of `root`."""
-    place = root / path
-    if not place.parent.resolve().is_relative_to(root) or (
-        place.is_symlink() and not place.resolve().is_relative_to(root)
-    ):
+    """The file's place, without a link on the way to it. Raises PatchRefused where a link leads out of `root`."""
+    place = (root / path).parent.resolve() / Path(path).name
+    if not place.parent.is_relative_to(root) or (place.is_symlink() and not place.resolve().is_relative_to(root)):
         message = f"{path} leads out of the workspace through a symbolic link"
         raise PatchRefused("path_escape", message, hint="name files that are in the workspace", path=path)
     return place

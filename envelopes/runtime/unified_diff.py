@@ -111,14 +111,6 @@ def parse_patch(text: str) -> ParsedPatch:
     if not parsed.files:
         begins = text.lstrip()[:40].split("\n")[0]
         raise PatchRefused("invalid_patch_syntax", f"this is no unified diff; it begins with {begins!r}")
-    seen: dict[str, str] = {}
-    for file in parsed.files:
-        for path in {file.path, file.source}:
-            if path in seen:
-                message = f"{path} is changed by two parts of the patch"
-                hint = "put all hunks of a file behind one --- and +++ pair"
-                raise PatchRefused("duplicate_file_patch", message, hint=hint, path=path)
-            seen[path] = path
     return parsed
 
 

@@ -255,6 +255,21 @@ def test_a_change_that_fails_undoes_those_before_it(
     assert not (folder / "deep").exists()
 
 
+MOVED = "diff --git a/link/f b/g\nrename from link/f\nrename to g\n"
+
+
+@pytest.mark.parametrize("second", ["--- a/link/f\n+++ b/link/f\n@@ -2 +2 @@\n-b\n+B\n", MOVED])
+def test_a_file_that_a_patch_names_by_two_paths_is_refused(tmp_path: Path, second: str) -> None:
+    """The second change began with the file as it was before the first, which was lost."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "f").write_text("a\nb\n")
+    (tmp_path / "link").symlink_to("real")
+    with pytest.raises(PatchRefused, match="link/f is changed by two parts of the patch") as refused:
+        apply_patch(tmp_path, "--- a/real/f\n+++ b/real/f\n@@ -1 +1 @@\n-a\n+A\n" + second)
+    assert refused.value.error.kind == "duplicate_file_patch"
+    assert tree(tmp_path) == {"real/f": b"a\nb\n"}
+
+
 @given(st.text())
 @settings(max_examples=100)
 def test_any_text_is_refused_or_applied_and_never_fails(text: str) -> None:
