@@ -43,8 +43,10 @@ class _Change:
     staged: Path | None = None
 
 
-def apply_patch(root: Path, patch: str) -> PatchResult:
+def apply_patch(root: Path, patch: str, check: Callable[[Path], None] = lambda _place: None) -> PatchResult:
     """Applies the patch to the files below `root`. Raises PatchRefused; then no file has changed.
+
+    `check` gets the place of each file, links resolved, before any file changes; what it raises ends the patch.
 
     >>> from tempfile import mkdtemp
     >>> folder = Path(mkdtemp())
@@ -56,7 +58,7 @@ def apply_patch(root: Path, patch: str) -> PatchResult:
     parsed = parse_patch(patch)
     root = root.resolve()
     try:
-        changes = _plan_files(root, parsed.files)
+        changes = _plan_files(root, parsed.files, check)
         _write(changes)
     except OSError as error:
         raise _failed(error, []) from error
@@ -83,7 +85,7 @@ def _failed(reason: OSError, kept: list[str]) -> PatchRefused:
     return PatchRefused("patch_failed", message, hint="see that the workspace can be written to, then read its files")
 
 
-def _plan_files(root: Path, files: Iterable[FilePatch]) -> list[_Change]:
+def _plan_files(root: Path, files: Iterable[FilePatch], check: Callable[[Path], None]) -> list[_Change]:
     """The change of each file. Raises PatchRefused, also for two parts that change the same file.
 
     Places are compared, not paths: where a folder is a link, a file has two of them.
@@ -96,6 +98,8 @@ def _plan_files(root: Path, files: Iterable[FilePatch]) -> list[_Change]:
             message = f"{file.source if source in taken else file.path} is changed by two parts of the patch"
             hint = "put all hunks of a file behind one --- and +++ pair"
             raise PatchRefused("duplicate_file_patch", message, hint=hint, path=file.path)
+        for place in (source, target):
+            check(place)
         taken |= {source, target}
         changes.append(_plan(file, source, target))
     return changes

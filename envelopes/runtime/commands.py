@@ -189,7 +189,7 @@ class CommandTools:
                 process.wait(GRACE_S)
 
     def exec_command(self, call: ExecCommandInput, context: CallContext) -> CompleteOutput:
-        root, workdir = self._workspaces.active.root, self._find_workdir(call.workdir)
+        root, workdir = self._workspaces.active.root, self._find_workdir(call.workdir, context)
         if call.duplicate_policy == "reuse_running" and (task := self._find_running(call, workdir)):
             return CompleteOutput.success(
                 "ExecCommand", f"the command is already running as {task.task_id}", self._describe_running(task)
@@ -221,8 +221,8 @@ class CommandTools:
         result = BatchResult(items=tuple(items), stop_on_error=bool(call.stop_on_error))
         return CompleteOutput.success("ExecCommandBatch", batch_outcome(result), result)
 
-    def _find_workdir(self, workdir: str | None) -> Path:
-        """A folder inside the root. Raises ToolFailed."""
+    def _find_workdir(self, workdir: str | None, context: CallContext) -> Path:
+        """A folder inside the root that the sandbox allows. Raises ToolFailed."""
         active = self._workspaces.active
         place = (active.cwd / (workdir or "")).resolve()
         if not place.is_relative_to(active.root):
@@ -232,6 +232,7 @@ class CommandTools:
                 details={"workdir": workdir},
                 recovery_hint="omit workdir, or use a relative path inside the workspace",
             )
+        self._workspaces.check(place, context)
         if not place.is_dir():
             raise ToolFailed(
                 "command_spawn_failed",
@@ -308,7 +309,8 @@ class CommandTools:
         """One command of a batch: it never becomes a task, so its window is its end."""
         rejected = partial(BatchItem, cmd=item.cmd, status="rejected")
         try:
-            process = self._start(CommandSpec(item.cmd, self._find_workdir(item.workdir), item.shell, bool(item.login)))
+            workdir = self._find_workdir(item.workdir, context)
+            process = self._start(CommandSpec(item.cmd, workdir, item.shell, bool(item.login)))
         except ToolFailed as refusal:
             return rejected(error_kind=refusal.kind, error_message=refusal.message)
         window = (item.yield_time_ms or 0) / 1000
