@@ -7,8 +7,10 @@ An item with an active wait is blocked, or waits for the operator; so does one w
 from __future__ import annotations
 
 import hashlib
+import itertools
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,7 @@ from envelopes.families.work_item.tools import (
     TodoInput,
     UpdateWorkItemInput,
 )
+from envelopes.plan.sandbox import refuse_path
 from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.work_item_store import WaitKind, WaitRow, WorkItemRow, WorkItemStore
@@ -90,16 +93,19 @@ class WorkItemTools:
             "CompleteWorkItem": self.complete,
             "WaitFor": self.wait_for,
         }
-        return tuple(Tool.built_in(name, run) for name, run in runs.items())
+        paths = {"CreateWorkItem": self._find_paths}
+        return tuple(
+            Tool.built_in(name, run, find_paths=paths.get(name, lambda _call: ())) for name, run in runs.items()
+        )
 
     def close(self) -> None:
         self._store.close()
 
-    def create(self, call: CreateWorkItemInput, _context: CallContext) -> CompleteOutput:
+    def create(self, call: CreateWorkItemInput, context: CallContext) -> CompleteOutput:
         with self._store.transaction():
             row = self._store.add(call.objective, call.plan_status or "draft", _pack_todos(call.todo_list))
             if call.plan is not None:
-                row = self._store.change(row.number, plan=self._write_plan(row, call.plan))
+                row = self._store.change(row.number, plan=self._write_plan(row, call.plan, context))
             view = self._view(row, with_todos=True)
         change = WorkItemChange(work_item=view)
         return CompleteOutput.success("CreateWorkItem", change_outcome(change), change)
@@ -245,13 +251,36 @@ class WorkItemTools:
         current = self._store.current()
         return QueryContext(current_work_item_id=None if current is None else f"wi_{current}")
 
-    def _write_plan(self, row: WorkItemRow, text: str) -> str:
-        """The plan's path, relative to the workspace."""
-        relative = f"{PLANS}/{row.id}.md"
-        path = self._root / relative
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text if text.endswith("\n") else f"{text}\n", "utf-8")
-        return relative
+    def _find_paths(self, call: CreateWorkItemInput) -> Iterator[str]:
+        """The file that the plan gets, for the sandbox."""
+        if call.plan is not None:
+            with self._store.transaction():
+                yield f"{PLANS}/wi_{self._store.next_number()}.md"
+
+    def _write_plan(self, row: WorkItemRow, text: str, context: CallContext) -> str:
+        """Writes the plan to a file that was not there; returns its path, relative to the workspace.
+
+        Raises ToolFailed where the folder of plans leads to a place that the sandbox does not allow (CALL-106).
+        """
+        root, folder = self._root.resolve(), (self._root / PLANS).resolve()
+        if not folder.is_relative_to(root):
+            message = f"{PLANS} leads out of the workspace through a symbolic link"
+            raise ToolFailed("path_escape", message, recovery_hint="create the work item without a plan")
+        names = (f"{row.id}.md" if number == 1 else f"{row.id}-{number}.md" for number in itertools.count(1))
+        name = next(name for name in names if not os.path.lexists(folder / name))
+        path = folder / name
+        if error := refuse_path(path.relative_to(root).as_posix(), context.call.policy.sandbox):
+            raise ToolFailed.from_error(error)
+        content = (text if text.endswith("\n") else f"{text}\n").encode()
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            try:
+                file.write(content)
+                file.flush()
+            except BaseException:
+                path.unlink()
+                raise
+        return f"{PLANS}/{name}"
 
     def _view(self, row: WorkItemRow, *, with_todos: bool = False) -> WorkItemView:
         waits = self._store.waits_of(row.number)
@@ -280,10 +309,12 @@ class WorkItemTools:
         )
 
     def _plan_artifact(self, row: WorkItemRow) -> PlanArtifact | None:
-        """The plan as its file has it now; None where there is none, or somebody removed it."""
+        """The plan as its file has it now; None where there is none, or somebody removed it or put a link there."""
         if row.plan is None:
             return None
-        path = self._root / row.plan
+        path = (self._root / row.plan).resolve()
+        if not path.is_relative_to(self._root.resolve()):
+            return None
         try:
             content, changed_at = path.read_bytes(), path.stat().st_mtime
         except OSError:
