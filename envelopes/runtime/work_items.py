@@ -82,6 +82,7 @@ class WorkItemTools:
     ) -> None:
         self._root, self._agent_id, self._workspace_id = root, agent_id, workspace_id
         self._store = WorkItemStore(path, now)
+        self._listed: dict[str, int] = {}  # the revision that an item had when a list last showed it
 
     def tools(self) -> tuple[Tool, ...]:
         runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
@@ -162,23 +163,31 @@ class WorkItemTools:
         return CompleteOutput.success("GetWorkItem", reading_outcome(result), result)
 
     def list_items(self, call: ListWorkItemsInput, _context: CallContext) -> CompleteOutput:
+        """The items changed last come first. A list goes on behind the place that `after` had when it was shown.
+
+        It may have been changed since, and stand first, or match no more.
+        """
         limit, chosen = call.limit or LIMIT, call.filter or "all"
         with self._store.transaction():
-            views = [self._view(row, with_todos=call.include_todo_list) for row in self._store.rows()]
+            rows = self._store.rows()
+            revisions = {row.id: row.revision for row in rows}
+            views = [self._view(row, with_todos=call.include_todo_list) for row in rows]
             matching = [view for view in views if _matches(view, chosen)]
-            ids = [view.id for view in matching]
+            skipped = 0
             if call.after is not None:
-                self._find(call.after)
-            skipped = ids.index(call.after) + 1 if call.after in ids else 0
+                last = self._listed.get(call.after, self._find(call.after).revision)
+                skipped = sum(revisions[view.id] >= last for view in matching)
+            shown = matching[skipped : skipped + limit]
             result = WorkItemPage(
                 context=self._context(),
                 filter=chosen,
-                returned=min(limit, len(matching) - skipped),
+                returned=len(shown),
                 total_matching=len(matching),
                 skipped=skipped,
                 limit=limit,
-                work_items=tuple(matching[skipped : skipped + limit]),
+                work_items=tuple(shown),
             )
+            self._listed |= {view.id: revisions[view.id] for view in shown}
         return CompleteOutput.success("ListWorkItems", page_outcome(result), result)
 
     def complete(self, call: CompleteWorkItemInput, context: CallContext) -> CompleteOutput:

@@ -241,6 +241,22 @@ def test_a_list_goes_on_after_the_item_that_its_receipt_names(items: WorkItemToo
         call(items, "ListWorkItems", after="wi_99")
 
 
+@pytest.mark.parametrize(
+    ("tool", "more"),
+    [("CompleteWorkItem", {}), ("PickWorkItem", {}), ("UpdateWorkItem", {"plan_status": "needs_input"})],
+)
+def test_a_list_goes_on_after_an_item_that_was_changed_meanwhile(
+    items: WorkItemTools, tool: str, more: dict[str, Any]
+) -> None:
+    for number in range(6):
+        call(items, "CreateWorkItem", objective=f"item {number}")
+    assert ids(call(items, "ListWorkItems", filter="queued", limit=2)) == ["wi_6", "wi_5"]
+    call(items, tool, work_item_id="wi_5", **more)
+    page = call(items, "ListWorkItems", filter="queued", limit=2, after="wi_5")
+    assert (ids(page), page.skipped, page.total_matching) == (["wi_4", "wi_3"], 1, 5)
+    assert ids(call(items, "ListWorkItems", filter="queued", after="wi_3")) == ["wi_2", "wi_1"]
+
+
 def test_a_second_process_finds_what_the_first_stored(tmp_path: Path) -> None:
     first, second = open_items(tmp_path), open_items(tmp_path)
     call(first, "CreateWorkItem", objective="one")
