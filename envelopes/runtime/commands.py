@@ -97,6 +97,14 @@ class CommandTask(BackgroundTask):
                 self._log_path = self._sink.write("output", self._captured).path
         return {**ends, "output": self._captured, "log_path": self._log_path}
 
+    def describe_result(self, most: int) -> str:
+        """The status and the beginning of the output."""
+        log = self.process.log
+        with log.open() as stream:
+            text = stream.read(most * 4).decode("utf-8", "replace")
+        cut = f"\n… {log.size:,} bytes of output in all" if log.size > most * 4 or len(text) > most else ""
+        return f"{self.status}, exit status {self.process.exit_status}\n\n{text[:most]}{cut}"
+
     def write(self, text: str, context: CallContext) -> InputReply:
         target: InputTarget = "tty" if self.process.spec.tty else "stdin"
         if not self.process.is_running:
@@ -303,7 +311,9 @@ class CommandTools:
 
     def _promote(self, process: Process, root: Path, task_id: str) -> CommandTask:
         workdir = process.spec.workdir.relative_to(root).as_posix()
-        return CommandTask(task_id, process, workdir, self._sink, self.tasks.now())
+        task = CommandTask(task_id, process, workdir, self._sink, self.tasks.now())
+        task.workspace_id = self._workspaces.active.workspace_id
+        return task
 
     def _run_item(self, item: BatchCommandInput, context: CallContext) -> BatchItem:
         """One command of a batch: it never becomes a task, so its window is its end."""

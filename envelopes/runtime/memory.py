@@ -1,7 +1,11 @@
 """MemorySearch and MemoryGet, over a SQLite file with a full-text index.
 
-The runtime stores what is worth remembering with `remember`; the model searches and reads. A memory of the agent is
-found in every workspace, one of a workspace in its own, or in all of them when a search asks for that.
+    MemoryTools         both tools; the runtime stores with `remember`, or gives `sources`
+    work_item_sources   work items, and the reports of those that were completed
+    task_sources        the results of commands that became tasks, and the reports of child agents
+
+The sources are read before each search and each reading. A memory of the agent is found in every workspace, one of a
+workspace in its own, or in all of them when a search asks for that.
 """
 
 from __future__ import annotations
@@ -10,14 +14,15 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from envelopes.families.memory.results import (
     MAX_CHARS,
+    MOST_CHARS,
     SNIPPET_CHARACTERS,
     FoundMemories,
     FoundMemory,
@@ -29,6 +34,9 @@ from envelopes.families.memory.results import (
 from envelopes.families.memory.tools import LIMIT, SOURCE_REF, MemoryGetInput, MemorySearchInput
 from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
+from envelopes.runtime.tasks import TaskTable
+from envelopes.runtime.work_items import WorkItemTools
+from envelopes.runtime.workspaces import Workspaces
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.timestamps import format_instant
 
@@ -47,6 +55,8 @@ CREATE TRIGGER IF NOT EXISTS memory_gone AFTER DELETE ON memory BEGIN
 END;
 """
 COLUMNS = "source_ref, kind, workspace, source_path, title, content, metadata, updated_at"
+STORED = f"SELECT {COLUMNS.removesuffix(', updated_at')} FROM memory WHERE source_ref = ?"  # noqa: S608 - as below
+INSERT = f"INSERT INTO memory ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - as below
 COLUMNS_FOUND = ", ".join(f"memory.{column}" for column in COLUMNS.split(", "))
 # A title counts five times as much as the content. FTS5's rank is the smaller the better.
 SEARCH = f"""
@@ -56,10 +66,45 @@ WHERE memory_words MATCH ? AND (? OR workspace IS NULL OR workspace = ?) ORDER B
 """  # noqa: S608 - names of this module
 WORD = re.compile(r"\w+")
 MOST_WORDS = 64
+MOST_CONTENT = MOST_CHARS - 200  # of a task's result; with its status it fits into the longest reading
+
+
+class MemorySource(NamedTuple):
+    """What a memory is made from. It is the agent's where it belongs to no workspace."""
+
+    source_ref: str
+    title: str
+    content: str
+    workspace_id: str | None
+    metadata: Mapping[str, Any]
+
+
+def work_item_sources(items: WorkItemTools) -> Iterator[MemorySource]:
+    """Each work item as `work_item:wi_7`, and its completion report as `brief:wi_7`."""
+    for view in items.views():
+        plan = "" if view.plan_artifact is None else view.plan_artifact.text
+        todos = "\n".join(f"- {todo.text} ({todo.state})" for todo in view.todo_list or ())
+        content = "\n\n".join(part for part in (view.state, plan, todos) if part)
+        metadata = {"work_item_id": view.id, "state": view.state}
+        yield MemorySource(f"work_item:{view.id}", view.objective, content, view.workspace_id, metadata)
+        if (report := view.completion_report) is not None:
+            yield MemorySource(f"brief:{view.id}", view.objective, report.text, view.workspace_id, metadata)
+
+
+def task_sources(tasks: TaskTable, run_id: str) -> Iterator[MemorySource]:
+    """Each ended task as `task:` with the run and its id, because every run begins with task_1."""
+    for task in tasks.ended():
+        name = re.sub(r"[^A-Za-z0-9_.-]", "-", f"{run_id}.{task.task_id}")
+        metadata = {"run_id": run_id, "task_id": task.task_id, "kind": task.kind, "status": task.status}
+        content = task.describe_result(MOST_CONTENT)
+        yield MemorySource(f"task:{name}", task.title, content, task.workspace_id, metadata)
 
 
 class MemoryTools:
-    """The memory of one agent. `path` is the SQLite file, `workspace_id` the workspace in which it works now."""
+    """The memory of one agent, in the SQLite file `path`.
+
+    `workspaces` knows in which workspace the agent works now; without them it is always `workspace_id`.
+    """
 
     def __init__(
         self,
@@ -67,9 +112,12 @@ class MemoryTools:
         *,
         agent_id: str = "agent_main",
         workspace_id: str = "workspace",
+        workspaces: Workspaces | None = None,
+        sources: Iterable[Callable[[], Iterable[MemorySource]]] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._agent_id, self._workspace_id, self._now = agent_id, workspace_id, now
+        self._agent_id, self._fixed_id, self._workspaces, self._now = agent_id, workspace_id, workspaces, now
+        self._sources = tuple(sources)
         self._lock = threading.Lock()
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._database.execute("PRAGMA journal_mode=WAL")
@@ -82,6 +130,10 @@ class MemoryTools:
             "MemoryGet": self.get,
         }
         return tuple(Tool.built_in(name, run) for name, run in runs.items())
+
+    @property
+    def _workspace_id(self) -> str:
+        return self._fixed_id if self._workspaces is None else self._workspaces.active.workspace_id
 
     def close(self) -> None:
         with self._lock:
@@ -101,13 +153,26 @@ class MemoryTools:
         if re.fullmatch(SOURCE_REF, source_ref) is None:
             raise ValueError(f"{source_ref!r} is no handle of a memory: brief:b1, work_item:wi_7")
         workspace = None if is_of_agent else self._workspace_id
-        packed = msgspec.json.encode(dict(metadata or {}))
-        row = (source_ref, source_ref.partition(":")[0], workspace, source_path, title, content, packed, self._now())
+        self._store(MemorySource(source_ref, title, content, workspace, metadata or {}), source_path)
+
+    def read_sources(self) -> None:
+        """Stores what changed in the sources since they were read."""
+        for read in self._sources:
+            for source in read():
+                self._store(source)
+
+    def _store(self, source: MemorySource, source_path: str | None = None) -> None:
+        kind = source.source_ref.partition(":")[0]
+        # SQLite takes no lone surrogate, which the output of a tool may have.
+        title, content = (text.encode("utf-8", "replace").decode() for text in (source.title, source.content))
+        packed = msgspec.json.encode(dict(source.metadata))
+        row = (source.source_ref, kind, source.workspace_id, source_path, title, content, packed)
         with self._lock:
             self._database.execute("BEGIN IMMEDIATE")
             try:
-                self._database.execute("DELETE FROM memory WHERE source_ref = ?", (source_ref,))
-                self._database.execute(f"INSERT INTO memory ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
+                if self._database.execute(STORED, row[:1]).fetchone() != row:
+                    self._database.execute("DELETE FROM memory WHERE source_ref = ?", row[:1])
+                    self._database.execute(INSERT, (*row, self._now()))
             except BaseException:
                 self._database.execute("ROLLBACK")
                 raise
@@ -115,6 +180,7 @@ class MemoryTools:
 
     def search(self, call: MemorySearchInput, _context: CallContext) -> CompleteOutput:
         """Every word counts for itself: a memory with more of them, and with rarer ones, stands before others."""
+        self.read_sources()
         words = WORD.findall(call.query)[:MOST_WORDS]
         found: list[Any] = []
         if words:
@@ -130,6 +196,7 @@ class MemoryTools:
         return CompleteOutput.success("MemorySearch", found_outcome(result), result)
 
     def get(self, call: MemoryGetInput, _context: CallContext) -> CompleteOutput:
+        self.read_sources()
         statement = f"SELECT {COLUMNS} FROM memory WHERE source_ref = ?"  # noqa: S608 - names of this module
         with self._lock:
             row = self._database.execute(statement, (call.source_ref,)).fetchone()

@@ -86,7 +86,6 @@ class WorkItemTools:
 
     def tools(self) -> tuple[Tool, ...]:
         runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
-            "CreateWorkItem": self.create,
             "UpdateWorkItem": self.update,
             "PickWorkItem": self.pick,
             "GetWorkItem": self.get,
@@ -94,10 +93,8 @@ class WorkItemTools:
             "CompleteWorkItem": self.complete,
             "WaitFor": self.wait_for,
         }
-        paths = {"CreateWorkItem": self._find_paths}
-        return tuple(
-            Tool.built_in(name, run, find_paths=paths.get(name, lambda _call: ())) for name, run in runs.items()
-        )
+        create = Tool.built_in("CreateWorkItem", self.create, find_paths=self._find_paths)
+        return (create, *(Tool.built_in(name, run) for name, run in runs.items()))
 
     def close(self) -> None:
         self._store.close()
@@ -233,6 +230,11 @@ class WorkItemTools:
         with self._store.transaction():
             return self._store.end_waits(self._store.waits_for(resource), "resolved")
 
+    def views(self) -> list[WorkItemView]:
+        """Every item with its todo list, the one that was changed last first."""
+        with self._store.transaction():
+            return [self._view(row, with_todos=True) for row in self._store.rows()]
+
     def current_work_item_id(self) -> str | None:
         with self._store.transaction():
             return self._context().current_work_item_id
@@ -280,11 +282,10 @@ class WorkItemTools:
         path = folder / name
         if error := refuse_path(path.relative_to(root).as_posix(), context.call.policy.sandbox):
             raise ToolFailed.from_error(error)
-        content = (text if text.endswith("\n") else f"{text}\n").encode()
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
             try:
-                file.write(content)
+                file.write((text if text.endswith("\n") else f"{text}\n").encode())
                 file.flush()
             except BaseException:
                 path.unlink()
@@ -319,10 +320,8 @@ class WorkItemTools:
 
     def _plan_artifact(self, row: WorkItemRow) -> PlanArtifact | None:
         """The plan as its file has it now; None where there is none, or somebody removed it or put a link there."""
-        if row.plan is None:
-            return None
-        path = (self._root / row.plan).resolve()
-        if not path.is_relative_to(self._root.resolve()):
+        path = (self._root / (row.plan or "")).resolve()
+        if row.plan is None or not path.is_relative_to(self._root.resolve()):
             return None
         try:
             content, changed_at = path.read_bytes(), path.stat().st_mtime
