@@ -70,7 +70,7 @@ MOST_CONTENT = MOST_CHARS - 200  # of a task's result; with its status it fits i
 
 
 class MemorySource(NamedTuple):
-    """What a memory is made from. It is the agent's where it belongs to no workspace."""
+    """A text to be stored as a memory, the agent's where it names no workspace."""
 
     source_ref: str
     title: str

@@ -256,7 +256,7 @@ def kill_marked(mark: str, rounds: int = 3) -> None:
 
 
 def lives_in_group(group: int) -> bool:
-    """Whether a process of the group runs; one that only waits to be reaped does not. True where nothing tells."""
+    """Looks for a process of the group that is more than waiting to be reaped. True where there is no /proc."""
     if not PROC.is_dir():
         return True
     for process in _processes():

@@ -93,7 +93,7 @@ class BackgroundTask(ABC):
 
     @abstractmethod
     def describe_result(self, most: int) -> str:
-        """What came of an ended task, in at most so many characters and a line that says where more was cut."""
+        """Describes an ended task in about `most` characters; a last line states what was cut."""
 
     @abstractmethod
     def write(self, text: str, context: CallContext) -> InputReply: ...
