@@ -14,6 +14,7 @@ import re
 import sqlite3
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,6 +67,14 @@ WHERE memory_words MATCH ? AND (? OR workspace IS NULL OR workspace = ?) ORDER B
 """  # noqa: S608 - names of this module
 WORD = re.compile(r"\w+")
 MOST_WORDS = 64
+# Thai, Lao, Burmese, Khmer, Kana and Han have no blanks between words, and in Hangul particles follow a word directly.
+# To the index such a sentence is one word, so what contains a pair of its characters is looked for.
+UNBROKEN = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+PAIR_SCORE = "5.0 * (instr(title, ?) > 0) + (instr(content, ?) > 0)"
+MOST_PAIRS = 16  # each reads the whole memory of the workspace
+BEFORE_PAIR = 40  # characters of a snippet
 MOST_CONTENT = MOST_CHARS - 200  # of a task's result; with its status it fits into the longest reading
 
 
@@ -181,16 +190,28 @@ class MemoryTools:
     def search(self, call: MemorySearchInput, _context: CallContext) -> CompleteOutput:
         """Every word counts for itself: a memory with more of them, and with rarer ones, stands before others."""
         self.read_sources()
-        words = WORD.findall(call.query)[:MOST_WORDS]
-        found: list[Any] = []
-        if words:
+        limit, scope = call.limit or LIMIT, (call.include_all_workspaces, self._workspace_id)
+        hits: list[tuple[Any, str, float]] = []
+        if words := WORD.findall(call.query)[:MOST_WORDS]:
             query = " OR ".join(f'"{word}"' for word in words)
-            values = (query, call.include_all_workspaces, self._workspace_id, call.limit or LIMIT)
-            with self._lock:
-                found = self._database.execute(SEARCH, values).fetchall()
+            hits += [(row, row[8], -row[9]) for row in self._select(SEARCH, (query, *scope, limit))]
+        if pairs := find_pairs(call.query):
+            sum_of_pairs = " + ".join(PAIR_SCORE for _ in pairs)
+            statement = (
+                f"SELECT {COLUMNS}, {sum_of_pairs} AS score FROM memory WHERE (? OR workspace IS NULL OR workspace = ?)"  # noqa: S608
+                " AND score > 0 ORDER BY score DESC, id LIMIT ?"
+            )
+            doubled = [pair for pair in pairs for _ in range(2)]
+            rows = self._select(statement, (*doubled, *scope, limit))
+            hits += [(row, cut_around(row[5], pairs), row[8] / len(pairs)) for row in rows]
+        scores: defaultdict[str, float] = defaultdict(float)
+        shown: dict[str, tuple[Any, str]] = {}
+        for row, snippet, score in hits:
+            scores[row[0]] += score
+            shown.setdefault(row[0], (row, snippet))
         results = tuple(
-            FoundMemory(**self._head(row), snippet=row[8][:SNIPPET_CHARACTERS], score=round(-row[9], 4))
-            for row in found
+            FoundMemory(**self._head(row), snippet=snippet[:SNIPPET_CHARACTERS], score=round(scores[row[0]], 4))
+            for row, snippet in sorted(shown.values(), key=lambda hit: -scores[hit[0][0]])[:limit]
         )
         result = FoundMemories(query=call.query, results=results)
         return CompleteOutput.success("MemorySearch", found_outcome(result), result)
@@ -198,19 +219,23 @@ class MemoryTools:
     def get(self, call: MemoryGetInput, _context: CallContext) -> CompleteOutput:
         self.read_sources()
         statement = f"SELECT {COLUMNS} FROM memory WHERE source_ref = ?"  # noqa: S608 - names of this module
-        with self._lock:
-            row = self._database.execute(statement, (call.source_ref,)).fetchone()
-        if row is None:
+        rows = self._select(statement, (call.source_ref,))
+        if not rows:
             raise ToolFailed(
                 "memory_source_not_found",
                 f"there is no memory {call.source_ref}",
                 details={"source_ref": call.source_ref},
                 recovery_hint="copy a source_ref from a result of MemorySearch",
             )
+        (row,) = rows
         most, content = call.max_chars or MAX_CHARS, row[5]
         memory = Memory(**self._head(row), content=content[:most], truncated=len(content) > most)
         read = ReadMemory(memory=memory, max_chars=most)
         return CompleteOutput.success("MemoryGet", memory_outcome(read), read)
+
+    def _select(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+        with self._lock:
+            return self._database.execute(statement, values).fetchall()
 
     def _head(self, row: Any) -> dict[str, Any]:
         """The fields that a search and a reading have in common."""
@@ -226,3 +251,20 @@ class MemoryTools:
             "updated_at": format_instant(updated_at, timespec="milliseconds"),
             "metadata": msgspec.json.decode(metadata),
         }
+
+
+def find_pairs(query: str) -> list[str]:
+    """The pairs of neighbours in the words of a query whose script has no blanks, or one that stands alone.
+
+    >>> find_pairs("会议记录 of May, 要")
+    ['会议', '议记', '记录', '要']
+    """
+    runs = UNBROKEN.findall(query)
+    pairs = [run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1))]
+    return list(dict.fromkeys(pairs))[:MOST_PAIRS]
+
+
+def cut_around(content: str, pairs: Iterable[str]) -> str:
+    """The beginning of the content, from shortly before the first of the pairs."""
+    at = min((at for pair in pairs if (at := content.find(pair)) >= 0), default=0)
+    return content if at <= BEFORE_PAIR else f"… {content[at - BEFORE_PAIR :]}"

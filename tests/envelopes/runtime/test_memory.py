@@ -56,6 +56,36 @@ def test_words_find_memories_best_first(memory: MemoryTools, query: str, found: 
     assert refs(call(memory, "MemorySearch", query=query)) == found
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("记录", ["brief:zh"]),
+        ("会议记录在哪里", ["brief:zh"]),
+        ("会", ["agent_memory:zh", "brief:zh"]),
+        ("failing 记录", ["episode:e1", "brief:zh"]),
+        ("議事録", ["brief:ja"]),
+        ("ประชุม", ["brief:th"]),
+        ("회의", ["brief:ko"]),
+        ("没有", []),
+    ],
+)
+def test_words_of_scripts_without_blanks_are_found_inside_a_sentence(
+    memory: MemoryTools, query: str, found: list[str]
+) -> None:
+    memory.remember("brief:zh", "五月", "会议记录已完成")
+    memory.remember("agent_memory:zh", "会计", "每月", is_of_agent=True)
+    memory.remember("brief:ja", "五月", "昨日の議事録を書いた")
+    memory.remember("brief:th", "May", "บันทึกการประชุมเสร็จแล้ว")
+    memory.remember("brief:ko", "May", "회의록을 썼다")
+    assert refs(call(memory, "MemorySearch", query=query)) == found
+
+
+def test_the_snippet_of_a_long_sentence_begins_before_the_words(memory: MemoryTools) -> None:
+    memory.remember("brief:zh", "五月", "甲" * 3_000 + "会议记录" + "乙" * 3_000)
+    (hit,) = call(memory, "MemorySearch", query="记录").results
+    assert hit.snippet.startswith("… " + "甲" * 38 + "会议记录")
+
+
 def test_a_result_has_a_snippet_and_leads_to_the_whole(memory: MemoryTools) -> None:
     (hit,) = call(memory, "MemorySearch", query="failing").results
     assert (hit.kind, hit.scope_kind, hit.workspace_id, hit.metadata) == (
