@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -92,7 +93,8 @@ def _plan_files(root: Path, files: Iterable[FilePatch], check: Callable[[Path], 
     """
     changes: list[_Change] = []
     taken: set[Path] = set()
-    for file in files:
+    for written in files:
+        file = replace(written, source=_find_name(root, written.source), path=_find_name(root, written.path))
         source, target = _locate(root, file.source), _locate(root, file.path)
         if taken & {source, target}:
             message = f"{file.source if source in taken else file.path} is changed by two parts of the patch"
@@ -138,10 +140,24 @@ def _plan(file: FilePatch, source: Path, target: Path) -> _Change:
     return _Change(file, source, target, None, old, mode)
 
 
+def _find_name(root: Path, path: str) -> str:
+    """The path in the form that its names have on disk: as written, else composed, else decomposed.
+
+    A name that is not there yet is composed (NFC).
+    """
+    place = root
+    for name in path.split("/"):
+        composed = unicodedata.normalize("NFC", name)
+        forms = (name, composed, unicodedata.normalize("NFD", name))
+        place /= next((form for form in forms if os.path.lexists(place / form)), composed)
+    return place.relative_to(root).as_posix()
+
+
 def _locate(root: Path, path: str) -> Path:
     """The file's place, without a link on the way to it. Raises PatchRefused where a link leads out of `root`."""
-    place = (root / path).parent.resolve() / Path(path).name
-    if not place.parent.is_relative_to(root) or (place.is_symlink() and not place.resolve().is_relative_to(root)):
+    # realpath, unlike Path.resolve, raises nothing for a link that leads to itself.
+    place = Path(os.path.realpath((root / path).parent)) / Path(path).name
+    if not all(Path(end).is_relative_to(root) for end in (place.parent, os.path.realpath(place))):
         message = f"{path} leads out of the workspace through a symbolic link"
         raise PatchRefused("path_escape", message, hint="name files that are in the workspace", path=path)
     return place

@@ -232,7 +232,7 @@ class CommandTools:
     def _find_workdir(self, workdir: str | None, context: CallContext) -> Path:
         """A folder inside the root that the sandbox allows. Raises ToolFailed."""
         active = self._workspaces.active
-        place = (active.cwd / (workdir or "")).resolve()
+        place = Path(os.path.realpath(active.cwd / (workdir or "")))
         if not place.is_relative_to(active.root):
             raise ToolFailed(
                 "execution_root_violation",

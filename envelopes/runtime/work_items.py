@@ -273,7 +273,7 @@ class WorkItemTools:
 
         Raises ToolFailed where the folder of plans leads to a place that the sandbox does not allow (CALL-106).
         """
-        root, folder = self._root.resolve(), (self._root / PLANS).resolve()
+        root, folder = self._root.resolve(), Path(os.path.realpath(self._root / PLANS))
         if not folder.is_relative_to(root):
             message = f"{PLANS} leads out of the workspace through a symbolic link"
             raise ToolFailed("path_escape", message, recovery_hint="create the work item without a plan")
@@ -320,7 +320,7 @@ class WorkItemTools:
 
     def _plan_artifact(self, row: WorkItemRow) -> PlanArtifact | None:
         """The plan as its file has it now; None where there is none, or somebody removed it or put a link there."""
-        path = (self._root / (row.plan or "")).resolve()
+        path = Path(os.path.realpath(self._root / (row.plan or "")))
         if row.plan is None or not path.is_relative_to(self._root.resolve()):
             return None
         try:

@@ -152,7 +152,7 @@ class Workspaces:
                 names = ", ".join(self._known)
                 raise _invalid("workspace_id", f"no workspace has the id {call.workspace_id}", f"known: {names}")
             return call.workspace_id or "", folder
-        place = (self.active.cwd / call.path).resolve()
+        place = Path(os.path.realpath(self.active.cwd / call.path))  # a link to itself is no folder
         if not any(place.is_relative_to(known) for known in (*self._known.values(), *self._allowed)):
             raise ToolFailed(
                 "execution_root_violation",
@@ -171,7 +171,7 @@ class Workspaces:
         return workspace_id, place
 
     def _enter(self, root: Path, cwd: str | None) -> Path:
-        place = (root / (cwd or "")).resolve()
+        place = Path(os.path.realpath(root / (cwd or "")))
         if not place.is_relative_to(root) or not place.is_dir():
             reason = "is not a folder" if place.is_relative_to(root) else "is outside the workspace"
             raise _invalid("cwd", f"{cwd} {reason}", "name a folder below the root of the workspace, or omit cwd")

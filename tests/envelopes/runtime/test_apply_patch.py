@@ -270,6 +270,51 @@ def test_a_file_that_a_patch_names_by_two_paths_is_refused(tmp_path: Path, secon
     assert tree(tmp_path) == {"real/f": b"a\nb\n"}
 
 
+@pytest.mark.parametrize(
+    ("on_disk", "written", "reported"),
+    [
+        ("cafe\u0301/re\u0301sume\u0301", "cafe\u0301/re\u0301sume\u0301", "cafe\u0301/re\u0301sume\u0301"),
+        ("cafe\u0301/a", "caf\u00e9/a", "cafe\u0301/a"),
+        ("caf\u00e9/a", "cafe\u0301/a", "caf\u00e9/a"),
+        ("\u212b", "\u212b", "\u212b"),
+    ],
+)
+def test_a_name_is_found_in_the_form_that_it_has_on_disk(
+    tmp_path: Path, on_disk: str, written: str, reported: str
+) -> None:
+    (tmp_path / on_disk).parent.mkdir(exist_ok=True)
+    (tmp_path / on_disk).write_text("a\n")
+    result = apply_patch(tmp_path, f"--- a/{written}\n+++ b/{written}\n@@ -1 +1 @@\n-a\n+b\n")
+    assert ([file.line for file in result.changed_files], tree(tmp_path)) == ([f"M {reported}"], {on_disk: b"b\n"})
+    with pytest.raises(PatchRefused, match="exists already"):
+        apply_patch(tmp_path, f"--- /dev/null\n+++ b/{written}\n@@ -0,0 +1 @@\n+x\n")
+
+
+def test_a_new_name_is_composed_and_a_patch_may_write_it_in_two_forms(tmp_path: Path) -> None:
+    patch = "diff --git a/e\u0301 b/e\u0301\n--- /dev/null\n+++ b/\u00e9\n@@ -0,0 +1 @@\n+x\n"
+    assert [file.line for file in apply_patch(tmp_path, patch).changed_files] == ["A \u00e9"]
+    assert tree(tmp_path) == {"\u00e9": b"x\n"}
+    two = "".join(f"--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-x\n+y\n" for name in ("e\u0301", "\u00e9"))
+    with pytest.raises(PatchRefused, match="is changed by two parts of the patch"):
+        apply_patch(tmp_path, two)
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("patch_failed", "--- a/l\n+++ b/l\n@@ -1 +1 @@\n-a\n+b\n"),
+        ("missing_file", "--- a/l/f\n+++ b/l/f\n@@ -1 +1 @@\n-a\n+b\n"),
+        ("patch_failed", "--- /dev/null\n+++ b/l/f\n@@ -0,0 +1 @@\n+x\n"),
+    ],
+)
+def test_a_link_that_leads_to_itself_is_refused(tmp_path: Path, kind: str, patch: str) -> None:
+    (tmp_path / "l").symlink_to("l")
+    with pytest.raises(PatchRefused) as refused:
+        apply_patch(tmp_path, patch)
+    assert refused.value.error.kind == kind
+    assert [path.name for path in tmp_path.iterdir()] == ["l"]
+
+
 @given(st.text())
 @settings(max_examples=100)
 def test_any_text_is_refused_or_applied_and_never_fails(text: str) -> None:

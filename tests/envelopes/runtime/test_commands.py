@@ -95,6 +95,7 @@ def test_a_command_sees_none_of_the_runtime_s_secrets(commands: CommandTools, mo
         ({"cmd": "true", "workdir": "/etc"}, "execution_root_violation"),
         ({"cmd": "true", "workdir": "out"}, "execution_root_violation"),
         ({"cmd": "true", "workdir": "none"}, "command_spawn_failed"),
+        ({"cmd": "true", "workdir": "loop"}, "command_spawn_failed"),
         ({"cmd": "true", "shell": "no-such-shell"}, "command_spawn_failed"),
         ({"cmd": "echo \0"}, "command_spawn_failed"),
     ],
@@ -103,6 +104,7 @@ def test_what_cannot_be_started_is_a_failure_of_the_tool(
     commands: CommandTools, root: Path, arguments: dict[str, Any], kind: str
 ) -> None:
     (root / "out").symlink_to("/tmp")
+    (root / "loop").symlink_to("loop")
     with pytest.raises(ToolFailed) as failure:
         call(commands, "ExecCommand", **arguments)
     assert failure.value.kind == kind
