@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,7 +57,7 @@ from envelopes.runtime.children import MESSAGE, ChildAgent, Program
 from envelopes.runtime.children import run_plan as run_child_plan
 from envelopes.runtime.commands import CommandTools
 from envelopes.runtime.file_tools import FileTools
-from envelopes.runtime.memory import MemoryTools
+from envelopes.runtime.memory import MemoryTools, task_sources, work_item_sources
 from envelopes.runtime.web import SearchProvider, WebPolicy, WebTools
 from envelopes.runtime.work_items import WorkItemTools
 from envelopes.runtime.workspaces import Workspaces
@@ -85,12 +86,19 @@ class WorkspaceTools:
     ) -> None:
         root, state = order.workspace.resolve(), order.state
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = root.name or "workspace"
+        name = (order.home or root).resolve().name or "workspace"
         self._running = plans_root() / RUNNING / order.run_id
         self._workspaces = Workspaces({name: root}, folder=state / "worktrees")
         self._commands = CommandTools(self._workspaces, self._running, artifacts)
         self._work_items = WorkItemTools(root, state / "work-items.db", workspace_id=name)
-        self._memory = MemoryTools(state / "memory.db", workspace_id=name)
+        self._memory = MemoryTools(
+            state / "memory.db",
+            workspaces=self._workspaces,
+            sources=(
+                partial(work_item_sources, self._work_items),
+                partial(task_sources, self._commands.tasks, order.run_id),
+            ),
+        )
         self._agents = AgentPlaneTools(
             state / "agents.db",
             self._commands.tasks,
@@ -121,9 +129,13 @@ class WorkspaceTools:
         self._agents.close(CHILD_END_S)
 
     def close(self) -> None:
-        """Ends every child and command, and waits for them."""
+        """Ends every child and command, waits for them, and remembers what came of them."""
         self.stop_children()
         self._commands.close()
+        try:
+            self._memory.read_sources()
+        except (sqlite3.Error, OSError) as error:
+            logger.warning("the work of this run could not be stored in the memory of its workspace: %s", error)
         self._workspaces.close()
         self._work_items.close()
         self._memory.close()

@@ -1,12 +1,13 @@
 """The paths in a call's arguments, and whether the sandbox of the run allows them (CALL-106, OD-21).
 
     check_sandbox   refuses a call whose path arguments leave the allowed roots or match a denied pattern
+    refuse_path     the same for one path, for a tool that knows where a link leads
     find_values     the values that the pointers of a definition select, `*` standing for each item of a list
 
 It is the second policy gate: it runs when the arguments are known. Paths are relative to the workspace, whose root is
 `/` in `allowed_roots`; an absolute path is refused, because it names a place of the machine. A path is normalised
-before it is compared: NFC, forward slashes, no dot segments. Symbolic links are the tool's to resolve: this gate
-compares texts and touches no file.
+before it is compared: NFC, forward slashes, no dot segments. The gate compares texts and touches no file. A path may
+contain symbolic links, so a tool resolves it where it is used and has the place that it leads to checked again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from envelopes.schema.call import Sandbox
-from envelopes.schema.result import ToolError
+from envelopes.schema.result import JsonValue, ToolError
 from envelopes.schema.tool import ToolDefinition
 from envelopes.text.pointer import join
 
@@ -49,22 +50,27 @@ def check_sandbox(
 
     `paths` are those that the tool finds inside of its arguments, such as the files of a patch (`Tool.find_paths`).
     """
-    if not sandbox.enabled:
-        return None
     named = [(value, {"pointer": place}) for place, value in find_values(args, tool.path_args)]
     for path, place in (*named, *((path, {}) for path in paths)):
-        if not isinstance(path, str):
-            continue
-        try:
-            check_path(path, sandbox)
-        except RefusedPath as refusal:
-            return ToolError(
-                kind=refusal.kind,
-                message=f"{path} {refusal.reason}",
-                details={**place, "path": path},
-                recovery_hint=_HINTS[refusal.kind],
-                retryable=False,
-            )
+        if isinstance(path, str) and (error := refuse_path(path, sandbox, **place)) is not None:
+            return error
+    return None
+
+
+def refuse_path(path: str, sandbox: Sandbox, **details: JsonValue) -> ToolError | None:
+    """The error of a path that is not allowed; None for any other, and where the sandbox is off."""
+    if not sandbox.enabled:
+        return None
+    try:
+        check_path(path, sandbox)
+    except RefusedPath as refusal:
+        return ToolError(
+            kind=refusal.kind,
+            message=f"{path} {refusal.reason}",
+            details={**details, "path": path},
+            recovery_hint=_HINTS[refusal.kind],
+            retryable=False,
+        )
     return None
 
 

@@ -233,6 +233,7 @@ class AgentPlaneTools:
         clear = self._workspaces.clear if self._workspaces is not None else lambda _worktree: False
         program = self._program
         task = self._tasks.add(lambda task_id: ChildTask(task_id, child, program, worktree, clear, self._now))
+        task.workspace_id = None if self._workspaces is None else self._workspaces.active.workspace_id
         return Spawned(
             agent_id=agent_id,
             child_agent_id=agent_id,

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -43,8 +44,10 @@ class _Change:
     staged: Path | None = None
 
 
-def apply_patch(root: Path, patch: str) -> PatchResult:
+def apply_patch(root: Path, patch: str, check: Callable[[Path], None] = lambda _place: None) -> PatchResult:
     """Applies the patch to the files below `root`. Raises PatchRefused; then no file has changed.
+
+    `check` gets the place of each file, links resolved, before any file changes; what it raises ends the patch.
 
     >>> from tempfile import mkdtemp
     >>> folder = Path(mkdtemp())
@@ -56,7 +59,7 @@ def apply_patch(root: Path, patch: str) -> PatchResult:
     parsed = parse_patch(patch)
     root = root.resolve()
     try:
-        changes = [_plan(root, file) for file in parsed.files]
+        changes = _plan_files(root, parsed.files, check)
         _write(changes)
     except OSError as error:
         raise _failed(error, []) from error
@@ -83,9 +86,29 @@ def _failed(reason: OSError, kept: list[str]) -> PatchRefused:
     return PatchRefused("patch_failed", message, hint="see that the workspace can be written to, then read its files")
 
 
-def _plan(root: Path, file: FilePatch) -> _Change:
+def _plan_files(root: Path, files: Iterable[FilePatch], check: Callable[[Path], None]) -> list[_Change]:
+    """The change of each file. Raises PatchRefused, also for two parts that change the same file.
+
+    Places are compared, not paths: where a folder is a link, a file has two of them.
+    """
+    changes: list[_Change] = []
+    taken: set[Path] = set()
+    for written in files:
+        file = replace(written, source=_find_name(root, written.source), path=_find_name(root, written.path))
+        source, target = _locate(root, file.source), _locate(root, file.path)
+        if taken & {source, target}:
+            message = f"{file.source if source in taken else file.path} is changed by two parts of the patch"
+            hint = "put all hunks of a file behind one --- and +++ pair"
+            raise PatchRefused("duplicate_file_patch", message, hint=hint, path=file.path)
+        for place in (source, target):
+            check(place)
+        taken |= {source, target}
+        changes.append(_plan(file, source, target))
+    return changes
+
+
+def _plan(file: FilePatch, source: Path, target: Path) -> _Change:
     """The file's new text, without changing anything. Raises PatchRefused."""
-    source, target = _locate(root, file.source), _locate(root, file.path)
     if file.action in ("add", "move") and os.path.lexists(target):
         message = f"{file.path} exists already"
         raise PatchRefused(
@@ -117,12 +140,24 @@ def _plan(root: Path, file: FilePatch) -> _Change:
     return _Change(file, source, target, None, old, mode)
 
 
+def _find_name(root: Path, path: str) -> str:
+    """The path in the form that its names have on disk: as written, else composed, else decomposed.
+
+    A name that is not there yet is composed (NFC).
+    """
+    place = root
+    for name in path.split("/"):
+        composed = unicodedata.normalize("NFC", name)
+        forms = (name, composed, unicodedata.normalize("NFD", name))
+        place /= next((form for form in forms if os.path.lexists(place / form)), composed)
+    return place.relative_to(root).as_posix()
+
+
 def _locate(root: Path, path: str) -> Path:
-    """The file's place. Raises PatchRefused where a symbolic link on the way leads out of `root`."""
-    place = root / path
-    if not place.parent.resolve().is_relative_to(root) or (
-        place.is_symlink() and not place.resolve().is_relative_to(root)
-    ):
+    """The file's place, without a link on the way to it. Raises PatchRefused where a link leads out of `root`."""
+    # realpath, unlike Path.resolve, raises nothing for a link that leads to itself.
+    place = Path(os.path.realpath((root / path).parent)) / Path(path).name
+    if not all(Path(end).is_relative_to(root) for end in (place.parent, os.path.realpath(place))):
         message = f"{path} leads out of the workspace through a symbolic link"
         raise PatchRefused("path_escape", message, hint="name files that are in the workspace", path=path)
     return place
@@ -236,7 +271,7 @@ class _WriteFailed(Exception):
 
 
 def _write(changes: list[_Change]) -> None:
-    """Writes all files or none. Raises _WriteFailed."""
+    """Writes all files or none, whatever goes wrong. Raises _WriteFailed where the file system refuses."""
     steps: list[tuple[str, Callable[[], object]]] = []  # that lead back, the last one first
     try:
         for change in changes:
@@ -248,8 +283,10 @@ def _write(changes: list[_Change]) -> None:
                 steps.append((change.file.path, partial(change.staged.unlink, missing_ok=True)))
         for change in changes:
             _replace(change, steps)
-    except OSError as error:
+    except BaseException as error:
         kept = [path for path, step in reversed(steps) if not _succeeds(step)]
+        if not isinstance(error, OSError):
+            raise
         raise _WriteFailed(error, kept) from error
 
 
@@ -297,7 +334,7 @@ def _stage(folder: Path, text: bytes, mode: int | None) -> Path:
             os.fsync(file.fileno())
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
-        except OSError:
+        except BaseException:
             staged.unlink()
             raise
     return staged

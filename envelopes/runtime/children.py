@@ -194,6 +194,11 @@ class ChildTask(BackgroundTask):
         output = self._report if has_ended else ""
         return {"output": output, "failure_artifact": failure, "child_supervision": self.supervision}
 
+    def describe_result(self, most: int) -> str:
+        """The report, or what ended the child instead."""
+        text = f"{self.status}\n\n{self._report if self._error is None else self._error}"
+        return text if len(text) <= most else f"{text[:most]}\n… {len(text):,} characters in all"
+
     def write(self, text: str, _context: CallContext) -> InputReply:
         if self.end is not None:
             return InputReply("child", refusal="the child has ended")

@@ -97,6 +97,14 @@ class CommandTask(BackgroundTask):
                 self._log_path = self._sink.write("output", self._captured).path
         return {**ends, "output": self._captured, "log_path": self._log_path}
 
+    def describe_result(self, most: int) -> str:
+        """The status and the beginning of the output."""
+        log = self.process.log
+        with log.open() as stream:
+            text = stream.read(most * 4).decode("utf-8", "replace")
+        cut = f"\n… {log.size:,} bytes of output in all" if log.size > most * 4 or len(text) > most else ""
+        return f"{self.status}, exit status {self.process.exit_status}\n\n{text[:most]}{cut}"
+
     def write(self, text: str, context: CallContext) -> InputReply:
         target: InputTarget = "tty" if self.process.spec.tty else "stdin"
         if not self.process.is_running:
@@ -189,7 +197,7 @@ class CommandTools:
                 process.wait(GRACE_S)
 
     def exec_command(self, call: ExecCommandInput, context: CallContext) -> CompleteOutput:
-        root, workdir = self._workspaces.active.root, self._find_workdir(call.workdir)
+        root, workdir = self._workspaces.active.root, self._find_workdir(call.workdir, context)
         if call.duplicate_policy == "reuse_running" and (task := self._find_running(call, workdir)):
             return CompleteOutput.success(
                 "ExecCommand", f"the command is already running as {task.task_id}", self._describe_running(task)
@@ -221,10 +229,10 @@ class CommandTools:
         result = BatchResult(items=tuple(items), stop_on_error=bool(call.stop_on_error))
         return CompleteOutput.success("ExecCommandBatch", batch_outcome(result), result)
 
-    def _find_workdir(self, workdir: str | None) -> Path:
-        """A folder inside the root. Raises ToolFailed."""
+    def _find_workdir(self, workdir: str | None, context: CallContext) -> Path:
+        """A folder inside the root that the sandbox allows. Raises ToolFailed."""
         active = self._workspaces.active
-        place = (active.cwd / (workdir or "")).resolve()
+        place = Path(os.path.realpath(active.cwd / (workdir or "")))
         if not place.is_relative_to(active.root):
             raise ToolFailed(
                 "execution_root_violation",
@@ -232,6 +240,7 @@ class CommandTools:
                 details={"workdir": workdir},
                 recovery_hint="omit workdir, or use a relative path inside the workspace",
             )
+        self._workspaces.check(place, context)
         if not place.is_dir():
             raise ToolFailed(
                 "command_spawn_failed",
@@ -302,13 +311,16 @@ class CommandTools:
 
     def _promote(self, process: Process, root: Path, task_id: str) -> CommandTask:
         workdir = process.spec.workdir.relative_to(root).as_posix()
-        return CommandTask(task_id, process, workdir, self._sink, self.tasks.now())
+        task = CommandTask(task_id, process, workdir, self._sink, self.tasks.now())
+        task.workspace_id = self._workspaces.active.workspace_id
+        return task
 
     def _run_item(self, item: BatchCommandInput, context: CallContext) -> BatchItem:
         """One command of a batch: it never becomes a task, so its window is its end."""
         rejected = partial(BatchItem, cmd=item.cmd, status="rejected")
         try:
-            process = self._start(CommandSpec(item.cmd, self._find_workdir(item.workdir), item.shell, bool(item.login)))
+            workdir = self._find_workdir(item.workdir, context)
+            process = self._start(CommandSpec(item.cmd, workdir, item.shell, bool(item.login)))
         except ToolFailed as refusal:
             return rejected(error_kind=refusal.kind, error_message=refusal.message)
         window = (item.yield_time_ms or 0) / 1000

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,9 +65,10 @@ class FileTools:
             Tool.built_in("ReadArtifact", self.read_artifact),
         )
 
-    def apply_patch(self, call: ApplyPatchInput, _context: CallContext) -> CompleteOutput:
+    def apply_patch(self, call: ApplyPatchInput, context: CallContext) -> CompleteOutput:
+        check = partial(self._workspaces.check, context=context)
         try:
-            result = apply_patch(self._workspaces.active.cwd, call.patch)
+            result = apply_patch(self._workspaces.active.cwd, call.patch, check)
         except PatchRefused as refused:
             raise ToolFailed.from_error(refused.error) from refused
         return CompleteOutput.success("ApplyPatch", patch_outcome(result), result)

@@ -4,8 +4,9 @@
     Process       a started command: wait, write input, stop
 
 A command is a shell with everything that it starts. It ends when the shell does; what is left of its group, and
-whatever carries its mark in the environment, is then killed. Input comes from nowhere unless it was asked for, so a
-command that reads gets the end of its input at once.
+whatever carries its mark in the environment, is then killed. Where the command was asked to end, its group has the
+same time for that as the shell: a shell that waits for a program dies of the signal before the program does. Input
+comes from nowhere unless it was asked for, so a command that reads gets the end of its input at once.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ KEPT_PREFIXES = ("LC_",)
 MARK = "ENVELOPES_COMMAND"  # in the environment of everything that a command starts
 CHUNK = 64 * 1024
 GRACE_S = 2.0  # between the request to end and the end
+LOOK_S = 0.05  # between two looks at a group that was asked to end
 DRAIN_S = 1.0  # for output that is on its way when the shell has ended
 MOST_BYTES = 4 * 1024**3
 PROC = Path("/proc")
@@ -90,6 +92,7 @@ class Process:
         self._mark = secrets.token_hex(16)
         self._ended = threading.Event()
         self._stopping: EndReason | None = None
+        self._is_forced = threading.Event()
         self._input: FileIO | None = None
         self._input_lock = threading.Lock()
         self._started_s = time.monotonic()
@@ -188,20 +191,20 @@ class Process:
         if self._ended.is_set():
             return
         self._stopping = self._stopping or reason
-        self._signal(signal.SIGKILL if force else signal.SIGTERM)
-        if not force:
-            killer = threading.Timer(GRACE_S, self._signal, (signal.SIGKILL,))
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL if force else signal.SIGTERM)
+        if force:
+            self._is_forced.set()
+        else:
+            killer = threading.Timer(GRACE_S, self.stop, kwargs={"force": True})
             killer.daemon = True
             killer.start()
-
-    def _signal(self, number: signal.Signals) -> None:
-        if not self._ended.is_set():
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._popen.pid, number)
 
     def _watch(self) -> None:
         """Waits for the shell's end, then ends what it left. Until it is reaped, its number is no other process's."""
         os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+        while self._stopping == "stopped" and lives_in_group(self._popen.pid) and not self._is_forced.wait(LOOK_S):
+            pass
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()
@@ -250,6 +253,20 @@ def kill_marked(mark: str, rounds: int = 3) -> None:
                 os.kill(process, signal.SIGKILL)
         if not found:
             return
+
+
+def lives_in_group(group: int) -> bool:
+    """Looks for a process of the group that is more than waiting to be reaped. True where there is no /proc."""
+    if not PROC.is_dir():
+        return True
+    for process in _processes():
+        try:
+            state, _parent, its_group, *_ = (PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()
+        except (OSError, ValueError):  # it ended meanwhile
+            continue
+        if int(its_group) == group and state not in (b"Z", b"X"):
+            return True
+    return False
 
 
 def _processes() -> list[int]:

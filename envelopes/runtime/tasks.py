@@ -54,9 +54,10 @@ class InputReply:
 
 
 class BackgroundTask(ABC):
-    """Times are in seconds since 1970."""
+    """Times are in seconds since 1970. `workspace_id` is the workspace in which the task began."""
 
     kind: ClassVar[str]
+    workspace_id: str | None = None
 
     def __init__(self, task_id: str, created_at: float, changed_at: float) -> None:
         self.task_id, self.created_at, self.changed_at = task_id, created_at, changed_at
@@ -89,6 +90,10 @@ class BackgroundTask(ABC):
     @abstractmethod
     def read(self, *, has_ended: bool) -> dict[str, Any]:
         """The output so far, as members of a TaskRead."""
+
+    @abstractmethod
+    def describe_result(self, most: int) -> str:
+        """Describes an ended task in about `most` characters; a last line states what was cut."""
 
     @abstractmethod
     def write(self, text: str, context: CallContext) -> InputReply: ...
@@ -131,6 +136,10 @@ class TaskTable:
     def active(self) -> tuple[BackgroundTask, ...]:
         with self._lock:
             return tuple(task for task in self._tasks.values() if task.end is None)
+
+    def ended(self) -> tuple[BackgroundTask, ...]:
+        with self._lock:
+            return tuple(task for task in self._tasks.values() if task.end is not None)
 
 
 @dataclass(frozen=True)

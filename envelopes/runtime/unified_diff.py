@@ -9,6 +9,7 @@ the next header ends it, and a diagnostic says so.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import unicodedata
@@ -110,25 +111,27 @@ def parse_patch(text: str) -> ParsedPatch:
     if not parsed.files:
         begins = text.lstrip()[:40].split("\n")[0]
         raise PatchRefused("invalid_patch_syntax", f"this is no unified diff; it begins with {begins!r}")
-    seen: dict[str, str] = {}
-    for file in parsed.files:
-        for path in {file.path, file.source}:
-            if path in seen:
-                message = f"{path} is changed by two parts of the patch"
-                hint = "put all hunks of a file behind one --- and +++ pair"
-                raise PatchRefused("duplicate_file_patch", message, hint=hint, path=path)
-            seen[path] = path
     return parsed
 
 
 def normal_path(path: str) -> str:
-    """The path without dot segments and doubled slashes, in NFC. Raises PatchRefused for one that leads outside."""
-    normal = posixpath.normpath(unicodedata.normalize("NFC", path))
+    """The path without dot segments and doubled slashes. Raises PatchRefused for one that leads outside."""
+    normal = posixpath.normpath(path)
     outside = normal == ".." or normal.startswith(("../", "/")) or DRIVE.match(normal) or "\0" in normal
     if outside or normal == ".":
         message = f"{path!r} does not lead to a file inside the workspace"
         raise PatchRefused("path_escape", message, hint="name files by paths relative to the workspace", path=path)
+    try:
+        os.fsencode(normal)
+    except UnicodeEncodeError as error:
+        message = f"{path!r} contains a character that the name of a file cannot have"
+        raise PatchRefused("invalid_patch_syntax", message, hint="name the file by another path", path=path) from error
     return normal
+
+
+def _compose(path: str | None) -> str | None:
+    """The path in NFC, as paths of a patch are compared; which form a file's name has is known in its folder."""
+    return None if path is None else unicodedata.normalize("NFC", path)
 
 
 class _Reader:
@@ -294,7 +297,7 @@ def _file_patch(header: _Header, hunks: list[PatchHunk]) -> FilePatch:
         raise PatchRefused("missing_hunk", f"{new or old} has no hunk", line=header.line, path=new or old)
     if old is None and new is None:
         raise PatchRefused("path_header_mismatch", "both paths are /dev/null", line=header.line)
-    if old is not None and new is not None and old != new:
+    if old is not None and new is not None and _compose(old) != _compose(new):
         kind = "missing_rename_header" if header.git else "path_header_mismatch"
         message = f"the old path is {old}, the new one {new}"
         hint = "to move a file, write `diff --git`, `rename from` and `rename to` lines"
@@ -312,7 +315,7 @@ def _named_paths(header: _Header) -> tuple[str | None, str | None]:
         return git[0], git[1]
     old, new = _side(header.old, header), _side(header.new, header)
     for side, path in zip(git or (), (old, new), strict=False):
-        if path is not None and path != side:
+        if path is not None and _compose(path) != _compose(side):
             message = f"`diff --git` names {side}, the lines below it {path}"
             raise PatchRefused("path_header_mismatch", message, line=header.line, path=path)
     return old, new
@@ -321,7 +324,7 @@ def _named_paths(header: _Header) -> tuple[str | None, str | None]:
 def _file_without_hunks(header: _Header, old: str | None, new: str | None) -> FilePatch:
     """An empty file that is added or deleted; anything else needs hunks."""
     path = new or old or ""
-    if old != new:
+    if _compose(old) != _compose(new):
         message = f"`diff --git` names {old} and {new}, and no `rename from` and `rename to` follow"
         raise PatchRefused("missing_rename_header", message, line=header.line, path=path)
     kinds = {kind for kind, _ in header.metadata}
@@ -343,7 +346,7 @@ def _moved_file(header: _Header, hunks: list[PatchHunk]) -> FilePatch:
     named = [normal_path(path) for path in header.git or ()]
     below = [_side(path, header) for path in (header.old, header.new) if path is not None]
     for pair in (named, below):
-        if pair and pair != [source, path]:
+        if pair and [*map(_compose, pair)] != [_compose(source), _compose(path)]:
             message = f"the file moves from {source} to {path}, and the other lines name {pair[0]} and {pair[1]}"
             raise PatchRefused("rename_path_mismatch", message, line=header.line, path=path)
     if header.old is not None and not hunks:

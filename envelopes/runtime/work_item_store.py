@@ -96,6 +96,11 @@ class WorkItemStore:
         )
         return self.get(int(cursor.lastrowid or 0))
 
+    def next_number(self) -> int:
+        """The number that `add` gives."""
+        (last,) = self._database.execute("SELECT coalesce(max(number), 0) FROM work_item").fetchone()
+        return int(last) + 1
+
     def change(self, number: int, **changes: Any) -> WorkItemRow:
         """Sets columns of COLUMNS; the item is then the one that was changed last."""
         values = changes | {"updated_at": self.now(), "revision": self._next_revision()}

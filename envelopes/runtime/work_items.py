@@ -7,8 +7,10 @@ An item with an active wait is blocked, or waits for the operator; so does one w
 from __future__ import annotations
 
 import hashlib
+import itertools
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,7 @@ from envelopes.families.work_item.tools import (
     TodoInput,
     UpdateWorkItemInput,
 )
+from envelopes.plan.sandbox import refuse_path
 from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.work_item_store import WaitKind, WaitRow, WorkItemRow, WorkItemStore
@@ -79,10 +82,10 @@ class WorkItemTools:
     ) -> None:
         self._root, self._agent_id, self._workspace_id = root, agent_id, workspace_id
         self._store = WorkItemStore(path, now)
+        self._listed: dict[str, int] = {}  # the revision that an item had when a list last showed it
 
     def tools(self) -> tuple[Tool, ...]:
         runs: dict[str, Callable[[Any, CallContext], CompleteOutput]] = {
-            "CreateWorkItem": self.create,
             "UpdateWorkItem": self.update,
             "PickWorkItem": self.pick,
             "GetWorkItem": self.get,
@@ -90,16 +93,17 @@ class WorkItemTools:
             "CompleteWorkItem": self.complete,
             "WaitFor": self.wait_for,
         }
-        return tuple(Tool.built_in(name, run) for name, run in runs.items())
+        create = Tool.built_in("CreateWorkItem", self.create, find_paths=self._find_paths)
+        return (create, *(Tool.built_in(name, run) for name, run in runs.items()))
 
     def close(self) -> None:
         self._store.close()
 
-    def create(self, call: CreateWorkItemInput, _context: CallContext) -> CompleteOutput:
+    def create(self, call: CreateWorkItemInput, context: CallContext) -> CompleteOutput:
         with self._store.transaction():
             row = self._store.add(call.objective, call.plan_status or "draft", _pack_todos(call.todo_list))
             if call.plan is not None:
-                row = self._store.change(row.number, plan=self._write_plan(row, call.plan))
+                row = self._store.change(row.number, plan=self._write_plan(row, call.plan, context))
             view = self._view(row, with_todos=True)
         change = WorkItemChange(work_item=view)
         return CompleteOutput.success("CreateWorkItem", change_outcome(change), change)
@@ -156,23 +160,31 @@ class WorkItemTools:
         return CompleteOutput.success("GetWorkItem", reading_outcome(result), result)
 
     def list_items(self, call: ListWorkItemsInput, _context: CallContext) -> CompleteOutput:
+        """The items changed last come first. A list goes on behind the place that `after` had when it was shown.
+
+        It may have been changed since, and stand first, or match no more.
+        """
         limit, chosen = call.limit or LIMIT, call.filter or "all"
         with self._store.transaction():
-            views = [self._view(row, with_todos=call.include_todo_list) for row in self._store.rows()]
+            rows = self._store.rows()
+            revisions = {row.id: row.revision for row in rows}
+            views = [self._view(row, with_todos=call.include_todo_list) for row in rows]
             matching = [view for view in views if _matches(view, chosen)]
-            ids = [view.id for view in matching]
+            skipped = 0
             if call.after is not None:
-                self._find(call.after)
-            skipped = ids.index(call.after) + 1 if call.after in ids else 0
+                last = self._listed.get(call.after, self._find(call.after).revision)
+                skipped = sum(revisions[view.id] >= last for view in matching)
+            shown = matching[skipped : skipped + limit]
             result = WorkItemPage(
                 context=self._context(),
                 filter=chosen,
-                returned=min(limit, len(matching) - skipped),
+                returned=len(shown),
                 total_matching=len(matching),
                 skipped=skipped,
                 limit=limit,
-                work_items=tuple(matching[skipped : skipped + limit]),
+                work_items=tuple(shown),
             )
+            self._listed |= {view.id: revisions[view.id] for view in shown}
         return CompleteOutput.success("ListWorkItems", page_outcome(result), result)
 
     def complete(self, call: CompleteWorkItemInput, context: CallContext) -> CompleteOutput:
@@ -218,6 +230,11 @@ class WorkItemTools:
         with self._store.transaction():
             return self._store.end_waits(self._store.waits_for(resource), "resolved")
 
+    def views(self) -> list[WorkItemView]:
+        """Every item with its todo list, the one that was changed last first."""
+        with self._store.transaction():
+            return [self._view(row, with_todos=True) for row in self._store.rows()]
+
     def current_work_item_id(self) -> str | None:
         with self._store.transaction():
             return self._context().current_work_item_id
@@ -245,13 +262,35 @@ class WorkItemTools:
         current = self._store.current()
         return QueryContext(current_work_item_id=None if current is None else f"wi_{current}")
 
-    def _write_plan(self, row: WorkItemRow, text: str) -> str:
-        """The plan's path, relative to the workspace."""
-        relative = f"{PLANS}/{row.id}.md"
-        path = self._root / relative
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text if text.endswith("\n") else f"{text}\n", "utf-8")
-        return relative
+    def _find_paths(self, call: CreateWorkItemInput) -> Iterator[str]:
+        """The file that the plan gets, for the sandbox."""
+        if call.plan is not None:
+            with self._store.transaction():
+                yield f"{PLANS}/wi_{self._store.next_number()}.md"
+
+    def _write_plan(self, row: WorkItemRow, text: str, context: CallContext) -> str:
+        """Writes the plan to a file that was not there; returns its path, relative to the workspace.
+
+        Raises ToolFailed where the folder of plans leads to a place that the sandbox does not allow (CALL-106).
+        """
+        root, folder = self._root.resolve(), Path(os.path.realpath(self._root / PLANS))
+        if not folder.is_relative_to(root):
+            message = f"{PLANS} leads out of the workspace through a symbolic link"
+            raise ToolFailed("path_escape", message, recovery_hint="create the work item without a plan")
+        names = (f"{row.id}.md" if number == 1 else f"{row.id}-{number}.md" for number in itertools.count(1))
+        name = next(name for name in names if not os.path.lexists(folder / name))
+        path = folder / name
+        if error := refuse_path(path.relative_to(root).as_posix(), context.call.policy.sandbox):
+            raise ToolFailed.from_error(error)
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            try:
+                file.write((text if text.endswith("\n") else f"{text}\n").encode())
+                file.flush()
+            except BaseException:
+                path.unlink()
+                raise
+        return f"{PLANS}/{name}"
 
     def _view(self, row: WorkItemRow, *, with_todos: bool = False) -> WorkItemView:
         waits = self._store.waits_of(row.number)
@@ -280,10 +319,10 @@ class WorkItemTools:
         )
 
     def _plan_artifact(self, row: WorkItemRow) -> PlanArtifact | None:
-        """The plan as its file has it now; None where there is none, or somebody removed it."""
-        if row.plan is None:
+        """The plan as its file has it now; None where there is none, or somebody removed it or put a link there."""
+        path = Path(os.path.realpath(self._root / (row.plan or "")))
+        if row.plan is None or not path.is_relative_to(self._root.resolve()):
             return None
-        path = self._root / row.plan
         try:
             content, changed_at = path.read_bytes(), path.stat().st_mtime
         except OSError:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from envelopes.families.workspace.results import WorkspaceMode, WorkspaceResult, workspace_outcome
 from envelopes.families.workspace.tools import UseWorkspaceInput
+from envelopes.plan.sandbox import refuse_path
 from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.processes import clean_environment
@@ -70,15 +71,20 @@ class Workspaces:
     def tools(self) -> tuple[Tool, ...]:
         return (Tool.built_in("UseWorkspace", self.use),)
 
-    def use(self, call: UseWorkspaceInput, _context: CallContext) -> CompleteOutput:
+    def use(self, call: UseWorkspaceInput, context: CallContext) -> CompleteOutput:
         workspace_id, anchor = self._find(call)
+        if call.path is not None:
+            self.check(anchor, context, ActiveWorkspace(workspace_id, anchor, anchor, anchor))
         mode = call.mode or "direct"
         root = anchor
         if mode == "isolated":
             label = call.isolation_label or "work"
             root = self._isolate(anchor, label, is_shared=call.isolation_label is not None)[1]
         cwd = self._enter(root, call.cwd)
-        self.active = ActiveWorkspace(workspace_id, anchor, root, cwd, mode)
+        workspace = ActiveWorkspace(workspace_id, anchor, root, cwd, mode)
+        if call.cwd is not None:
+            self.check(cwd, context, workspace)
+        self.active = workspace
         result = WorkspaceResult(
             workspace_id=workspace_id,
             workspace_anchor=str(anchor),
@@ -99,14 +105,27 @@ class Workspaces:
 
     @property
     def folder(self) -> str:
-        """The active folder as a sandbox sees it: relative to the first workspace, "." for its root.
+        """The active folder as a sandbox sees it: relative to the first workspace, "." for its root."""
+        return self._name(self.active.cwd, self.active)
+
+    def check(self, place: Path, context: CallContext, workspace: ActiveWorkspace | None = None) -> None:
+        """Raises ToolFailed for a place that the sandbox of the call does not allow (CALL-106).
+
+        The gate before the call has compared the path as it was written; `place` is where it leads, without links. It
+        lies in the active workspace, or in `workspace`.
+        """
+        path = self._name(place, workspace or self.active)
+        if (error := refuse_path(path, context.call.policy.sandbox)) is not None:
+            raise ToolFailed.from_error(error)
+
+    def _name(self, place: Path, workspace: ActiveWorkspace) -> str:
+        """The path of a place relative to the first workspace.
 
         A worktree counts as the folder that it copies; a folder of another workspace is relative to that one.
         """
-        active, first = self.active, next(iter(self._known.values()))
-        inside = active.cwd.relative_to(active.root)
-        place = active.anchor / inside
-        return (place.relative_to(first) if place.is_relative_to(first) else inside).as_posix()
+        inside, first = place.relative_to(workspace.root), next(iter(self._known.values()))
+        anchored = workspace.anchor / inside
+        return (anchored.relative_to(first) if anchored.is_relative_to(first) else inside).as_posix()
 
     def worktrees(self) -> dict[str, Path]:
         """The folders of all worktrees by the name of their branch."""
@@ -133,7 +152,7 @@ class Workspaces:
                 names = ", ".join(self._known)
                 raise _invalid("workspace_id", f"no workspace has the id {call.workspace_id}", f"known: {names}")
             return call.workspace_id or "", folder
-        place = (self.active.cwd / call.path).resolve()
+        place = Path(os.path.realpath(self.active.cwd / call.path))  # a link to itself is no folder
         if not any(place.is_relative_to(known) for known in (*self._known.values(), *self._allowed)):
             raise ToolFailed(
                 "execution_root_violation",
@@ -152,7 +171,7 @@ class Workspaces:
         return workspace_id, place
 
     def _enter(self, root: Path, cwd: str | None) -> Path:
-        place = (root / (cwd or "")).resolve()
+        place = Path(os.path.realpath(root / (cwd or "")))
         if not place.is_relative_to(root) or not place.is_dir():
             reason = "is not a folder" if place.is_relative_to(root) else "is outside the workspace"
             raise _invalid("cwd", f"{cwd} {reason}", "name a folder below the root of the workspace, or omit cwd")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -45,6 +46,29 @@ def test_a_plan_runs_in_its_workspace_and_its_large_output_is_an_artifact(projec
     look = Call.objects.get(run=run, step="look")
     assert look.outcome == "succeeded"
     assert not list(Run.objects.filter(ended_at=None))
+
+
+def test_the_memory_of_a_workspace_has_its_work_items_and_the_tasks_of_every_run(
+    project: Project, tmp_path: Path, data: Path
+) -> None:
+    def search(step: str, query: str, *dependencies: str) -> dict[str, Any]:
+        return {"id": step, "tool": "MemorySearch", "args": {"query": query}, "dependsOn": [*dependencies]}
+
+    item = {"id": "item", "tool": "CreateWorkItem", "args": {"objective": "Close the ledger of May"}}
+    task = command("task", "sleep 0.3; echo bal''ance")
+    task["args"]["yield_time_ms"] = 0
+    wait = {"id": "wait", "tool": "TaskOutput", "args": {"task_id": "$steps.task.task.task_id", "timeout_ms": 60_000}}
+    begin = plan(item, task, wait, search("find", "ledger", "item"))
+    later = plan(search("task", "balance"), search("item", "May"), risk="read-only")
+    first, second = (run_command(project, tmp_path, document, "--confirm", "yes")[0] for document in (begin, later))
+    found = {
+        (result.step_id, hit["source_ref"])
+        for printed in (first, second)
+        for result in load_run(data / "plans" / printed["run_id"]).results
+        for hit in (result.data or {}).get("results", ())
+    }
+    task_1 = f"task:{first['run_id']}.task_1"
+    assert found == {("find", "work_item:wi_1"), ("task", task_1), ("item", "work_item:wi_1")}
 
 
 def test_every_fault_of_a_plan_is_printed_at_once_and_nothing_runs(

@@ -127,6 +127,50 @@ def test_commands_and_patches_start_in_an_allowed_folder(tmp_path: Path) -> None
     ]
 
 
+def test_a_link_leads_out_of_no_allowed_folder_and_into_no_denied_one(tmp_path: Path) -> None:
+    for folder in ("notes/real", "secrets", "store"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "notes" / "link").symlink_to("../secrets")
+    (tmp_path / "notes" / "alias").symlink_to("real")
+    (tmp_path / "secrets" / "k.txt").write_text("key\n")
+    workspaces, store = Workspaces({"w": tmp_path}), FileStore(tmp_path / "store")
+    commands, files = CommandTools(workspaces, tmp_path / "running", store), FileTools(workspaces, store.open)
+    change = "--- a/notes/link/k.txt\n+++ b/notes/link/k.txt\n@@ -1 +1 @@\n-key\n+changed\n"
+    move = "diff --git a/notes/link/k.txt b/notes/k\nrename from notes/link/k.txt\nrename to notes/k\n"
+    add = "--- /dev/null\n+++ b/notes/{}/new\n@@ -0,0 +1 @@\n+x\n"
+    touch = {"cmd": "touch z", "login": False}
+    steps = (
+        step("patch", "ApplyPatch", {"patch": change}),
+        step("add", "ApplyPatch", {"patch": add.format("link")}),
+        step("move", "ApplyPatch", {"patch": move}),
+        step("command", "ExecCommand", {**touch, "workdir": "notes/link"}),
+        step("batch", "ExecCommandBatch", {"items": [{**touch, "workdir": "notes/link"}]}),
+        step("enter", "UseWorkspace", {"path": "notes/link"}),
+        step("enter_below", "UseWorkspace", {"workspace_id": "w", "cwd": "notes/link"}),
+        step("alias", "ApplyPatch", {"patch": add.format("alias")}),
+        step("alias_command", "ExecCommand", {**touch, "workdir": "notes/alias"}),
+    )
+    for sandbox in (
+        Sandbox(enabled=True, allowed_roots=("/notes",), deny_patterns=("secrets",)),
+        Sandbox(enabled=True, allowed_roots=("/notes",)),
+        Sandbox(enabled=True, deny_patterns=("secrets",)),
+    ):
+        plan = make_plan(*steps, defaults={"onError": "skip"})
+        ended = Executor((*commands.tools(), *files.tools(), *workspaces.tools()), make_policy(sandbox=sandbox)).run(
+            plan
+        )
+        assert [state.step_id for state in ended.steps if state.end == "ok"] == ["batch", "alias", "alias_command"]
+        (item,) = next(state.output for state in ended.steps if state.step_id == "batch")["items"]
+        assert (item["status"], item["error_kind"]) == (
+            "rejected",
+            "policy_denied" if sandbox.deny_patterns else "execution_root_violation",
+        )
+        assert {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()} == {"k.txt": "key\n"}
+        assert {path.name for path in (tmp_path / "notes" / "real").iterdir()} == {"new", "z"}
+        (tmp_path / "notes" / "real" / "new").unlink()
+    commands.close()
+
+
 def test_a_file_replaces_single_members_and_survives_its_wire_form() -> None:
     document = {"sandbox": {"denyPatterns": ["keys"]}, "limits": {"maxRunMs": 5}, "toolRules": {"maxRisk": "writes"}}
     policy = read_policy(document, STANDARD, tools())

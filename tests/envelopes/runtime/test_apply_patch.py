@@ -144,6 +144,7 @@ REFUSED = [
         ("path_escape", f"--- /dev/null\n+++ {path}\n@@ -0,0 +1 @@\n+x\n")
         for path in ("b/../x", "/etc/x", "b/a/../../x", "C:/x", "b/out/x", '"b/a\\000"', "b/.")
     ],
+    ("invalid_patch_syntax", "--- /dev/null\n+++ b/x\ud800\n@@ -0,0 +1 @@\n+x\n"),
     ("missing_file", "--- a/none.py\n+++ b/none.py\n@@ -1 +1 @@\n-a\n+b\n"),
     ("existing_file", "--- /dev/null\n+++ b/app.py\n@@ -0,0 +1 @@\n+x\n"),
     ("existing_file", "diff --git a/app.py b/docs/guide.md\nrename from app.py\nrename to docs/guide.md\n"),
@@ -217,14 +218,28 @@ def test_bytes_that_are_no_text_and_the_mode_survive(tmp_path: Path) -> None:
     assert (tmp_path / "run.sh").stat().st_mode & 0o777 == 0o755
 
 
-def test_a_change_that_fails_undoes_those_before_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk fails at the last of three files, after a folder and a file were made and another file was changed."""
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (
+            OSError(5, "Input/output error", "guide.md"),
+            PatchRefused,
+            "guide.md could not be changed: Input/output error; no file was changed",
+        ),
+        (MemoryError("no memory"), MemoryError, "no memory"),
+        (SystemExit("ended"), SystemExit, "ended"),
+    ],
+)
+def test_a_change_that_fails_undoes_those_before_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, raised: type[BaseException], message: str
+) -> None:
+    """The last of three files fails, after a folder and a file were made and another file was changed."""
     before = tree(folder)
     replace = Path.replace
 
     def replace_once(path: Path, target: Path) -> Path:
         if target.name == "guide.md":
-            raise OSError(5, "Input/output error", str(target))
+            raise error
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", replace_once)
@@ -233,11 +248,71 @@ def test_a_change_that_fails_undoes_those_before_it(folder: Path, monkeypatch: p
         + "@@ -1 +1 @@\n-import sys\n+x\n"
         + "--- a/docs/guide.md\n+++ b/docs/guide.md\n@@ -1 +1 @@\n-# Guide\n+x\n"
     )
-    with pytest.raises(PatchRefused, match="guide.md could not be changed: Input/output error; no file was changed"):
+    with pytest.raises(raised, match=message):
         apply_patch(folder, "--- /dev/null\n+++ b/deep/new\n@@ -0,0 +1 @@\n+x\n" + patch)
     monkeypatch.undo()
     assert tree(folder) == before
     assert not (folder / "deep").exists()
+
+
+MOVED = "diff --git a/link/f b/g\nrename from link/f\nrename to g\n"
+
+
+@pytest.mark.parametrize("second", ["--- a/link/f\n+++ b/link/f\n@@ -2 +2 @@\n-b\n+B\n", MOVED])
+def test_a_file_that_a_patch_names_by_two_paths_is_refused(tmp_path: Path, second: str) -> None:
+    """The second change began with the file as it was before the first, which was lost."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "f").write_text("a\nb\n")
+    (tmp_path / "link").symlink_to("real")
+    with pytest.raises(PatchRefused, match="link/f is changed by two parts of the patch") as refused:
+        apply_patch(tmp_path, "--- a/real/f\n+++ b/real/f\n@@ -1 +1 @@\n-a\n+A\n" + second)
+    assert refused.value.error.kind == "duplicate_file_patch"
+    assert tree(tmp_path) == {"real/f": b"a\nb\n"}
+
+
+@pytest.mark.parametrize(
+    ("on_disk", "written", "reported"),
+    [
+        ("cafe\u0301/re\u0301sume\u0301", "cafe\u0301/re\u0301sume\u0301", "cafe\u0301/re\u0301sume\u0301"),
+        ("cafe\u0301/a", "caf\u00e9/a", "cafe\u0301/a"),
+        ("caf\u00e9/a", "cafe\u0301/a", "caf\u00e9/a"),
+        ("\u212b", "\u212b", "\u212b"),
+    ],
+)
+def test_a_name_is_found_in_the_form_that_it_has_on_disk(
+    tmp_path: Path, on_disk: str, written: str, reported: str
+) -> None:
+    (tmp_path / on_disk).parent.mkdir(exist_ok=True)
+    (tmp_path / on_disk).write_text("a\n")
+    result = apply_patch(tmp_path, f"--- a/{written}\n+++ b/{written}\n@@ -1 +1 @@\n-a\n+b\n")
+    assert ([file.line for file in result.changed_files], tree(tmp_path)) == ([f"M {reported}"], {on_disk: b"b\n"})
+    with pytest.raises(PatchRefused, match="exists already"):
+        apply_patch(tmp_path, f"--- /dev/null\n+++ b/{written}\n@@ -0,0 +1 @@\n+x\n")
+
+
+def test_a_new_name_is_composed_and_a_patch_may_write_it_in_two_forms(tmp_path: Path) -> None:
+    patch = "diff --git a/e\u0301 b/e\u0301\n--- /dev/null\n+++ b/\u00e9\n@@ -0,0 +1 @@\n+x\n"
+    assert [file.line for file in apply_patch(tmp_path, patch).changed_files] == ["A \u00e9"]
+    assert tree(tmp_path) == {"\u00e9": b"x\n"}
+    two = "".join(f"--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-x\n+y\n" for name in ("e\u0301", "\u00e9"))
+    with pytest.raises(PatchRefused, match="is changed by two parts of the patch"):
+        apply_patch(tmp_path, two)
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("patch_failed", "--- a/l\n+++ b/l\n@@ -1 +1 @@\n-a\n+b\n"),
+        ("missing_file", "--- a/l/f\n+++ b/l/f\n@@ -1 +1 @@\n-a\n+b\n"),
+        ("patch_failed", "--- /dev/null\n+++ b/l/f\n@@ -0,0 +1 @@\n+x\n"),
+    ],
+)
+def test_a_link_that_leads_to_itself_is_refused(tmp_path: Path, kind: str, patch: str) -> None:
+    (tmp_path / "l").symlink_to("l")
+    with pytest.raises(PatchRefused) as refused:
+        apply_patch(tmp_path, patch)
+    assert refused.value.error.kind == kind
+    assert [path.name for path in tmp_path.iterdir()] == ["l"]
 
 
 @given(st.text())

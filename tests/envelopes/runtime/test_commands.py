@@ -17,7 +17,7 @@ from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.plan.tool_answers import ToolFailed
 from envelopes.runtime.commands import CommandTools
-from envelopes.runtime.processes import MARK, CommandSpec, Process, SpawnFailed, clean_environment
+from envelopes.runtime.processes import GRACE_S, MARK, CommandSpec, Process, SpawnFailed, clean_environment
 from envelopes.schema.result import CompleteOutput
 from envelopes.storage.file_store import FileStore
 from tests.envelopes.runtime.calls import CONTEXT
@@ -95,6 +95,7 @@ def test_a_command_sees_none_of_the_runtime_s_secrets(commands: CommandTools, mo
         ({"cmd": "true", "workdir": "/etc"}, "execution_root_violation"),
         ({"cmd": "true", "workdir": "out"}, "execution_root_violation"),
         ({"cmd": "true", "workdir": "none"}, "command_spawn_failed"),
+        ({"cmd": "true", "workdir": "loop"}, "command_spawn_failed"),
         ({"cmd": "true", "shell": "no-such-shell"}, "command_spawn_failed"),
         ({"cmd": "echo \0"}, "command_spawn_failed"),
     ],
@@ -103,6 +104,7 @@ def test_what_cannot_be_started_is_a_failure_of_the_tool(
     commands: CommandTools, root: Path, arguments: dict[str, Any], kind: str
 ) -> None:
     (root / "out").symlink_to("/tmp")
+    (root / "loop").symlink_to("loop")
     with pytest.raises(ToolFailed) as failure:
         call(commands, "ExecCommand", **arguments)
     assert failure.value.kind == kind
@@ -185,6 +187,7 @@ def test_a_batch_goes_on_or_stops_and_never_leaves_a_task(commands: CommandTools
     "cmd",
     [
         "trap '' TERM; sleep 600",
+        """sh -c "trap '' TERM; sleep 600; sleep 600"; true""",
         "sleep 600 & sleep 600",
         "setsid sleep 600 & disown; sleep 600",
         "exec >&- 2>&-; sleep 600",
@@ -204,6 +207,20 @@ def test_nothing_that_a_command_starts_outlives_it(tmp_path: Path, cmd: str) -> 
         check=False,
     )
     assert not found.stdout
+
+
+@pytest.mark.parametrize("begin", ["", "exec "])
+def test_a_program_that_was_asked_to_end_has_the_time_for_it(tmp_path: Path, begin: str) -> None:
+    """Without `exec` the shell waits for the program, and dies of the signal at once."""
+    program = "trap 'sleep 0.3; touch cleaned; exit' TERM; echo on; while :; do sleep 0.05; done"
+    spec = CommandSpec(f'{begin}bash -c "{program}"; true', tmp_path, login=False)
+    process = Process(spec, tmp_path, clean_environment(os.environ))
+    while not process.log.size:
+        assert not process.wait(0.05)
+    process.stop()
+    assert process.wait(30)
+    assert (tmp_path / "cleaned").exists()
+    assert process.seconds < GRACE_S, "nothing of the group lived any more, so the rest of the time is not waited for"
 
 
 def test_a_full_output_ends_the_command_and_keeps_what_fits(tmp_path: Path) -> None:

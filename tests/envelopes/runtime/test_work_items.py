@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from envelopes import MemorySink, ModelMessage, ToolLoop, ToolRequest
+from envelopes import MemorySink, ModelMessage, Sandbox, ToolLoop, ToolRequest
 from envelopes.families.work_item.results import WorkItemView
+from envelopes.plan.executor import Executor
+from envelopes.plan.recorders import MemoryRecorder
 from envelopes.plan.tool_answers import ToolFailed
 from envelopes.runtime.work_items import WorkItemTools
+from tests.envelopes.plan.simulation import make_plan, make_policy, step
 from tests.envelopes.runtime.calls import run_tool
 
 
@@ -50,6 +53,63 @@ def test_a_plan_is_a_file_that_others_change(items: WorkItemTools, tmp_path: Pat
     assert read.todo_list is None
     path.unlink()
     assert call(items, "GetWorkItem", work_item_id="wi_1").work_item.plan_artifact is None
+
+
+def test_the_file_of_a_plan_replaces_no_other_file(items: WorkItemTools, tmp_path: Path) -> None:
+    (tmp_path / "work-items").mkdir()
+    (tmp_path / "work-items" / "wi_1.md").write_text("mine\n")
+    (tmp_path / "work-items" / "wi_1-2.md").symlink_to("/nonexistent/file")
+    created = call(items, "CreateWorkItem", objective="Ship", plan="# Plan").work_item
+    assert (created.plan_artifact.path, created.plan_artifact.text) == ("work-items/wi_1-3.md", "# Plan\n")
+    assert (tmp_path / "work-items" / "wi_1.md").read_text() == "mine\n"
+
+
+def test_a_plan_stays_in_the_workspace(tmp_path: Path) -> None:
+    workspace, outside = tmp_path / "workspace", tmp_path / "outside"
+    workspace.mkdir()
+    outside.mkdir()
+    items = open_items(workspace)
+    created = call(items, "CreateWorkItem", objective="Ship", plan="# Plan").work_item
+    (outside / "key").write_text("key")
+    (workspace / created.plan_artifact.path).unlink()
+    (workspace / created.plan_artifact.path).symlink_to(outside / "key")
+    assert call(items, "GetWorkItem", work_item_id="wi_1").work_item.plan_artifact is None
+    (workspace / "work-items").rename(workspace / "old")
+    (workspace / "work-items").symlink_to(outside)
+    with pytest.raises(ToolFailed, match="leads out of the workspace") as failure:
+        call(items, "CreateWorkItem", objective="Ship", plan="# Plan")
+    assert failure.value.kind == "path_escape"
+    assert [path.name for path in outside.iterdir()] == ["key"]
+    assert ids(call(items, "ListWorkItems")) == ["wi_1"], "an item whose plan was refused is not there"
+    items.close()
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "link", "refused"),
+    [
+        (Sandbox(enabled=True, allowed_roots=("/notes",)), None, "execution_root_violation"),
+        (Sandbox(enabled=True, deny_patterns=("*.md",)), None, "policy_denied"),
+        (Sandbox(enabled=True, deny_patterns=("secrets",)), "secrets", "policy_denied"),
+        (Sandbox(enabled=True, allowed_roots=("/work-items",)), None, None),
+    ],
+)
+def test_the_file_of_a_plan_passes_the_sandbox(
+    tmp_path: Path, sandbox: Sandbox, link: str | None, refused: str | None
+) -> None:
+    if link is not None:
+        (tmp_path / link).mkdir()
+        (tmp_path / "work-items").symlink_to(link)
+    items = open_items(tmp_path)
+    plan = make_plan(
+        step("planned", "CreateWorkItem", {"objective": "Ship", "plan": "# Plan"}, onError="skip"),
+        step("plain", "CreateWorkItem", {"objective": "Ship"}),
+    )
+    recorder = MemoryRecorder()
+    Executor(items.tools(), make_policy(sandbox=sandbox)).run(plan, recorder)
+    kinds = [None if result.error is None else result.error.kind for result in recorder.results]
+    assert kinds == [refused, None]
+    assert len(list(tmp_path.rglob("wi_*.md"))) == (refused is None)
+    items.close()
 
 
 def test_an_update_sets_what_it_names_and_nothing_else(items: WorkItemTools) -> None:
@@ -179,6 +239,22 @@ def test_a_list_goes_on_after_the_item_that_its_receipt_names(items: WorkItemToo
     assert ids(call(items, "ListWorkItems", filter="queued", after="wi_4")) == ["wi_2", "wi_1"]
     with pytest.raises(ToolFailed, match="no work item has the id wi_99"):
         call(items, "ListWorkItems", after="wi_99")
+
+
+@pytest.mark.parametrize(
+    ("tool", "more"),
+    [("CompleteWorkItem", {}), ("PickWorkItem", {}), ("UpdateWorkItem", {"plan_status": "needs_input"})],
+)
+def test_a_list_goes_on_after_an_item_that_was_changed_meanwhile(
+    items: WorkItemTools, tool: str, more: dict[str, Any]
+) -> None:
+    for number in range(6):
+        call(items, "CreateWorkItem", objective=f"item {number}")
+    assert ids(call(items, "ListWorkItems", filter="queued", limit=2)) == ["wi_6", "wi_5"]
+    call(items, tool, work_item_id="wi_5", **more)
+    page = call(items, "ListWorkItems", filter="queued", limit=2, after="wi_5")
+    assert (ids(page), page.skipped, page.total_matching) == (["wi_4", "wi_3"], 1, 5)
+    assert ids(call(items, "ListWorkItems", filter="queued", after="wi_3")) == ["wi_2", "wi_1"]
 
 
 def test_a_second_process_finds_what_the_first_stored(tmp_path: Path) -> None:

@@ -124,6 +124,8 @@ def test_a_folder_inside_a_known_workspace_gets_an_id_of_its_own(workspaces: Wor
         ({"path": "missing"}, "invalid_tool_input", "missing does not exist"),
         ({"path": "note.txt"}, "invalid_tool_input", "note.txt is a file"),
         ({"path": ".", "cwd": ".."}, "invalid_tool_input", ".. is outside the workspace"),
+        ({"path": "loop"}, "invalid_tool_input", "loop does not exist"),
+        ({"path": ".", "cwd": "loop"}, "invalid_tool_input", "loop is not a folder"),
         ({"path": ".", "cwd": "nowhere"}, "invalid_tool_input", "nowhere is not a folder"),
         ({"path": ".", "mode": "isolated"}, "unsupported_runtime_capability", "git refused: not a git repository"),
     ],
@@ -132,6 +134,7 @@ def test_a_refused_workspace_leaves_the_active_one(
     workspaces: Workspaces, tmp_path: Path, arguments: dict[str, Any], kind: str, message: str
 ) -> None:
     (tmp_path / "home" / "note.txt").write_text("")
+    (tmp_path / "home" / "loop").symlink_to("loop")
     before = workspaces.active
     with pytest.raises(ToolFailed) as refused:
         use(workspaces, **arguments)
