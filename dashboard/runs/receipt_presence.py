@@ -151,7 +151,7 @@ class ContextState:
         return f"Cleared from the context at {self._place(removed)}{at} ({reason}). {until}"
 
     def _describe_removal(self, line: int) -> str:
-        """What is recorded to have removed all that came in at this line; empty when nothing is."""
+        """Names what is recorded to have removed all that came in at this line; empty when nothing is."""
         for branch in self.left:
             if branch.has(line):
                 return f"Left by a rewind at {self._place(branch.line)}. {self._until(line, branch.end - 1)}"

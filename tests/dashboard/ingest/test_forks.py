@@ -236,29 +236,6 @@ def test_files_that_grew_give_the_same_rows_as_whole_ones(project: Project, tmp_
         assert stored_rows() == expected, cut
 
 
-# The copied lines name the original, which went on after the copy was made.
-RESUMED = {SESSION: [*history(), *own("toolu_11", SESSION)], FORK: [*history(), *own("toolu_12", FORK)]}
-
-
-@pytest.mark.postgresql("original first")
-@pytest.mark.parametrize(
-    "order",
-    [(SESSION, FORK), pytest.param((FORK, SESSION), marks=pytest.mark.extended)],
-    ids=["original first", "fork first"],
-)
-def test_a_fork_that_is_read_before_its_own_lines_follow_becomes_a_run_of_its_own(
-    project: Project, tmp_path: Path, order: tuple[str, ...]
-) -> None:
-    take(project, tmp_path / "whole", RESUMED, order)
-    expected = stored_rows()
-    delete_all_runs()
-    take(project, tmp_path / "grown", RESUMED | {FORK: history()}, order)
-    assert list(Run.objects.values_list("external_id", flat=True)) == [SESSION]
-    take(project, tmp_path / "grown", RESUMED)
-    assert stored_rows() == expected
-    assert not Call.objects.filter(derivation="").exists()
-
-
 def rewritten(lines: list[Line], session: str = FORK) -> list[Line]:
     """The lines as older releases copied them: under the new session's id."""
     return [{**line, "sessionId": session} for line in lines]

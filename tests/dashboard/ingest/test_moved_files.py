@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Message, Project, Run, RunCall
 from tests.cases import extended_except
 from tests.dashboard.sessions import SESSION, answers, asks, encoded, short_session, user, write
+from tests.dashboard.stored_rows import stored_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -110,3 +112,29 @@ def test_a_file_of_two_sessions_that_have_nothing_to_do_with_each_other_is_two_r
     lines = [*short_session(), asks("toolu_31", session=OTHER), asks("toolu_32")]
     import_paths(project, [write(tmp_path / "my sessions.jsonl", lines)])
     assert {run.external_id: run.call_count for run in Run.objects.all()} == {SESSION: 4, OTHER: 1}
+
+
+@pytest.mark.postgresql("original first")
+@pytest.mark.parametrize(
+    "first",
+    ["original", pytest.param("fork", marks=pytest.mark.extended)],
+    ids=["original first", "fork first"],
+)
+def test_a_fork_that_is_read_before_its_own_lines_follow_becomes_a_run_of_its_own(
+    project: Project, tmp_path: Path, first: str
+) -> None:
+    """The copied lines name the original, which went on after the copy was made."""
+    mine = [user("mine", uuid="u9", session=OTHER), asks("toolu_09", session=OTHER), answers("toolu_09", session=OTHER)]
+    files = {SESSION: [*short_session(), asks("toolu_08"), answers("toolu_08")], OTHER: [*short_session(), *mine]}
+    begun = files | {OTHER: short_session()}
+    order = [*files] if first == "original" else [OTHER, SESSION]
+    import_paths(project, [write(tmp_path / "whole" / f"{name}.jsonl", files[name]) for name in order])
+    expected = stored_rows()
+    for run in list(Run.objects.all()):
+        delete_run(run)
+    for name in order:
+        import_paths(project, [write(tmp_path / "grown" / f"{name}.jsonl", begun[name])])
+    assert list(Run.objects.values_list("external_id", flat=True)) == [SESSION]
+    import_paths(project, [write(tmp_path / "grown" / f"{OTHER}.jsonl", files[OTHER])])
+    assert stored_rows() == expected
+    assert not Call.objects.filter(derivation="").exists()
