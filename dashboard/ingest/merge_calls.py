@@ -104,7 +104,9 @@ class CallMerge:
         self.call.origin = record.origin
 
     def _merge_placed(self, records: Sequence[CallRecord]) -> None:
-        """Takes the step and the attempt of records that were sent in any order: the same ones in each of them."""
+        """Takes beginning, step and attempt of records that were sent in any order: the same ones in each of them."""
+        for record in records:
+            self.call.started_at = earlier_time(self.call.started_at, record.at)
         steps = [column_text(record.step, 200) for record in records]
         self.call.step = min(filter(None, (self.call.step, *steps)), default="")
         self.call.attempt = max((self.call.attempt, *(record.attempt for record in records)))
