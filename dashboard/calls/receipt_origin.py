@@ -160,11 +160,16 @@ class McpAudiences:
 
 
 def build_audiences(evidence: CallEvidence, got: str) -> McpAudiences | None:
-    """None for a call of no MCP tool. `got` begins the sentence about what the model got."""
+    """None for a call of no MCP tool. `got` begins the sentence about what the model got.
+
+    The text that is recorded of a call that failed or was refused is the client's, and no part of a server's result.
+    """
     is_mcp = evidence.call.tool.startswith(MCP_PREFIX)
     result = evidence.halves.evidence.result if is_mcp else None
     if is_mcp and evidence.result is not None and evidence.halves.is_beginning:
         result = parse_json(evidence.result)
+    if isinstance(result, str) and evidence.call.status == Call.Status.ERROR:
+        result = None
     members = {"content": result} if isinstance(result, list | str) else result if isinstance(result, dict) else {}
     members = {name: members[name] for name in MCP_AUDIENCES if members.get(name) is not None}
     if is_mcp:

@@ -91,7 +91,7 @@ RESULT = {
             name="bounded",
             heading="Bounded result",
             badge="shortened",
-            means="The tool or its agent shortened this result before it was recorded. The rest is in neither half.",
+            means="The tool or its agent shortened this result before it was recorded. The receipt may have more of it.",
             tone="warn",
         ),
         Fidelity(

@@ -253,6 +253,7 @@ MCP: dict[str, tuple[Any, Any, Line | None]] = {
     "structured": ('{"issues":3}', "3 issues", {"structuredContent": {"issues": 3}}),
     "same_value": (blocks('{"issues": 3}'), blocks('{"issues": 3}'), {"structuredContent": {"issues": 3}}),
     "some": (blocks("first"), [*blocks("first"), *blocks("second")], None),
+    "refused": ("a person refused this", "Error: a person refused this", None),
     "object": (blocks("3 issues"), {"content": blocks("3 issues"), "_meta": {"took": 12}}, None),
 }
 
@@ -299,7 +300,8 @@ def test_the_parts_of_an_mcp_result_are_shown_with_those_who_got_them(
 def mcp(project: Project, tmp_path: Path) -> Run:
     lines = [user("count them", uuid="u1")]
     for name, (receipt, result, meta) in MCP.items():
-        answer = answers(f"toolu_{name}", receipt, result) | ({"mcpMeta": meta} if meta else {})
+        is_error = isinstance(result, str) and result.startswith("Error: ")
+        answer = answers(f"toolu_{name}", receipt, result, is_error=is_error) | ({"mcpMeta": meta} if meta else {})
         lines += [asks(f"toolu_{name}", TOOL, {"id": 7}, step=f"msg_{name}"), answer]
     import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", [*lines])])
     return project.runs.get(external_id=SESSION)
@@ -307,6 +309,10 @@ def mcp(project: Project, tmp_path: Path) -> Run:
 
 def test_parts_of_an_mcp_result_are_listed_once(operator_client: Client, mcp: Run) -> None:
     assert "mcpMeta" not in open_call(operator_client, "content").text
+
+
+def test_the_text_of_a_failed_call_is_no_part_of_a_servers_result(operator_client: Client, mcp: Run) -> None:
+    assert not open_call(operator_client, "refused").has("[data-audiences]")
 
 
 def test_a_call_of_no_mcp_tool_has_no_such_parts(operator_client: Client, run: Run) -> None:
