@@ -142,7 +142,7 @@ def _format_tokens(call: Call) -> str:
 def _format_seen(call: Call) -> str:
     """`235 of ≥3,188`: the column has no room for the words."""
     seen = describe_seen_lines(call).removesuffix(" lines").replace("at least ", "≥").replace("at most ", "≤")
-    seen = seen.replace("less than ", "<")
+    seen = seen.replace("less than ", "<").replace("no whole line of", "0 of")
     return (seen or "a part") if call.is_cut else ""
 
 

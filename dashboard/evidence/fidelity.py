@@ -130,8 +130,10 @@ def describe_seen_lines(call: Call) -> str:
         return ""
     if (call.seen_lines, call.output_lines) == (0, 1):
         return "less than 1 line"
-    seen = f"at most {call.seen_lines:,}" if call.receipt_fidelity == "inflated" else f"{call.seen_lines:,}"
     least = "at least " if call.result_fidelity == "bounded" else ""
+    if not call.seen_lines:
+        return f"no whole line of {least}{call.output_lines:,} lines"
+    seen = f"at most {call.seen_lines:,}" if call.receipt_fidelity == "inflated" else f"{call.seen_lines:,}"
     return f"{seen} of {least}{call.output_lines:,} lines"
 
 
