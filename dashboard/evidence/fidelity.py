@@ -91,7 +91,7 @@ RESULT = {
             name="bounded",
             heading="Bounded result",
             badge="shortened",
-            means="The tool or its agent shortened this result before it was recorded. The receipt may have more of it.",
+            means="The tool or its agent shortened this result before it was recorded; the receipt may have more.",
             tone="warn",
         ),
         Fidelity(
