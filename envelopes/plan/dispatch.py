@@ -37,8 +37,7 @@ from envelopes.plan.tool_answers import (
     fail,
     find_end,
     json_object,
-    read_answer,
-    read_exception,
+    read_finished,
     result_data,
 )
 from envelopes.plan.workers import CallContext, Finished, Progress, Report, ThreadWorkers, Workers
@@ -141,7 +140,9 @@ class Dispatcher:
     """The calls of one run or turn. Used by one thread; tools run on the workers.
 
     `assistant_text` is what the model wrote beside the calls that are started next. The hooks of the gates run on the
-    workers, too, with the deadline of their call; `is_cancelled` ends the wait for one.
+    workers, too, with the deadline of their call; `is_cancelled` ends the wait for one. With `answers_faults` a gate
+    that raises refuses its call, without it the exception ends the run. `prepare` is called with each call that ran
+    before its result is recorded; one for which it raises has failed.
     """
 
     tools: Mapping[str, Tool]
@@ -154,6 +155,8 @@ class Dispatcher:
     grace_ms: int = GRACE_MS
     assistant_text: str = ""
     is_cancelled: Callable[[], bool] = lambda: False
+    answers_faults: bool = False
+    prepare: Callable[[SettledCall], None] = lambda _settled: None
     _flights: dict[str, _Flight] = field(default_factory=dict)
     _late: dict[str, _Flight] = field(default_factory=dict)
     _settled: list[SettledCall] = field(default_factory=list)  # calls that ended while a hook was waited for
@@ -172,7 +175,12 @@ class Dispatcher:
         recorded, secrets = redact_call(call, tool.definition.sensitive if tool else ())
         message = recorded.preview or f"{call.tool} is scheduled"
         self.log.emit("step.scheduled", message, call=call, payload=_round(call))
-        decision = self.gates.admit(call)
+        try:
+            decision = self.gates.admit(call)
+        except Exception as fault:
+            if not self.answers_faults:
+                raise
+            decision = self.gates.refuse(call, fault)
         if isinstance(decision, Denied):
             return self._refuse(recorded, decision, tool)
         self._launch(recorded, decision, secrets)
@@ -299,17 +307,11 @@ class Dispatcher:
         if flight is None:
             self._note_late(finished)
             return None
-        definition, debug = flight.tool.definition, None
-        if finished.error is not None:
-            complete, debug = read_exception(definition, finished.error)
-            if isinstance(finished.error, asyncio.CancelledError) and not flight.context.is_cancelled:
-                stopped = ToolError(kind=FAILED, message="the tool cancelled itself", retryable=False)
-                complete = fail(definition.name, stopped)
-        else:
-            try:
-                complete = read_answer(definition, finished.value)
-            except ToolFailed as failure:
-                complete = fail(definition.name, failure.to_error())
+        definition = flight.tool.definition
+        complete, debug = read_finished(definition, finished.value, finished.error)
+        if isinstance(finished.error, asyncio.CancelledError) and not flight.context.is_cancelled:
+            stopped = ToolError(kind=FAILED, message="the tool cancelled itself", retryable=False)
+            complete = fail(definition.name, stopped)
         observed = self.observer.end(finished.key) if self.observer is not None and flight.writes else None
         return self._settle(flight, complete, observed, debug)
 
@@ -360,11 +362,20 @@ class Dispatcher:
             user_message=complete.summary_text,
             debug_message=debug,
         )
+        settled = SettledCall(flight.call, settlement, complete, flight.admitted.args, flight.tool.family)
+        try:
+            if end == "ok":
+                self.prepare(settled)
+        except Exception as fault:
+            message = f"its output could not be stored: {type(fault).__name__}"
+            error = ToolError(kind=FAILED, message=message, retryable=not flight.writes)
+            _, trace = read_finished(flight.tool.definition, None, fault)
+            return self._settle(flight, fail(flight.tool.name, error), observed, trace)
         recorded = codec.to_result(flight.call, settlement)
         if flight.context.child_run_id is not None:
             recorded = msgspec.structs.replace(recorded, extra={"childRunId": flight.context.child_run_id})
         self.recorder.add(redact_result(recorded, flight.secrets, flight.tool.definition.sensitive_result))
-        return SettledCall(flight.call, settlement, complete, flight.admitted.args, flight.tool.family)
+        return settled
 
     def _note_late(self, finished: Finished) -> None:
         flight = self._late.pop(finished.key, None)

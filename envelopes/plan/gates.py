@@ -129,6 +129,13 @@ class Gates:
                 return self._deny(call, situation, _refusal(situation, earlier and f" ({earlier})"))
         return admitted
 
+    def refuse(self, call: ToolCall, fault: Exception) -> Denied:
+        """Refuses a call that a gate raised `fault` for. The tool did not run."""
+        message = f"a check before the call failed: {type(fault).__name__}"
+        return self._deny(
+            call, "hook_refused", ToolError(kind="tool_execution_failed", message=message, retryable=False)
+        )
+
     def _gates_before_parsing(self, tool: ToolDefinition) -> Iterator[tuple[str, bool]]:
         yield "blocked", tool.name in self.state.blocked_tool_names
         yield "expired", self._is_expired()

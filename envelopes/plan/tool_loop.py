@@ -25,7 +25,7 @@ from envelopes.plan.gates import Admitted, Gates, Hook, allow
 from envelopes.plan.policy import check_tool
 from envelopes.plan.recorders import MemoryRecorder, Recorder, RunHeader
 from envelopes.plan.sandbox import check_sandbox
-from envelopes.plan.tool_answers import SettledCall, Tool
+from envelopes.plan.tool_answers import SettledCall, Tool, json_object
 from envelopes.plan.turn_state import ReplayControl, TurnState, apply_outcome
 from envelopes.schema.call import Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.outcome import ToolOutcome, tool_message
@@ -43,7 +43,7 @@ TurnEnd: TypeAlias = Literal["answered", "rounds", "deadline", "cancelled"]
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """A call of the model: its own id for it, the name of the tool, and the arguments as decoded JSON.
+    """A call of the model: its own id for it, the name of the tool, and the arguments as decoded JSON, of any shape.
 
     >>> ToolRequest("toolu_01", "WebSearch", {"query": "canonical JSON"}).tool
     'WebSearch'
@@ -51,7 +51,7 @@ class ToolRequest(msgspec.Struct, frozen=True):
 
     provider_call_id: str
     tool: str
-    args: dict[str, Any]
+    args: Any
 
 
 class ModelMessage(msgspec.Struct, frozen=True):
@@ -201,7 +201,10 @@ class ToolLoop:
             workers=self._workers,
             clock=self.clock,
             is_cancelled=self._cancelled.is_set,
+            answers_faults=True,
+            prepare=self._prepare,
         )
+        self._prepared: AnsweredRequest | None = None
         self.recorder.open(self._header)
         self._log.emit("run.started", self.title or "a tool loop begins")
 
@@ -215,10 +218,16 @@ class ToolLoop:
         return TurnState()
 
     def make_call(self, request: ToolRequest) -> ToolCall:
-        """The record of a request, with an id of the loop's own."""
+        """The record of a request, with an id of the loop's own.
+
+        Null stands for no arguments. What is no object, or nests deeper than a record may, is recorded as a member
+        that no tool has, so that the gate refuses it.
+        """
         definition = self._gates.registry(request.tool)
+        given = {} if request.args is None else request.args
+        args = json_object(given if isinstance(given, dict) else {"not_an_object": given})
         try:
-            args_hash = named_hash(request.args)
+            args_hash = named_hash(args)
         except NotCanonical:
             args_hash = None
         return ToolCall(
@@ -226,7 +235,7 @@ class ToolLoop:
             run_id=self._header.run_id,
             step_id=f"turn-{self._turns}",
             tool=request.tool or "unnamed",
-            args=request.args,
+            args=args,
             args_hash=args_hash,
             attempt=1,
             cancellable=definition is None or definition.cancellable,
@@ -255,10 +264,17 @@ class ToolLoop:
                 self._dispatcher.cancel()
             settled = next(iter(self._dispatcher.wait()), None)
         self._dispatcher.report(settled)
-        answer = AnsweredRequest(settled, self.artifacts)
+        answer, self._prepared = self._prepared, None
+        if answer is None or answer.settled is not settled:
+            answer = AnsweredRequest(settled, self.artifacts)
         apply_outcome(answer.outcome, settled.args, state, self.replay, call.provider_call_id)
         self.after_call(answer)
         return answer
+
+    def _prepare(self, settled: SettledCall) -> None:
+        """Computes the forms that write to the sink, so that a call whose output cannot be stored failed (OUT-001)."""
+        self._prepared = AnsweredRequest(settled, self.artifacts)
+        _ = self._prepared.outcome, self._prepared.canonical if settled.family is not None else None
 
     def run_turn(self, model: Model, state: TurnState | None = None) -> TurnResult:
         """Asks the model until it asks for no call. It gets the answers of its last round, none in the first.
