@@ -137,7 +137,7 @@ class Gates:
         )
 
     def _gates_before_parsing(self, tool: ToolDefinition) -> Iterator[tuple[str, bool]]:
-        yield "blocked", tool.name in self.state.blocked_tool_names
+        yield "blocked", self.state.ended_by is not None or tool.name in self.state.blocked_tool_names
         yield "expired", self._is_expired()
 
     def _gates_after_parsing(self, call: ToolCall, admitted: Admitted) -> Iterator[tuple[str, bool | Refusal]]:
@@ -153,6 +153,10 @@ class Gates:
         yield "expired", self._is_expired()  # hooks and people take their time
 
     def _blocked(self, tool: str, situation: str) -> ToolError:
+        if situation == "blocked" and self.state.ended_by is not None:
+            message = f"it did not run: {self.state.ended_by} ended the turn"
+            hint = "call it in the next turn, if it is still needed"
+            return ToolError(kind="skipped", message=message, recovery_hint=hint, retryable=False)
         if situation != "blocked" or tool not in self.state.blocked_after:
             return _refusal(situation)
         call_id, error = self.state.blocked_after[tool]

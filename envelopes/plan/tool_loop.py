@@ -7,7 +7,8 @@
     TurnBudget     how long a turn may take, and how many rounds and calls it may have
 
 Whatever a tool does, each call has exactly one outcome (OUT-001): it raises, hangs, returns another shape, ends its
-thread, or answers late. A turn has its own block-list; duplicates are found over all turns of the loop.
+thread, or answers late. A turn has its own block-list and its own duplicates. A successful call of a tool that ends
+the turn, as WaitFor does, is the last one that runs in it (TOOLS-017).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from envelopes.transports import AnsweredCall, CallIds
 
 LOOP_VERSION = "1.0"
 UNSANDBOXED = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=False), limits=Limits())
-TurnEnd: TypeAlias = Literal["answered", "rounds", "deadline", "cancelled"]
+TurnEnd: TypeAlias = Literal["answered", "waiting", "rounds", "deadline", "cancelled"]
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
@@ -122,7 +123,7 @@ Model: TypeAlias = Callable[[list[AnsweredRequest]], ModelMessage | Iterable[Too
 
 @dataclass(frozen=True)
 class TurnResult:
-    """`end` is "answered" when the model asked for no more calls, else the limit that ended the turn.
+    """`end` is "answered" when the model asked for no more calls, "waiting" when a call ended the turn, else the limit.
 
     `text` is what the model wrote last, where it gave a ModelMessage.
     """
@@ -268,6 +269,9 @@ class ToolLoop:
         if answer is None or answer.settled is not settled:
             answer = AnsweredRequest(settled, self.artifacts)
         apply_outcome(answer.outcome, settled.args, state, self.replay, call.provider_call_id)
+        definition = self._gates.registry(call.tool)
+        if definition is not None and definition.ends_turn and settled.settlement.end == "ok":
+            state.ended_by = call.tool
         self.after_call(answer)
         return answer
 
@@ -279,14 +283,15 @@ class ToolLoop:
     def run_turn(self, model: Model, state: TurnState | None = None) -> TurnResult:
         """Asks the model until it asks for no call. It gets the answers of its last round, none in the first.
 
-        Every call of a round is answered before the model is asked again, also those that the budget denies.
+        Every call of a round is answered before the model is asked again, also those that the budget denies. Those
+        behind a call that ended the turn are skipped, and the model is not asked again.
         """
         state = state or self.begin_turn()
         answers: list[AnsweredRequest] = []
         last: list[AnsweredRequest] = []
         text = ""
         for rounds in range(self.budget.most_rounds):
-            if end := self._find_end():
+            if end := self._find_end(state):
                 return TurnResult(end, rounds, tuple(answers), text)
             written = model(last)
             message = written if isinstance(written, ModelMessage) else ModelMessage(requests=tuple(written))
@@ -295,6 +300,8 @@ class ToolLoop:
                 return TurnResult("answered", rounds + 1, tuple(answers), text)
             last = [self.answer(request, state, text) for request in message.requests]
             answers += last
+            if state.ended_by is not None:
+                return TurnResult("waiting", rounds + 1, tuple(answers), text)
         return TurnResult("rounds", self.budget.most_rounds, tuple(answers), text)
 
     def cancel(self) -> None:
@@ -309,7 +316,9 @@ class ToolLoop:
         if callable(close := getattr(self._workers, "close", None)):
             close()
 
-    def _find_end(self) -> TurnEnd | None:
+    def _find_end(self, state: TurnState) -> TurnEnd | None:
+        if state.ended_by is not None:
+            return "waiting"
         if self._cancelled.is_set():
             return "cancelled"
         deadline_s = self._gates.deadline_s

@@ -31,12 +31,14 @@ SAME_FAILURES = 3  # after which a tool is blocked, however often it says that i
 class TurnState:
     """`failures` counts the calls that failed alike: with the same tool, arguments and error.
 
-    `blocked_after` has for a blocked tool the id and the error of the call that blocked it.
+    `blocked_after` has for a blocked tool the id and the error of the call that blocked it. `ended_by` is the tool of
+    a call that ended the turn (TOOLS-017): no call after it runs.
     """
 
     blocked_tool_names: set[str] = field(default_factory=set)
     blocked_after: dict[str, tuple[str, str]] = field(default_factory=dict)
     failures: Counter[tuple[Key | None, str]] = field(default_factory=Counter)
+    ended_by: str | None = None
 
 
 @dataclass
