@@ -156,7 +156,7 @@ class Gates:
         if situation == "blocked" and self.state.ended_by is not None:
             message = f"it did not run: {self.state.ended_by} ended the turn"
             hint = "call it in the next turn, if it is still needed"
-            return ToolError(kind="skipped", message=message, recovery_hint=hint, retryable=False)
+            return ToolError(kind="skipped", message=message, recovery_hint=hint, retryable=True)
         if situation != "blocked" or tool not in self.state.blocked_after:
             return _refusal(situation)
         call_id, error = self.state.blocked_after[tool]

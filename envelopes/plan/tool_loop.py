@@ -210,7 +210,8 @@ class ToolLoop:
         self._log.emit("run.started", self.title or "a tool loop begins")
 
     def begin_turn(self) -> TurnState:
-        """A new block-list and a new budget."""
+        """A new block-list and a new budget; no call of an earlier turn makes a call of this one a duplicate."""
+        self.replay.forget_successes()
         self._turns += 1
         self._calls_of_turn = 0
         self._cancelled.clear()
@@ -268,6 +269,8 @@ class ToolLoop:
         answer, self._prepared = self._prepared, None
         if answer is None or answer.settled is not settled:
             answer = AnsweredRequest(settled, self.artifacts)
+        if settled.settlement.phase == "executed" and call.risk_level != "read-only":
+            self.replay.forget_successes()
         apply_outcome(answer.outcome, settled.args, state, self.replay, call.provider_call_id)
         definition = self._gates.registry(call.tool)
         if definition is not None and definition.ends_turn and settled.settlement.end == "ok":

@@ -372,27 +372,6 @@ def test_a_turn_goes_on_until_the_model_asks_for_nothing() -> None:
     assert {call.call_id for call in loop.recorder.calls}.isdisjoint({"toolu_1", "toolu_2", "toolu_3"})
 
 
-def test_a_call_that_ends_the_turn_is_the_last_one_that_runs() -> None:
-    waits = make_tool("Wait", lambda given, context: broken() if given.number else echo(given, context), ends_turn=True)
-    loop = ToolLoop([waits, make_tool("Echo")], MemorySink(), environment=Simulation().environment())
-    rounds = [
-        [ToolRequest("1", "Wait", {"number": 1}), ToolRequest("2", "Echo", {})],  # a wait that failed ends nothing
-        [ToolRequest("3", "Echo", {"value": 3}), ToolRequest("4", "Wait", {}), ToolRequest("5", "Echo", {"value": 5})],
-    ]
-    state = loop.begin_turn()
-    result = loop.run_turn(lambda _last: rounds.pop(0), state)
-    assert (result.end, result.rounds) == ("waiting", 2)
-    assert [answer.settlement.end for answer in result.answers] == ["error", "ok", "ok", "ok", "skipped"]
-    skipped = result.answers[-1].settlement
-    assert skipped.error is not None
-    assert (skipped.phase, skipped.error.kind) == ("pre_dispatch", "skipped")
-    assert skipped.error.message == "it did not run: Wait ended the turn"
-    assert loop.run_turn(lambda _last: broken(), state).end == "waiting"  # nobody asks the model again
-    assert loop.run_turn(lambda _last: []).end == "answered"
-    assert builtin("WaitFor")[1].ends_turn
-    loop.close()
-
-
 def test_a_turn_ends_at_its_most_rounds() -> None:
     loop = Loop(budget=TurnBudget(most_rounds=2))
     result = loop.loop.run_turn(lambda _last: [ToolRequest("1", "T", {})])
