@@ -129,9 +129,9 @@ def read_finished(
         if error is None:
             return read_answer(definition, value), None
         if isinstance(error, ToolFailed):
-            return fail(definition.name, error.to_error()), None
+            return fail(definition.name, _read_failure(definition, error)), None
     except ToolFailed as failure:
-        return fail(definition.name, failure.to_error()), None
+        return fail(definition.name, _read_failure(definition, failure)), None
     except Exception as fault:
         return _describe(definition, fault)
     return _describe(definition, error)
@@ -144,7 +144,7 @@ def read_answer(definition: ToolDefinition, answer: Any) -> CompleteOutput:
             answer.check()
         except InvalidOutput as error:
             raise _wrong_shape(definition, str(error)) from None
-        failed = None if answer.error is None else ToolFailed.from_error(answer.error).to_error()
+        failed = None if answer.error is None else _read_failure(definition, ToolFailed.from_error(answer.error))
         return msgspec.structs.replace(answer, tool_name=definition.name, error=failed)
     if isinstance(answer, dict):
         if answer.get("error") is not None:
@@ -158,6 +158,16 @@ def read_answer(definition: ToolDefinition, answer: Any) -> CompleteOutput:
         raise _wrong_shape(definition, f"it returned {type(answer).__name__}, not {names}")
     summary = _UNSUMMARIZED.format(definition.name)
     return CompleteOutput(tool_name=definition.name, status="success", summary_text=summary, result=answer)
+
+
+def _read_failure(definition: ToolDefinition, failure: ToolFailed) -> ToolError:
+    """The error of a failure. Whether a timeout may be tried again is up to the definition, also where the tool
+    reports its own; a tool can only narrow that (OUT-011).
+    """
+    error = failure.to_error()
+    if call_code(error.kind) != "TIMEOUT":
+        return error
+    return msgspec.structs.replace(error, retryable=definition.retry_on_timeout and failure.retryable is not False)
 
 
 def _describe(definition: ToolDefinition, error: BaseException) -> tuple[CompleteOutput, str | None]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from envelopes.codecs import call as codec
 from envelopes.families.registry import builtin
 from envelopes.plan.recorders import MemoryRecorder
-from envelopes.plan.tool_answers import Tool, ToolFailed
+from envelopes.plan.tool_answers import Tool, ToolFailed, fail
 from envelopes.plan.tool_loop import AnsweredRequest, ToolLoop, ToolRequest, TurnBudget
 from envelopes.schema.call import CallError, check_events
 from envelopes.schema.outcome import (
@@ -33,7 +33,7 @@ from envelopes.schema.outcome import (
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.storage.sinks import MemorySink
 from tests.cases import each
-from tests.envelopes.plan.simulation import HANG, START, Echoed, Simulation, Value, echo, make_tool
+from tests.envelopes.plan.simulation import HANG, START, Echoed, Simulation, Value, echo, make_tool, nested
 from tests.envelopes.settled import output_of
 
 
@@ -99,13 +99,6 @@ class OddObject(dict[str, Any]):
 class OddFailure(ToolFailed):
     def to_error(self) -> ToolError:
         raise LookupError("odd")
-
-
-def nested(levels: int) -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    for _ in range(levels):
-        value = {"value": value}
-    return value
 
 
 ENDINGS: list[tuple[str, Callable[..., Any], type[ToolOutcome]]] = [
@@ -278,6 +271,28 @@ def test_the_tools_definition_says_whether_a_timeout_may_be_retried(*, allowed: 
     loop = Loop(lambda *_: loop.time.take(HANG), timeout_ms=70, retry_on_timeout=allowed)
     assert loop.call() == ToolTimeout("id2", "T", pytest.approx(START + 0.07), 70, allowed)
     assert loop.state.blocked_tool_names == (set() if allowed else {"T"})
+
+
+@each(
+    ("run", "retryable"),
+    [
+        (fails("tool_timed_out"), None),
+        (fails("command_timed_out"), None),
+        (fails("command_timed_out", retryable=True), None),
+        (fails("command_timed_out", retryable=False), False),
+        (lambda *_: {"error": {"kind": "tool_timed_out", "message": "slow"}}, None),
+        (lambda *_: fail("T", ToolError(kind="tool_timed_out", message="slow", retryable=True)), None),
+    ],
+)
+def test_a_timeout_that_the_tool_reports_follows_its_definition_as_well(
+    run: Callable[..., Any], *, retryable: bool | None
+) -> None:
+    for allowed in (True, False):
+        loop = Loop(run, retry_on_timeout=allowed)
+        outcome = loop.call()
+        assert isinstance(outcome, ToolTimeout)
+        assert outcome.retryable == (allowed if retryable is None else retryable)
+        assert loop.state.blocked_tool_names == (set() if outcome.retryable else {"T"})
 
 
 def test_a_failure_that_other_arguments_cure_leaves_the_tool_available() -> None:
