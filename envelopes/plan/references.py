@@ -92,6 +92,12 @@ def find_references(value: Any, pointer: str = "") -> Iterator[tuple[str, PlanRe
                 yield from find_references(child, _join_checked(pointer, index))
 
 
+def is_reference(text: str) -> bool:
+    """The text is one reference and nothing else, so that its value keeps its type. Raises UnresolvedReference."""
+    whole, _ = _parse_text(text, "")
+    return whole is not None
+
+
 def check_names(value: Any, known: Scope) -> None:
     """Raises UnresolvedReference for a step, variable or binding that does not exist in the plan (OD-11, static)."""
     for pointer, reference in find_references(value):

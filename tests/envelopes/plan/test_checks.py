@@ -129,6 +129,29 @@ def test_constant_arguments_are_checked_where_others_are_references(args: dict[s
     assert bool(found) == bool(problem)
 
 
+@each(
+    ("foreach", "problem"),
+    [
+        ({"from": "$steps.s.items", "itemName": "f"}, ""),
+        ({"from": "{$vars.folder}", "itemName": "f", "indexName": "n"}, ""),
+        ({"from": "notes", "itemName": "f"}, "/foreach/from: notes is not a reference to an array"),
+        ({"from": "x{$steps.s.items}", "itemName": "f"}, "/foreach/from: x{$steps.s.items} is not a reference"),
+        ({"from": "$steps.s.count", "itemName": "f"}, "/foreach/from: $steps.s.count is not an array"),
+        ({"from": "$steps.s.items", "itemName": "index"}, "/foreach/itemName: itemName and indexName are both index"),
+    ],
+)
+def test_a_foreach_names_an_array_and_its_item(foreach: dict[str, Any], problem: str) -> None:
+    found = faults(step("s", "List"), step("use", foreach=foreach))
+    assert len(found) == bool(problem)
+    assert "".join(found).startswith(f"use{problem}" if problem else "")
+
+
+@each(("count", "message"), [(0, "must have at least one entry"), (12, ""), (13, "has 13 entries, 12 are allowed")])
+def test_the_entries_of_a_list_are_counted(count: int, message: str) -> None:
+    found = faults(step("use", "ExecCommandBatch", {"items": [{"cmd": "ls"}] * count}))
+    assert found == ([f"use/args/items: {message}"] if message else [])
+
+
 def test_the_effective_risk_is_that_of_the_most_dangerous_tool() -> None:
     risks = {
         (): "read-only",
