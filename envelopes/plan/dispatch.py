@@ -26,7 +26,7 @@ from envelopes.codecs import call as codec
 from envelopes.plan.effects import EffectsObserver, merge
 from envelopes.plan.gates import Admitted, Denied, Gates, Hook, allow
 from envelopes.plan.recorders import Recorder
-from envelopes.plan.redaction import mask_text, redact_call, redact_error, redact_result
+from envelopes.plan.redaction import find_texts, mask, mask_text, redact_call, redact_error, redact_result
 from envelopes.plan.steps import NextAttempt
 from envelopes.plan.tool_answers import (
     FAILED,
@@ -182,7 +182,7 @@ class Dispatcher:
                 raise
             decision = self.gates.refuse(call, fault)
         if isinstance(decision, Denied):
-            return self._refuse(recorded, decision, tool)
+            return self._refuse(recorded, decision, tool, secrets)
         self._launch(recorded, decision, secrets)
         return None
 
@@ -246,29 +246,31 @@ class Dispatcher:
     def report(self, settled: SettledCall, retry: NextAttempt | None = None) -> None:
         """Writes the event of a call that ended; a failure that is tried again is a warning (OD-26)."""
         call, settlement = settled.call, settled.settlement
+        summary = mask_text(settled.complete.summary_text, settled.secrets)
         payload: dict[str, Any] = {"status": settlement.end, "durationMs": settlement.duration_ms, **_round(call)}
         if settlement.end in ("ok", "skipped"):
             level: Level = "info" if settlement.end == "ok" else "warn"
-            self.log.emit("step.finished", settled.complete.summary_text, call=call, level=level, payload=payload)
+            self.log.emit("step.finished", summary, call=call, level=level, payload=payload)
             return
         payload |= {"code": settlement.code, "willRetry": retry is not None}
         if retry is not None:
             payload |= {"nextAttempt": retry.attempt, "attempts": retry.attempts, "waitMs": retry.wait_ms}
         level = "error" if retry is None else "warn"
-        self.log.emit("step.failed", settled.complete.summary_text, call=call, level=level, payload=payload)
+        self.log.emit("step.failed", summary, call=call, level=level, payload=payload)
         if retry is not None and retry.is_clamped:
             clamp = {"requested": msgspec.to_builtins(retry.requested), "attempts": retry.attempts}
             message = "the policy allows fewer attempts or a shorter wait than the plan asks for"
             payload = {"clamped": True, "waitMs": retry.wait_ms, **clamp}
             self.log.emit("step.progress", message, call=call, level="warn", payload=payload)
 
-    def _refuse(self, call: ToolCall, denied: Denied, tool: Tool | None) -> SettledCall:
+    def _refuse(self, call: ToolCall, denied: Denied, tool: Tool | None, secrets: frozenset[str]) -> SettledCall:
         assert denied.settlement.error is not None  # a refusal has one
-        complete = fail(call.tool, denied.settlement.error)
+        complete = redact_error(fail(call.tool, denied.settlement.error), secrets)
+        settlement = msgspec.structs.replace(denied.settlement, error=complete.error)
         self.recorder.add(call)
         self.log.emit("step.started", f"{call.tool} is refused", call=call)
-        self.recorder.add(codec.to_result(call, denied.settlement))
-        return SettledCall(call, denied.settlement, complete, call.args, tool.family if tool else None)
+        self.recorder.add(codec.to_result(call, settlement))
+        return SettledCall(call, settlement, complete, call.args, tool.family if tool else None, secrets)
 
     def _launch(self, call: ToolCall, admitted: Admitted, secrets: frozenset[str]) -> None:
         """Records the call, then starts it. `call` has no secrets: the tool gets them with its input."""
@@ -344,8 +346,9 @@ class Dispatcher:
                 data = result_data(complete)
             except ToolFailed as failure:
                 end, complete = "error", fail(flight.tool.name, failure.to_error())
-        if flight.secrets:
-            complete, debug = redact_error(complete, flight.secrets), mask_text(debug, flight.secrets)
+        sensitive = flight.tool.definition.sensitive_result
+        secrets = flight.secrets | find_texts(data, sensitive)
+        complete, debug = redact_error(complete, flight.secrets), mask_text(debug, flight.secrets)
         duration_s = self.clock.steady() - flight.started_s
         settlement = Settlement(
             call_id=flight.call.call_id,
@@ -362,7 +365,7 @@ class Dispatcher:
             user_message=complete.summary_text,
             debug_message=debug,
         )
-        settled = SettledCall(flight.call, settlement, complete, flight.admitted.args, flight.tool.family)
+        settled = SettledCall(flight.call, settlement, complete, flight.admitted.args, flight.tool.family, secrets)
         try:
             if end == "ok":
                 self.prepare(settled)
@@ -374,7 +377,7 @@ class Dispatcher:
         recorded = codec.to_result(flight.call, settlement)
         if flight.context.child_run_id is not None:
             recorded = msgspec.structs.replace(recorded, extra={"childRunId": flight.context.child_run_id})
-        self.recorder.add(redact_result(recorded, flight.secrets, flight.tool.definition.sensitive_result))
+        self.recorder.add(redact_result(recorded, secrets, sensitive))
         return settled
 
     def _note_late(self, finished: Finished) -> None:
@@ -390,8 +393,8 @@ class Dispatcher:
     def _note_progress(self, progress: Progress) -> None:
         flight = self._flights.get(progress.key) or self._late.get(progress.key)
         if flight is not None:
-            payload = None if progress.payload is None else json_object(progress.payload)
-            message = str(progress.message) or "progress"
+            payload = None if progress.payload is None else mask(json_object(progress.payload), flight.secrets)
+            message = mask_text(str(progress.message), flight.secrets) or "progress"
             self.log.emit("step.progress", message, call=flight.call, payload=payload)
 
 

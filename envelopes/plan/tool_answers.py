@@ -237,7 +237,7 @@ class SettledCall:
     """A call that ended, with everything that was recorded of it, and its other forms.
 
     `args` are the arguments that ran, or would have run: they identify a duplicate. `complete` is what the tool
-    produced; of a refused call it has the error.
+    produced; of a refused call it has the error. `secrets` are texts that no record may repeat (OD-30).
     """
 
     call: ToolCall
@@ -245,6 +245,7 @@ class SettledCall:
     complete: CompleteOutput
     args: dict[str, Any]
     family: Family | None = None
+    secrets: frozenset[str] = frozenset()
 
     @property
     def rendering_family(self) -> Family | None:
