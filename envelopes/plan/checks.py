@@ -25,6 +25,7 @@ from envelopes.plan.references import (
     PlanReference,
     Scope,
     UnresolvedReference,
+    find_member,
     find_references,
     is_reference,
     resolve,
@@ -123,7 +124,8 @@ class _Output:
             elif schema["type"] == "object":
                 properties = schema.get("properties", {})
                 open_members = schema.get("additionalProperties", not properties)
-                child = properties.get(key, open_members if isinstance(open_members, dict) else None)
+                unlisted = open_members if isinstance(open_members, dict) else None
+                child = properties.get(find_member(properties, key), unlisted)
                 if child is None and open_members is True:
                     child = _ANY
             if child is not None:

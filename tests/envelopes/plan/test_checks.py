@@ -130,6 +130,25 @@ def test_constant_arguments_are_checked_where_others_are_references(args: dict[s
 
 
 @each(
+    ("reference", "is_there"),
+    [
+        ("$steps.run.task_handle.task_id", True),
+        ("$steps.run.task.task_id", True),
+        ("$steps.run.task_handle.lost", False),
+        ("$steps.run.initial_output_preview", True),
+        ("$steps.run.stdout_preview", True),
+        ("$steps.run.lost_preview", False),
+        ("$steps.spawn.task_handle.task_id", True),
+        ("$steps.spawn.initial_output_preview", True),
+    ],
+)
+def test_the_names_that_an_envelope_publishes_can_be_referenced(reference: str, *, is_there: bool) -> None:
+    spawn = step("spawn", "SpawnAgent", {"preset": "private_child", "initial_message": "look"})
+    sources = (step("run", "ExecCommand", {"cmd": "make"}), spawn)
+    assert (faults(*sources, step("use", args={"value": reference})) == []) is is_there
+
+
+@each(
     ("foreach", "problem"),
     [
         ({"from": "$steps.s.items", "itemName": "f"}, ""),
