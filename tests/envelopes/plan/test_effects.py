@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from envelopes.plan.effects import EffectsObserver, compare, merge, scan_folder, scan_folders
 from envelopes.plan.tool_answers import Tool
-from envelopes.schema.settlement import Created, Effects
+from envelopes.schema.settlement import Created, Effects, Modified
 from tests.envelopes.plan.simulation import HANG, Ran, Simulation, Value, echo, make_plan, make_tool, run_plan, step
 
 
@@ -92,6 +93,22 @@ def test_effects_belong_to_the_attempt_that_made_them(tmp_path: Path) -> None:
     assert [paths(result.effects) for result in ran.recorder.results[:2]] == [{"created": ["a"]}, {"created": ["b"]}]
     assert ran.recorder.results[2].effects is None  # a tool that only reads is not observed
     assert world.shared(ran) == []
+
+
+def test_the_result_of_a_call_has_what_it_created_and_modified(tmp_path: Path) -> None:
+    def append(given: Value, context: Any) -> Any:
+        with (tmp_path / "a").open("a") as file:
+            file.write("more")
+        return echo(given, context)
+
+    world = World(tmp_path)
+    tool = make_tool("Append", append, risk="writes")
+    ran = world.run(step("a", "Append"), step("b", "Append"), tools=(tool,))
+    first, second = (result.effects for result in ran.recorder.results)
+    assert first == Effects(created=(Created(path="a", kind="file"),), modified=(), deleted=())
+    etags = [f"sha256:{hashlib.sha256(content).hexdigest()}" for content in (b"more", b"moremore")]
+    modified = Modified(path="a", kind="file", before_etag=etags[0], after_etag=etags[1])
+    assert second == Effects(created=(), modified=(modified,), deleted=())
 
 
 def test_e_28_changes_outside_every_attempt_belong_to_the_run(tmp_path: Path) -> None:

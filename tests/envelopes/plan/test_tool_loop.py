@@ -291,6 +291,7 @@ def test_a_timeout_that_the_tool_reports_follows_its_definition_as_well(
         loop = Loop(run, retry_on_timeout=allowed)
         outcome = loop.call()
         assert isinstance(outcome, ToolTimeout)
+        assert outcome.deadline_s == START + 600  # that of the dispatcher, which had not passed (OUT-010)
         assert outcome.retryable == (allowed if retryable is None else retryable)
         assert loop.state.blocked_tool_names == (set() if outcome.retryable else {"T"})
 

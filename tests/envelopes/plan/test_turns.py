@@ -6,6 +6,7 @@ from typing import Any
 
 from envelopes.families.registry import builtin
 from envelopes.plan.tool_loop import ToolLoop, ToolRequest
+from envelopes.schema.outcome import ToolExecutionResult
 from envelopes.storage.sinks import MemorySink
 from tests.envelopes.plan.simulation import Simulation, echo, make_tool
 
@@ -48,4 +49,14 @@ def test_a_duplicate_is_one_within_its_turn_and_until_something_is_written() -> 
     assert [end_of(tool) for tool in ("Write", "Search", "Search")] == ["ok", "ok", "skipped"]
     state = loop.begin_turn()
     assert [end_of(tool) for tool in ("Search", "Search")] == ["ok", "skipped"]
+    loop.close()
+
+
+def test_an_outcome_states_that_its_arguments_were_repaired() -> None:
+    loop = ToolLoop([make_tool("Echo")], MemorySink(), environment=Simulation().environment())
+    state = loop.begin_turn()
+    for number, was_coerced in (("5", True), (5, False)):
+        outcome = loop.answer(ToolRequest("1", "Echo", {"number": number}), state).outcome
+        assert isinstance(outcome, ToolExecutionResult)
+        assert (outcome.output["number"], outcome.was_coerced) == (5, was_coerced)
     loop.close()
