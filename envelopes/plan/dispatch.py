@@ -173,6 +173,8 @@ class Dispatcher:
         """Starts a call that the gates admit; one that they refuse is settled and returned."""
         tool = self.tools.get(call.tool)
         recorded, secrets = redact_call(call, tool.definition.sensitive if tool else ())
+        if recorded.category is None and tool is not None and tool.family is not None:
+            recorded = msgspec.structs.replace(recorded, category=tool.family.name)
         message = recorded.preview or f"{call.tool} is scheduled"
         self.log.emit("step.scheduled", message, call=call, payload=_round(call))
         try:

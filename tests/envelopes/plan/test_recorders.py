@@ -293,10 +293,11 @@ def test_every_call_of_a_run_has_its_policy_and_the_versions_of_planner_and_exec
         assert call.deadline_at == "2025-12-16T18:12:06.000Z"
 
 
-def test_a_call_about_an_unknown_task_ends_with_the_code_not_found(tmp_path: Path) -> None:
+def test_a_call_has_the_family_of_its_tool_and_an_unknown_task_is_not_found(tmp_path: Path) -> None:
     commands = CommandTools(Workspaces({"w": tmp_path}), tmp_path / "running", FileStore(tmp_path / "store"))
     ran = run_plan(make_plan(step("a", "TaskStatus", {"task_id": "task_9"})), *commands.tools())
     commands.close()
+    assert [call.category for call in ran.recorder.calls] == ["task"]  # the family of the tool
     error = ran.recorder.results[0].error
     assert error is not None
     assert (error.code, error.kind) == ("NOT_FOUND", "unknown_task")
