@@ -19,12 +19,11 @@ from dashboard.models.runs import step_url
 from envelopes.codecs import call as codec
 from envelopes.families.registry import builtin
 from envelopes.plan.checks import effective_risk
-from envelopes.plan.confirmation import CHANGES, PREVIEW_CHARACTERS
+from envelopes.plan.confirmation import CHANGES, PREVIEW_CHARACTERS, audit_confirmations
 from envelopes.plan.policy import check_tool
 from envelopes.plan.references import UnresolvedReference, find_references
 from envelopes.plan.sandbox import RefusedPath, check_path, find_values
 from envelopes.plan.schema import Step, read_plan
-from envelopes.plan.verify import audit_confirmations
 from envelopes.runtime.unified_diff import PatchRefused, parse_patch
 from envelopes.schema.call import ExecutionEvent, RunPolicy, ToolCall, ToolResult
 from envelopes.schema.tool import ToolDefinition
@@ -278,7 +277,9 @@ def _load_proof(run: Run, position: int) -> CallProof | None:
         confirmed = [codec.decode(parse_json(bytes(event.data)), ExecutionEvent) for event in events]
     except (Untrusted, ValueError):
         return None
-    proofs = audit_confirmations([call], results, confirmed)
+    policy = _read_policy(_document(run).get("policy"))
+    is_required = None if policy is None else policy.confirmations_required
+    proofs = audit_confirmations([call], results, confirmed, is_required=is_required)
     event = proofs[0].event if proofs else None
     return CallProof(
         name=f"{call.tool}, step {call.step_id}, attempt {call.attempt}",

@@ -20,8 +20,17 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from envelopes.plan.gates import Registry, parse_args
-from envelopes.plan.references import MAX_DEPTH, PlanReference, Scope, UnresolvedReference, find_references, resolve
-from envelopes.plan.schema import ActionPlan, Step
+from envelopes.plan.references import (
+    MAX_DEPTH,
+    PlanReference,
+    Scope,
+    UnresolvedReference,
+    find_member,
+    find_references,
+    is_reference,
+    resolve,
+)
+from envelopes.plan.schema import ActionPlan, Foreach, Step
 from envelopes.plan.shape_faults import ShapeFault, find_shape_faults, name_unknown
 from envelopes.plan.steps import DEFAULT_MAX_STEPS
 from envelopes.schema.call import Limits
@@ -115,7 +124,8 @@ class _Output:
             elif schema["type"] == "object":
                 properties = schema.get("properties", {})
                 open_members = schema.get("additionalProperties", not properties)
-                child = properties.get(key, open_members if isinstance(open_members, dict) else None)
+                unlisted = open_members if isinstance(open_members, dict) else None
+                child = properties.get(find_member(properties, key), unlisted)
                 if child is None and open_members is True:
                     child = _ANY
             if child is not None:
@@ -185,16 +195,27 @@ class _PlanCheck:
         bindings: dict[str, list[_Output]] = {}
         if step.foreach is not None:
             lists: list[_Output] = []
-            yield from self._reference_faults(step, step.foreach.source, "/foreach/from", {}, lists)
+            yield from self._foreach_faults(step, step.foreach, lists)
             items = [item for output in lists for item in output.enter(0)]
-            if lists and not items:
-                message = f"{step.foreach.source} is not an array"
-                yield PlanFault(kind="output_path", step_id=step.id, pointer="/foreach/from", message=message)
             bindings = {step.foreach.item_name: items or [_Output(_ANY)], step.foreach.index_name: [_Output(_INTEGER)]}
         yield from self._reference_faults(step, step.args, "/args", bindings)
         yield from self._reference_faults(step, step.preview, "/preview", bindings)
         if tool is not None:
             yield from _argument_faults(step, tool)
+
+    def _foreach_faults(self, step: Step, foreach: Foreach, lists: list[_Output]) -> Iterator[PlanFault]:
+        """The faults of a foreach. The outputs that its source names go to `lists`."""
+        faults = list(self._reference_faults(step, foreach.source, "/foreach/from", {}, lists))
+        yield from faults
+        if not faults and not is_reference(foreach.source):
+            message = f"{foreach.source} is not a reference to an array"
+            yield PlanFault(kind="reference", step_id=step.id, pointer="/foreach/from", message=message)
+        elif lists and not any(True for output in lists for _ in output.enter(0)):
+            message = f"{foreach.source} is not an array"
+            yield PlanFault(kind="output_path", step_id=step.id, pointer="/foreach/from", message=message)
+        if foreach.item_name == foreach.index_name:
+            message = f"itemName and indexName are both {foreach.item_name}, so the item could not be named"
+            yield PlanFault(kind="reference", step_id=step.id, pointer="/foreach/itemName", message=message)
 
     def _reference_faults(
         self,

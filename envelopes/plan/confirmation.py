@@ -4,6 +4,7 @@
     build_request, describe_plan    the request, with the text that is shown and recorded
     ask                             waits for the answer on a worker, for a limited time
     covers                          whether a call may rely on the confirmation of its run
+    audit_confirmations             proof that no call changed something before the plan was confirmed
 
 The plan and the policy are named by their hashes. A decision about other hashes than those of the run is a rejection:
 somebody looked at something else.
@@ -12,14 +13,17 @@ somebody looked at something else.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
+from envelopes.families.registry import tools
 from envelopes.plan.recorders import Confirmation, RunHeader
 from envelopes.plan.schema import ActionPlan
 from envelopes.plan.workers import Finished, Workers
+from envelopes.schema.call import ExecutionEvent, ToolCall, ToolResult
+from envelopes.schema.timestamps import parse_instant
 from envelopes.schema.tool import RiskLevel
 
 CHANGES: dict[RiskLevel, str] = {"read-only": "only reads", "writes": "writes", "commands": "runs commands"}
@@ -127,3 +131,74 @@ def covers(header: RunHeader, confirmation_id: str | None) -> bool:
         and confirmation.confirmation_id == confirmation_id
         and (confirmation.plan_hash, confirmation.policy_hash) == (header.plan_hash, header.policy_hash)
     )
+
+
+class ConfirmationProof(msgspec.Struct, frozen=True):
+    """`event` is the first confirmation; where there is none in time, `problem` names what is missing.
+
+    A call needs proof when its tool writes or runs commands, the policy of the run required confirmation, and the
+    call was dispatched. The proof is a `run.confirmed` event of the same run whose payload names the confirmation
+    that the call carries, and which is not later than the start of the call (CALL section 6).
+    """
+
+    call_id: str
+    event: ExecutionEvent | None = None
+    problem: str = ""
+
+
+def least_risk(tool: str) -> RiskLevel:
+    """The risk that the registry has for a built-in tool; "read-only" for a tool that it does not have."""
+    definition = tools().get(tool)
+    return "read-only" if definition is None else definition.risk
+
+
+def audit_confirmations(
+    calls: Iterable[ToolCall],
+    results: Iterable[ToolResult],
+    events: Sequence[ExecutionEvent],
+    *,
+    is_required: bool | None = None,
+) -> tuple[ConfirmationProof, ...]:
+    """Returns one proof for each call that needs it, in the order of the calls.
+
+    `is_required` is what the policy of run.json has; with None the policy of each call decides. A built-in tool has at
+    least the risk of its definition, whatever its call states.
+    """
+    results_by_call = {result.call_id: result for result in results}
+    proofs = []
+    for call in calls:
+        result = results_by_call.get(call.call_id)
+        # A call without a result may have run. A denied one did not, nor did one that ended before its dispatch.
+        is_stopped = result is not None and (result.phase == "pre_dispatch" or result.denied_reason is not None)
+        never_ran = result is not None and not result.ok and is_stopped
+        is_asked = call.policy.confirmations_required if is_required is None else is_required
+        if is_asked and not never_ran and (call.risk_level != "read-only" or least_risk(call.tool) != "read-only"):
+            proofs.append(_prove(call, result, events))
+    return tuple(proofs)
+
+
+def _prove(call: ToolCall, result: ToolResult | None, events: Sequence[ExecutionEvent]) -> ConfirmationProof:
+    if call.confirmation_id is None:
+        return ConfirmationProof(call.call_id, problem="it carries no confirmationId")
+    confirmations = [
+        event
+        for event in events
+        if event.type == "run.confirmed"
+        and event.run_id == call.run_id
+        and (event.payload or {}).get("confirmationId") == call.confirmation_id
+    ]
+    if not confirmations:
+        problem = f"no run.confirmed event of its run names {call.confirmation_id}"
+        return ConfirmationProof(call.call_id, problem=problem)
+    started_at = call.created_at if result is None else result.started_at
+    first = min(confirmations, key=lambda event: epoch_seconds(event.timestamp))
+    if epoch_seconds(first.timestamp) > epoch_seconds(started_at):
+        problem = f"it began at {started_at}, before it was confirmed at {first.timestamp}"
+        return ConfirmationProof(call.call_id, problem=problem)
+    return ConfirmationProof(call.call_id, first)
+
+
+def epoch_seconds(timestamp: str) -> float:
+    parsed = parse_instant(timestamp)
+    assert parsed is not None  # calls, results and events are checked when they are made
+    return parsed.timestamp()

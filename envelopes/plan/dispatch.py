@@ -26,7 +26,7 @@ from envelopes.codecs import call as codec
 from envelopes.plan.effects import EffectsObserver, merge
 from envelopes.plan.gates import Admitted, Denied, Gates, Hook, allow
 from envelopes.plan.recorders import Recorder
-from envelopes.plan.redaction import mask_text, redact_call, redact_error, redact_result
+from envelopes.plan.redaction import find_texts, mask, mask_text, redact_call, redact_error, redact_result
 from envelopes.plan.steps import NextAttempt
 from envelopes.plan.tool_answers import (
     FAILED,
@@ -37,8 +37,7 @@ from envelopes.plan.tool_answers import (
     fail,
     find_end,
     json_object,
-    read_answer,
-    read_exception,
+    read_finished,
     result_data,
 )
 from envelopes.plan.workers import CallContext, Finished, Progress, Report, ThreadWorkers, Workers
@@ -141,7 +140,9 @@ class Dispatcher:
     """The calls of one run or turn. Used by one thread; tools run on the workers.
 
     `assistant_text` is what the model wrote beside the calls that are started next. The hooks of the gates run on the
-    workers, too, with the deadline of their call; `is_cancelled` ends the wait for one.
+    workers, too, with the deadline of their call; `is_cancelled` ends the wait for one. With `answers_faults` a gate
+    that raises refuses its call, without it the exception ends the run. `prepare` is called with each call that ran
+    before its result is recorded; one for which it raises has failed.
     """
 
     tools: Mapping[str, Tool]
@@ -154,6 +155,8 @@ class Dispatcher:
     grace_ms: int = GRACE_MS
     assistant_text: str = ""
     is_cancelled: Callable[[], bool] = lambda: False
+    answers_faults: bool = False
+    prepare: Callable[[SettledCall], None] = lambda _settled: None
     _flights: dict[str, _Flight] = field(default_factory=dict)
     _late: dict[str, _Flight] = field(default_factory=dict)
     _settled: list[SettledCall] = field(default_factory=list)  # calls that ended while a hook was waited for
@@ -170,11 +173,18 @@ class Dispatcher:
         """Starts a call that the gates admit; one that they refuse is settled and returned."""
         tool = self.tools.get(call.tool)
         recorded, secrets = redact_call(call, tool.definition.sensitive if tool else ())
+        if recorded.category is None and tool is not None and tool.family is not None:
+            recorded = msgspec.structs.replace(recorded, category=tool.family.name)
         message = recorded.preview or f"{call.tool} is scheduled"
         self.log.emit("step.scheduled", message, call=call, payload=_round(call))
-        decision = self.gates.admit(call)
+        try:
+            decision = self.gates.admit(call)
+        except Exception as fault:
+            if not self.answers_faults:
+                raise
+            decision = self.gates.refuse(call, fault)
         if isinstance(decision, Denied):
-            return self._refuse(recorded, decision, tool)
+            return self._refuse(recorded, decision, tool, secrets)
         self._launch(recorded, decision, secrets)
         return None
 
@@ -238,29 +248,31 @@ class Dispatcher:
     def report(self, settled: SettledCall, retry: NextAttempt | None = None) -> None:
         """Writes the event of a call that ended; a failure that is tried again is a warning (OD-26)."""
         call, settlement = settled.call, settled.settlement
+        summary = mask_text(settled.complete.summary_text, settled.secrets)
         payload: dict[str, Any] = {"status": settlement.end, "durationMs": settlement.duration_ms, **_round(call)}
         if settlement.end in ("ok", "skipped"):
             level: Level = "info" if settlement.end == "ok" else "warn"
-            self.log.emit("step.finished", settled.complete.summary_text, call=call, level=level, payload=payload)
+            self.log.emit("step.finished", summary, call=call, level=level, payload=payload)
             return
         payload |= {"code": settlement.code, "willRetry": retry is not None}
         if retry is not None:
             payload |= {"nextAttempt": retry.attempt, "attempts": retry.attempts, "waitMs": retry.wait_ms}
         level = "error" if retry is None else "warn"
-        self.log.emit("step.failed", settled.complete.summary_text, call=call, level=level, payload=payload)
+        self.log.emit("step.failed", summary, call=call, level=level, payload=payload)
         if retry is not None and retry.is_clamped:
             clamp = {"requested": msgspec.to_builtins(retry.requested), "attempts": retry.attempts}
             message = "the policy allows fewer attempts or a shorter wait than the plan asks for"
             payload = {"clamped": True, "waitMs": retry.wait_ms, **clamp}
             self.log.emit("step.progress", message, call=call, level="warn", payload=payload)
 
-    def _refuse(self, call: ToolCall, denied: Denied, tool: Tool | None) -> SettledCall:
+    def _refuse(self, call: ToolCall, denied: Denied, tool: Tool | None, secrets: frozenset[str]) -> SettledCall:
         assert denied.settlement.error is not None  # a refusal has one
-        complete = fail(call.tool, denied.settlement.error)
+        complete = redact_error(fail(call.tool, denied.settlement.error), secrets)
+        settlement = msgspec.structs.replace(denied.settlement, error=complete.error)
         self.recorder.add(call)
         self.log.emit("step.started", f"{call.tool} is refused", call=call)
-        self.recorder.add(codec.to_result(call, denied.settlement))
-        return SettledCall(call, denied.settlement, complete, call.args, tool.family if tool else None)
+        self.recorder.add(codec.to_result(call, settlement))
+        return SettledCall(call, settlement, complete, call.args, tool.family if tool else None, secrets)
 
     def _launch(self, call: ToolCall, admitted: Admitted, secrets: frozenset[str]) -> None:
         """Records the call, then starts it. `call` has no secrets: the tool gets them with its input."""
@@ -299,17 +311,11 @@ class Dispatcher:
         if flight is None:
             self._note_late(finished)
             return None
-        definition, debug = flight.tool.definition, None
-        if finished.error is not None:
-            complete, debug = read_exception(definition, finished.error)
-            if isinstance(finished.error, asyncio.CancelledError) and not flight.context.is_cancelled:
-                stopped = ToolError(kind=FAILED, message="the tool cancelled itself", retryable=False)
-                complete = fail(definition.name, stopped)
-        else:
-            try:
-                complete = read_answer(definition, finished.value)
-            except ToolFailed as failure:
-                complete = fail(definition.name, failure.to_error())
+        definition = flight.tool.definition
+        complete, debug = read_finished(definition, finished.value, finished.error)
+        if isinstance(finished.error, asyncio.CancelledError) and not flight.context.is_cancelled:
+            stopped = ToolError(kind=FAILED, message="the tool cancelled itself", retryable=False)
+            complete = fail(definition.name, stopped)
         observed = self.observer.end(finished.key) if self.observer is not None and flight.writes else None
         return self._settle(flight, complete, observed, debug)
 
@@ -342,8 +348,9 @@ class Dispatcher:
                 data = result_data(complete)
             except ToolFailed as failure:
                 end, complete = "error", fail(flight.tool.name, failure.to_error())
-        if flight.secrets:
-            complete, debug = redact_error(complete, flight.secrets), mask_text(debug, flight.secrets)
+        sensitive = flight.tool.definition.sensitive_result
+        secrets = flight.secrets | find_texts(data, sensitive)
+        complete, debug = redact_error(complete, flight.secrets), mask_text(debug, flight.secrets)
         duration_s = self.clock.steady() - flight.started_s
         settlement = Settlement(
             call_id=flight.call.call_id,
@@ -360,11 +367,20 @@ class Dispatcher:
             user_message=complete.summary_text,
             debug_message=debug,
         )
+        settled = SettledCall(flight.call, settlement, complete, flight.admitted.args, flight.tool.family, secrets)
+        try:
+            if end == "ok":
+                self.prepare(settled)
+        except Exception as fault:
+            message = f"its output could not be stored: {type(fault).__name__}"
+            error = ToolError(kind=FAILED, message=message, retryable=not flight.writes)
+            _, trace = read_finished(flight.tool.definition, None, fault)
+            return self._settle(flight, fail(flight.tool.name, error), observed, trace)
         recorded = codec.to_result(flight.call, settlement)
         if flight.context.child_run_id is not None:
             recorded = msgspec.structs.replace(recorded, extra={"childRunId": flight.context.child_run_id})
-        self.recorder.add(redact_result(recorded, flight.secrets, flight.tool.definition.sensitive_result))
-        return SettledCall(flight.call, settlement, complete, flight.admitted.args, flight.tool.family)
+        self.recorder.add(redact_result(recorded, secrets, sensitive))
+        return settled
 
     def _note_late(self, finished: Finished) -> None:
         flight = self._late.pop(finished.key, None)
@@ -379,8 +395,8 @@ class Dispatcher:
     def _note_progress(self, progress: Progress) -> None:
         flight = self._flights.get(progress.key) or self._late.get(progress.key)
         if flight is not None:
-            payload = None if progress.payload is None else json_object(progress.payload)
-            message = str(progress.message) or "progress"
+            payload = None if progress.payload is None else mask(json_object(progress.payload), flight.secrets)
+            message = mask_text(str(progress.message), flight.secrets) or "progress"
             self.log.emit("step.progress", message, call=flight.call, payload=payload)
 
 

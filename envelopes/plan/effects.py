@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import TypeAlias
@@ -177,11 +178,39 @@ class EffectsObserver:
 
 
 def merge(observed: Effects | None, reported: Effects | None) -> Effects | None:
-    """The observed effects, completed by what the tool itself reported of kinds that were not observed."""
+    """The observed effects, completed by what the tool itself reported.
+
+    A report adds the kinds that were not observed, and changes below folders that no snapshot reads, such as `.git`. A
+    file that it has as renamed is a renamed one where it was seen to disappear at one path and to appear at the other.
+    Anything else that was not seen is left out: effects are observed changes (CALL-050, CALL-056).
+    """
     if observed is None or reported is None:
         return observed or reported
-    members = {
-        name: getattr(reported, name) if (value := getattr(observed, name)) is None else value
-        for name in Effects.__struct_fields__
+    seen = {name: {entry.path for entry in getattr(observed, name) or ()} for name in ("created", "deleted")}
+    renamed = [
+        entry
+        for entry in reported.renamed or ()
+        if (entry.from_path in seen["deleted"] or _is_ignored(entry.from_path))
+        and (entry.to_path in seen["created"] or _is_ignored(entry.to_path))
+    ]
+    moved = {
+        "created": {entry.to_path for entry in renamed},
+        "deleted": {entry.from_path for entry in renamed},
+        "modified": set[str](),
     }
-    return Effects(**members)
+    members = {}
+    for name, paths in moved.items():
+        entries, more = getattr(observed, name), getattr(reported, name)
+        if entries is not None:
+            own = (entry for entry in more or () if _is_ignored(entry.path))
+            more = (*(entry for entry in entries if entry.path not in paths), *own)
+        members[name] = more
+    return Effects(
+        side_effects_observed=observed.side_effects_observed or reported.side_effects_observed,
+        renamed=None if reported.renamed is None else tuple(renamed),
+        **members,
+    )
+
+
+def _is_ignored(path: str) -> bool:
+    return not IGNORED.isdisjoint(re.split("[:/]", path))

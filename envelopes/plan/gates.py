@@ -129,8 +129,15 @@ class Gates:
                 return self._deny(call, situation, _refusal(situation, earlier and f" ({earlier})"))
         return admitted
 
+    def refuse(self, call: ToolCall, fault: Exception) -> Denied:
+        """Refuses a call that a gate raised `fault` for. The tool did not run."""
+        message = f"a check before the call failed: {type(fault).__name__}"
+        return self._deny(
+            call, "hook_refused", ToolError(kind="tool_execution_failed", message=message, retryable=False)
+        )
+
     def _gates_before_parsing(self, tool: ToolDefinition) -> Iterator[tuple[str, bool]]:
-        yield "blocked", tool.name in self.state.blocked_tool_names
+        yield "blocked", self.state.ended_by is not None or tool.name in self.state.blocked_tool_names
         yield "expired", self._is_expired()
 
     def _gates_after_parsing(self, call: ToolCall, admitted: Admitted) -> Iterator[tuple[str, bool | Refusal]]:
@@ -146,6 +153,10 @@ class Gates:
         yield "expired", self._is_expired()  # hooks and people take their time
 
     def _blocked(self, tool: str, situation: str) -> ToolError:
+        if situation == "blocked" and self.state.ended_by is not None:
+            message = f"it did not run: {self.state.ended_by} ended the turn"
+            hint = "call it in the next turn, if it is still needed"
+            return ToolError(kind="skipped", message=message, recovery_hint=hint, retryable=True)
         if situation != "blocked" or tool not in self.state.blocked_after:
             return _refusal(situation)
         call_id, error = self.state.blocked_after[tool]

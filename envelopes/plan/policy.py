@@ -103,6 +103,8 @@ def _find_faults(policy: RunPolicy, tools: Mapping[str, ToolDefinition]) -> Iter
     for name in ("max_timeout_ms", "max_backoff_ms", "max_run_ms"):
         if (limit := getattr(policy.limits, name)) is not None and limit > MOST_MS:
             yield ShapeFault(("limits", _camel_case(name)), f"{limit} is more than a year; leave it out for no limit")
+    if policy.limits.max_timeout_ms == 0:
+        yield ShapeFault(("limits", "maxTimeoutMs"), "0 leaves no call any time; the least is 1")
     for index, root in enumerate(policy.sandbox.allowed_roots or ()):
         try:
             normalise_path(root.lstrip("/"))

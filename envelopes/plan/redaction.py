@@ -1,8 +1,9 @@
-"""Keeps secrets out of the records of a run: arguments that a tool declares as secret, and their repetitions (OD-30).
+"""Keeps secrets out of the records of a run: values that a tool declares as secret, and their repetitions (OD-30).
 
 redact_plan    the plan as run.json has it
 redact_call    the call as it is recorded, and the secrets that its other records must not contain
 redact_result   the result as it is recorded
+find_texts      the secret texts of arguments or of a result
 redact_error   the error of such a call; `mask_text` does the same for any text
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
@@ -26,7 +27,10 @@ from envelopes.text.pointer import split
 
 
 def redact_plan(plan: ActionPlan, registry: Callable[[str], ToolDefinition | None]) -> tuple[Any, tuple[str, ...]]:
-    """The plan as it is recorded, and pointers to the constants in it that a tool declares as secret (OD-30)."""
+    """The plan as it is recorded, and pointers to the constants in it that a tool declares as secret (OD-30).
+
+    A preview that repeats such a constant is masked, too.
+    """
     written = plan_document(plan)
     redactions: list[str] = []
     for index, step in enumerate(plan.steps):
@@ -36,6 +40,9 @@ def redact_plan(plan: ActionPlan, registry: Callable[[str], ToolDefinition | Non
                 continue
             _redact_value(written["steps"][index]["args"], pointer)
             redactions.append(f"/steps/{index}/args{pointer}")
+            if isinstance(value, str) and step.preview:
+                preview = written["steps"][index]["preview"]
+                written["steps"][index]["preview"] = mask_text(preview, frozenset({value}))
     return written, tuple(redactions)
 
 
@@ -51,7 +58,7 @@ def redact_call(call: ToolCall, sensitive: tuple[str, ...]) -> tuple[ToolCall, f
     values = dict(find_values(call.args, sensitive))
     if not values:
         return call, frozenset()
-    secrets = frozenset(value for value in values.values() if isinstance(value, str) and value)
+    secrets = find_texts(call.args, sensitive)
     args = msgspec.to_builtins(call.args)
     for pointer in values:
         _redact_value(args, pointer)
@@ -64,15 +71,32 @@ def redact_call(call: ToolCall, sensitive: tuple[str, ...]) -> tuple[ToolCall, f
     return redacted, secrets
 
 
+def find_texts(value: Any, pointers: tuple[str, ...]) -> frozenset[str]:
+    """The texts at the pointers, which no record may repeat."""
+    return frozenset(text for _, text in find_values(value, pointers) if isinstance(text, str) and text)
+
+
 def mask(value: Any, secrets: frozenset[str]) -> Any:
-    """The value with each occurrence of a secret in its texts replaced."""
+    """The value with each occurrence of a secret in its texts and names replaced."""
     if isinstance(value, str):
         return mask_text(value, secrets)
     if isinstance(value, dict):
-        return {name: mask(child, secrets) for name, child in value.items()}
+        return {mask_text(name, secrets): mask(child, secrets) for name, child in value.items()}
     if isinstance(value, list):
         return [mask(child, secrets) for child in value]
     return value
+
+
+@overload
+def mask_text(text: str, secrets: frozenset[str]) -> str: ...
+
+
+@overload
+def mask_text(text: None, secrets: frozenset[str]) -> None: ...
+
+
+@overload
+def mask_text(text: str | None, secrets: frozenset[str]) -> str | None: ...
 
 
 def mask_text(text: str | None, secrets: frozenset[str]) -> str | None:
@@ -82,7 +106,7 @@ def mask_text(text: str | None, secrets: frozenset[str]) -> str | None:
 
 
 def redact_result(result: ToolResult, secrets: frozenset[str], sensitive: tuple[str, ...]) -> ToolResult:
-    """The result as it is recorded: without secrets of the arguments, and without its own at the pointers `sensitive`.
+    """The result as it is recorded: without the `secrets` of the call, and without its own at the pointers `sensitive`.
 
     Later steps and the model get the result itself. A masked one has no hash, which could be tried against guesses.
     """
@@ -92,15 +116,18 @@ def redact_result(result: ToolResult, secrets: frozenset[str], sensitive: tuple[
         data = copy.deepcopy(data)
         for pointer in values:
             _redact_value(data, pointer)
-    if data == result.data:
-        return result
-    message = mask_text(result.user_message, secrets)
-    return msgspec.structs.replace(result, data=data, data_hash=None, user_message=message)
+    return msgspec.structs.replace(
+        result,
+        data=data,
+        data_hash=result.data_hash if data == result.data else None,
+        user_message=mask_text(result.user_message, secrets),
+        debug_message=mask_text(result.debug_message, secrets),
+    )
 
 
 def redact_error(complete: CompleteOutput, secrets: frozenset[str]) -> CompleteOutput:
     """An error often repeats the arguments."""
-    if complete.error is None:
+    if complete.error is None or not secrets:
         return complete
     error = msgspec.structs.replace(
         complete.error,

@@ -5,6 +5,9 @@
     {item.path} {index}          item and index of a foreach, under the names that the step gives them
     Copied {$steps.a.count}      a reference in a longer text; {{ and }} are braces of the text
 
+A member may have the name that an envelope publishes for it: `stdout_preview` is the whole `stdout`, `task_handle` the
+`task` of a command (`find_member`).
+
 There are no expressions and no filters; `${…}` is refused. Keys of objects are not templates. Resolving reads
 only the scope. Its result is hashed, logged and sent; the arguments are not resolved a second time.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,6 +95,12 @@ def find_references(value: Any, pointer: str = "") -> Iterator[tuple[str, PlanRe
                 yield from find_references(child, _join_checked(pointer, index))
 
 
+def is_reference(text: str) -> bool:
+    """The text is one reference and nothing else, so that its value keeps its type. Raises UnresolvedReference."""
+    whole, _ = _parse_text(text, "")
+    return whole is not None
+
+
 def check_names(value: Any, known: Scope) -> None:
     """Raises UnresolvedReference for a step, variable or binding that does not exist in the plan (OD-11, static)."""
     for pointer, reference in find_references(value):
@@ -154,13 +163,29 @@ def _look_up(reference: PlanReference, scope: Scope, pointer: str) -> Any:
     value = values[reference.name]
     for key in reference.path:
         match value, key:
-            case dict(), str() if key in value:
-                value = value[key]
+            case dict(), str() if (member := find_member(value, key)) is not None:
+                value = value[member]
             case list(), int() if key < len(value):
                 value = value[key]
             case _:
                 raise UnresolvedReference(f"{reference.text}: there is no {key!r}", pointer)
     return value
+
+
+def find_member(members: Collection[str], name: str) -> str | None:
+    """The member that a reference names: the one of that name, else the one that an envelope publishes as `name`.
+
+    An envelope has previews of the outputs, a reference always gets the whole output (spec/model.md E.2).
+
+    >>> find_member(("task", "stdout"), "initial_output_preview"), find_member(("task", "stdout"), "task_handle")
+    ('stdout', 'task')
+    """
+    names = (name, *_PUBLISHED.get(name, ()), name.removesuffix("_preview"))
+    return next((candidate for candidate in names if candidate in members), None)
+
+
+# By the name in an envelope: the names that complete results have for it.
+_PUBLISHED = {"task_handle": ("task",), "initial_output_preview": ("initial_output", "stdout")}
 
 
 def _inline(reference: PlanReference, scope: Scope, pointer: str) -> str:

@@ -110,7 +110,9 @@ def _find_limit_faults(value: Any, constraints: Iterable[msgspec.Meta], path: Pa
                 message = f"{value} is not between {meta.ge} and {meta.le}"
                 message = f"{value} is less than {meta.ge}, the least" if meta.le is None else message
             elif isinstance(value, list):
-                message = "must have at least one entry"
+                too_many = meta.max_length is not None and len(value) > meta.max_length
+                message = f"has {len(value)} entries, {meta.max_length} are allowed"
+                message = message if too_many else "must have at least one entry"
             elif not value.strip():
                 message = "must not be blank"
             else:

@@ -2,8 +2,7 @@
 
     ToolFailed      raised by a tool that fails; everything else about the failure is computed from it
     Tool            a definition, the function that runs it, and the family that renders it
-    read_answer     what the function returned -> the complete output
-    read_exception  what it raised -> the complete output, and how the call ended
+    read_finished   what the function returned or raised -> the complete output; nothing that it gives can raise here
     SettledCall     a call with its one settlement; `outcome`, `canonical` and `receipt` are its other forms
 
 A tool returns one of its result structs, the same as decoded JSON, or a CompleteOutput with a summary of its own.
@@ -38,13 +37,14 @@ from envelopes.storage.sinks import ArtifactSink
 FAILED = "tool_execution_failed"
 TIMED_OUT = "tool_timed_out"
 _UNSUMMARIZED = "{} returned a result"
+MOST_DEPTH = 150  # of a value in a record: `parse_json` reads 200 levels, with those of the record itself
 DEBUG_CHARACTERS = 4_000  # of a traceback; its end names the cause
 
 
 class ToolFailed(Exception):
     """Raised by a tool to report a failure, once: error, settlement, outcome and receipt are computed from it.
 
-    Without `retryable`, which answers whether the same call may succeed later, the table of kinds decides.
+    `retryable` answers whether the same call may succeed later. Where it is no bool, the table of kinds decides.
 
     >>> failure = ToolFailed("missing_file", "plan.md does not exist", recovery_hint="list the folder first")
     >>> failure.to_error().retryable
@@ -80,8 +80,8 @@ class ToolFailed(Exception):
             kind=self.kind,
             message=self.message,
             details=None if self.details is None else json_object(self.details),
-            recovery_hint=self.recovery_hint,
-            retryable=self.kind in RETRYABLE_KINDS if self.retryable is None else self.retryable,
+            recovery_hint=None if self.recovery_hint is None else str(self.recovery_hint),
+            retryable=self.retryable if isinstance(self.retryable, bool) else self.kind in RETRYABLE_KINDS,
         )
 
 
@@ -117,6 +117,26 @@ class Tool:
         return self.definition.name
 
 
+def read_finished(
+    definition: ToolDefinition, value: Any, error: BaseException | None
+) -> tuple[CompleteOutput, str | None]:
+    """The complete output of a call, and the traceback of an exception that is no ToolFailed.
+
+    An answer that cannot be read, such as one that is nested too deep or whose own methods raise, is a failure of the
+    tool (OUT-001).
+    """
+    try:
+        if error is None:
+            return read_answer(definition, value), None
+        if isinstance(error, ToolFailed):
+            return fail(definition.name, _read_failure(definition, error)), None
+    except ToolFailed as failure:
+        return fail(definition.name, _read_failure(definition, failure)), None
+    except Exception as fault:
+        return _describe(definition, fault)
+    return _describe(definition, error)
+
+
 def read_answer(definition: ToolDefinition, answer: Any) -> CompleteOutput:
     """The complete output that `answer` is. Raises ToolFailed for an error object and for any other shape."""
     if isinstance(answer, CompleteOutput):
@@ -124,7 +144,8 @@ def read_answer(definition: ToolDefinition, answer: Any) -> CompleteOutput:
             answer.check()
         except InvalidOutput as error:
             raise _wrong_shape(definition, str(error)) from None
-        return msgspec.structs.replace(answer, tool_name=definition.name)
+        failed = None if answer.error is None else _read_failure(definition, ToolFailed.from_error(answer.error))
+        return msgspec.structs.replace(answer, tool_name=definition.name, error=failed)
     if isinstance(answer, dict):
         if answer.get("error") is not None:
             raise _reported_failure(definition, answer)
@@ -139,14 +160,20 @@ def read_answer(definition: ToolDefinition, answer: Any) -> CompleteOutput:
     return CompleteOutput(tool_name=definition.name, status="success", summary_text=summary, result=answer)
 
 
-def read_exception(definition: ToolDefinition, error: BaseException) -> tuple[CompleteOutput, str | None]:
-    """The complete output of a call whose tool raised, and the traceback of an exception that is no ToolFailed.
+def _read_failure(definition: ToolDefinition, failure: ToolFailed) -> ToolError:
+    """The error of a failure. Whether a timeout may be tried again is up to the definition, also where the tool
+    reports its own; a tool can only narrow that (OUT-011).
+    """
+    error = failure.to_error()
+    if call_code(error.kind) != "TIMEOUT":
+        return error
+    return msgspec.structs.replace(error, retryable=definition.retry_on_timeout and failure.retryable is not False)
 
-    An exception does not state whether the same call may succeed later: only a tool that changes nothing may be
+
+def _describe(definition: ToolDefinition, error: BaseException) -> tuple[CompleteOutput, str | None]:
+    """An exception does not state whether the same call may succeed later: only a tool that changes nothing may be
     called again (spec/model.md E-10).
     """
-    if isinstance(error, ToolFailed):
-        return fail(definition.name, error.to_error()), None
     kind = CANCELLED if isinstance(error, asyncio.CancelledError) else FAILED
     try:
         message = str(error)
@@ -176,7 +203,7 @@ _ENDS: dict[str, End] = {"TIMEOUT": "timeout", "CANCELLED": "cancelled"}
 def json_object(value: Any) -> dict[str, Any]:
     """Converts an object of a tool to JSON. A value that is no JSON is described, so that its record can be written."""
     try:
-        members = msgspec.to_builtins(value, str_keys=True)
+        members = _as_json(msgspec.to_builtins(value, str_keys=True))
     except (TypeError, ValueError, RecursionError) as error:
         return {"not_json": str(error)}
     return members if isinstance(members, dict) else {"value": members}
@@ -185,19 +212,24 @@ def json_object(value: Any) -> dict[str, Any]:
 def result_data(complete: CompleteOutput) -> dict[str, Any]:
     """The members of a result. Raises ToolFailed for a struct that JSON cannot hold."""
     try:
-        data = msgspec.to_builtins(complete.result, str_keys=True)
+        data = _as_json(msgspec.to_builtins(complete.result, str_keys=True))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolFailed(FAILED, f"{complete.tool_name} returned a value that is no JSON: {error}") from None
     if not isinstance(data, dict):
         raise ToolFailed(FAILED, f"{complete.tool_name} returned {type(data).__name__}, not an object")
-    return {name: _as_json(value) for name, value in data.items()}
+    return data
 
 
-def _as_json(value: Any) -> Any:
-    """The value with lists for tuples, which the records have too: references select items of lists alone."""
+def _as_json(value: Any, depth: int = 0) -> Any:
+    """The value with lists for tuples, which the records have too: references select items of lists alone.
+
+    Raises ValueError for a value of more than MOST_DEPTH levels.
+    """
+    if depth > MOST_DEPTH:
+        raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
     if isinstance(value, dict):
-        return {name: _as_json(child) for name, child in value.items()}
-    return [_as_json(child) for child in value] if isinstance(value, list | tuple) else value
+        return {name: _as_json(child, depth + 1) for name, child in value.items()}
+    return [_as_json(child, depth + 1) for child in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)
@@ -205,7 +237,7 @@ class SettledCall:
     """A call that ended, with everything that was recorded of it, and its other forms.
 
     `args` are the arguments that ran, or would have run: they identify a duplicate. `complete` is what the tool
-    produced; of a refused call it has the error.
+    produced; of a refused call it has the error. `secrets` are texts that no record may repeat (OD-30).
     """
 
     call: ToolCall
@@ -213,6 +245,7 @@ class SettledCall:
     complete: CompleteOutput
     args: dict[str, Any]
     family: Family | None = None
+    secrets: frozenset[str] = frozenset()
 
     @property
     def rendering_family(self) -> Family | None:

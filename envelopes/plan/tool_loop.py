@@ -7,7 +7,8 @@
     TurnBudget     how long a turn may take, and how many rounds and calls it may have
 
 Whatever a tool does, each call has exactly one outcome (OUT-001): it raises, hangs, returns another shape, ends its
-thread, or answers late. A turn has its own block-list; duplicates are found over all turns of the loop.
+thread, or answers late. A turn has its own block-list and its own duplicates. A successful call of a tool that ends
+the turn, as WaitFor does, is the last one that runs in it (TOOLS-017).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from envelopes.plan.gates import Admitted, Gates, Hook, allow
 from envelopes.plan.policy import check_tool
 from envelopes.plan.recorders import MemoryRecorder, Recorder, RunHeader
 from envelopes.plan.sandbox import check_sandbox
-from envelopes.plan.tool_answers import SettledCall, Tool
+from envelopes.plan.tool_answers import SettledCall, Tool, json_object
 from envelopes.plan.turn_state import ReplayControl, TurnState, apply_outcome
 from envelopes.schema.call import Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.outcome import ToolOutcome, tool_message
@@ -39,11 +40,11 @@ from envelopes.transports import AnsweredCall, CallIds
 
 LOOP_VERSION = "1.0"
 UNSANDBOXED = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=False), limits=Limits())
-TurnEnd: TypeAlias = Literal["answered", "rounds", "deadline", "cancelled"]
+TurnEnd: TypeAlias = Literal["answered", "waiting", "rounds", "deadline", "cancelled"]
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """A call of the model: its own id for it, the name of the tool, and the arguments as decoded JSON.
+    """A call of the model: its own id for it, the name of the tool, and the arguments as decoded JSON, of any shape.
 
     >>> ToolRequest("toolu_01", "WebSearch", {"query": "canonical JSON"}).tool
     'WebSearch'
@@ -51,7 +52,7 @@ class ToolRequest(msgspec.Struct, frozen=True):
 
     provider_call_id: str
     tool: str
-    args: dict[str, Any]
+    args: Any
 
 
 class ModelMessage(msgspec.Struct, frozen=True):
@@ -122,7 +123,7 @@ Model: TypeAlias = Callable[[list[AnsweredRequest]], ModelMessage | Iterable[Too
 
 @dataclass(frozen=True)
 class TurnResult:
-    """`end` is "answered" when the model asked for no more calls, else the limit that ended the turn.
+    """`end` is "answered" when the model asked for no more calls, "waiting" when a call ended the turn, else the limit.
 
     `text` is what the model wrote last, where it gave a ModelMessage.
     """
@@ -201,12 +202,16 @@ class ToolLoop:
             workers=self._workers,
             clock=self.clock,
             is_cancelled=self._cancelled.is_set,
+            answers_faults=True,
+            prepare=self._prepare,
         )
+        self._prepared: AnsweredRequest | None = None
         self.recorder.open(self._header)
         self._log.emit("run.started", self.title or "a tool loop begins")
 
     def begin_turn(self) -> TurnState:
-        """A new block-list and a new budget."""
+        """A new block-list and a new budget; no call of an earlier turn makes a call of this one a duplicate."""
+        self.replay.forget_successes()
         self._turns += 1
         self._calls_of_turn = 0
         self._cancelled.clear()
@@ -215,10 +220,16 @@ class ToolLoop:
         return TurnState()
 
     def make_call(self, request: ToolRequest) -> ToolCall:
-        """The record of a request, with an id of the loop's own."""
+        """The record of a request, with an id of the loop's own.
+
+        Null stands for no arguments. What is no object, or nests deeper than a record may, is recorded as a member
+        that no tool has, so that the gate refuses it.
+        """
         definition = self._gates.registry(request.tool)
+        given = {} if request.args is None else request.args
+        args = json_object(given if isinstance(given, dict) else {"not_an_object": given})
         try:
-            args_hash = named_hash(request.args)
+            args_hash = named_hash(args)
         except NotCanonical:
             args_hash = None
         return ToolCall(
@@ -226,7 +237,7 @@ class ToolLoop:
             run_id=self._header.run_id,
             step_id=f"turn-{self._turns}",
             tool=request.tool or "unnamed",
-            args=request.args,
+            args=args,
             args_hash=args_hash,
             attempt=1,
             cancellable=definition is None or definition.cancellable,
@@ -255,22 +266,35 @@ class ToolLoop:
                 self._dispatcher.cancel()
             settled = next(iter(self._dispatcher.wait()), None)
         self._dispatcher.report(settled)
-        answer = AnsweredRequest(settled, self.artifacts)
+        answer, self._prepared = self._prepared, None
+        if answer is None or answer.settled is not settled:
+            answer = AnsweredRequest(settled, self.artifacts)
+        if settled.settlement.phase == "executed" and call.risk_level != "read-only":
+            self.replay.forget_successes()
         apply_outcome(answer.outcome, settled.args, state, self.replay, call.provider_call_id)
+        definition = self._gates.registry(call.tool)
+        if definition is not None and definition.ends_turn and settled.settlement.end == "ok":
+            state.ended_by = call.tool
         self.after_call(answer)
         return answer
+
+    def _prepare(self, settled: SettledCall) -> None:
+        """Computes the forms that write to the sink, so that a call whose output cannot be stored failed (OUT-001)."""
+        self._prepared = AnsweredRequest(settled, self.artifacts)
+        _ = self._prepared.outcome, self._prepared.canonical if settled.family is not None else None
 
     def run_turn(self, model: Model, state: TurnState | None = None) -> TurnResult:
         """Asks the model until it asks for no call. It gets the answers of its last round, none in the first.
 
-        Every call of a round is answered before the model is asked again, also those that the budget denies.
+        Every call of a round is answered before the model is asked again, also those that the budget denies. Those
+        behind a call that ended the turn are skipped, and the model is not asked again.
         """
         state = state or self.begin_turn()
         answers: list[AnsweredRequest] = []
         last: list[AnsweredRequest] = []
         text = ""
         for rounds in range(self.budget.most_rounds):
-            if end := self._find_end():
+            if end := self._find_end(state):
                 return TurnResult(end, rounds, tuple(answers), text)
             written = model(last)
             message = written if isinstance(written, ModelMessage) else ModelMessage(requests=tuple(written))
@@ -279,6 +303,8 @@ class ToolLoop:
                 return TurnResult("answered", rounds + 1, tuple(answers), text)
             last = [self.answer(request, state, text) for request in message.requests]
             answers += last
+            if state.ended_by is not None:
+                return TurnResult("waiting", rounds + 1, tuple(answers), text)
         return TurnResult("rounds", self.budget.most_rounds, tuple(answers), text)
 
     def cancel(self) -> None:
@@ -293,7 +319,9 @@ class ToolLoop:
         if callable(close := getattr(self._workers, "close", None)):
             close()
 
-    def _find_end(self) -> TurnEnd | None:
+    def _find_end(self, state: TurnState) -> TurnEnd | None:
+        if state.ended_by is not None:
+            return "waiting"
         if self._cancelled.is_set():
             return "cancelled"
         deadline_s = self._gates.deadline_s

@@ -1,7 +1,7 @@
 """The state of a tool loop between its calls.
 
 TurnState      the blocked tools of one turn (OUT-048)
-ReplayControl  counts of calls by arguments, for as long as the loop keeps it; finds duplicates
+ReplayControl  counts of calls by arguments, for one turn; finds duplicates
 apply_outcome  updates both with one outcome (OUT-044 to OUT-047)
 """
 
@@ -31,19 +31,22 @@ SAME_FAILURES = 3  # after which a tool is blocked, however often it says that i
 class TurnState:
     """`failures` counts the calls that failed alike: with the same tool, arguments and error.
 
-    `blocked_after` has for a blocked tool the id and the error of the call that blocked it.
+    `blocked_after` has for a blocked tool the id and the error of the call that blocked it. `ended_by` is the tool of
+    a call that ended the turn (TOOLS-017): no call after it runs.
     """
 
     blocked_tool_names: set[str] = field(default_factory=set)
     blocked_after: dict[str, tuple[str, str]] = field(default_factory=dict)
     failures: Counter[tuple[Key | None, str]] = field(default_factory=Counter)
+    ended_by: str | None = None
 
 
 @dataclass
 class ReplayControl:
     """Counts calls by tool and hash of the arguments. Arguments without a hash (NaN) are never a duplicate.
 
-    `last_ids` has the id of the last call that succeeded, as the model knows it.
+    `last_ids` has the id of the last call that succeeded, as the model knows it. A success counts until the end of the
+    turn, and until a call that writes or runs commands: the same question may have another answer then.
     """
 
     succeeded: Counter[Key] = field(default_factory=Counter)
@@ -65,6 +68,10 @@ class ReplayControl:
         _count(self.succeeded, tool, args)
         if call_id is not None and (key := _key(tool, args)) is not None:
             self.last_ids[key] = call_id
+
+    def forget_successes(self) -> None:
+        self.succeeded.clear()
+        self.last_ids.clear()
 
     def record_failure(self, tool: str, args: dict[str, Any]) -> None:
         _count(self.failed, tool, args)

@@ -2,7 +2,6 @@
 
     rebuild_run           plan, calls, results and events -> how each step ended, its output, and the contradictions
     RebuiltRun            the outcome; without problems, the records prove the run that the plan describes
-    audit_confirmations   proof that no call changed something before the plan was confirmed (OD-24)
     verify_folder         the same for the files of a run, with their hashes, events and stored outputs
 
 Nothing is dispatched. A step's arguments are resolved again from the plan and the results before it, and compared
@@ -16,11 +15,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
-from envelopes.plan.recorders import ARTIFACTS_FOLDER, RecordedRun, load_run
+from envelopes.codecs import call as codec
+from envelopes.plan.checks import RISKS
+from envelopes.plan.confirmation import audit_confirmations, epoch_seconds, least_risk
+from envelopes.plan.recorders import ARTIFACTS_FOLDER, Record, RecordedRun, load_run
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
 from envelopes.plan.schema import ActionPlan, Defaults, OnError, Step, read_plan
 from envelopes.plan.steps import (
@@ -34,12 +36,19 @@ from envelopes.plan.steps import (
     unmet_dependencies,
 )
 from envelopes.schema.call import ExecutionEvent, Iteration, Limits, ToolCall, ToolResult, check_events
-from envelopes.schema.timestamps import parse_instant
+from envelopes.schema.settlement import CallStatus
 from envelopes.text.canonical_json import NotCanonical, named_hash
 from envelopes.text.pointer import resolve as resolve_pointer
+from envelopes.text.untrusted_json import Untrusted
 
 EndAndOutput: TypeAlias = tuple[StepEnd | None, Any]
 SHA256 = re.compile(r"[0-9a-f]{64}")
+_RUN_ENDS = {"run.finished": "finished", "run.cancelled": "cancelled"}
+# An executor may close a skipped call with either event.
+_CLOSED_BY: dict[str, tuple[CallStatus, ...]] = {
+    "step.finished": ("ok", "skipped"),
+    "step.failed": ("error", "timeout", "cancelled", "skipped"),
+}
 _ENDS: dict[str, StepEnd] = {"ok": "ok", "skipped": "skipped", "cancelled": "cancelled"}
 
 
@@ -69,8 +78,11 @@ def rebuild_run(
     results: Sequence[ToolResult],
     events: Sequence[ExecutionEvent] = (),
     internal: Mapping[str, Any] | None = None,
+    *,
+    is_confirmation_required: bool | None = None,
 ) -> RebuiltRun:
-    """Rebuilds a run. `internal` are variables that the runtime set itself.
+    """Rebuilds a run. `internal` are variables that the runtime set itself, `is_confirmation_required` is what the
+    policy of run.json has.
 
     Raises what `order_steps` raises for a plan that cannot run.
     """
@@ -81,9 +93,33 @@ def rebuild_run(
         rebuilder.add_step(step)
     states = rebuilder.states
     unknown = [f"{call.call_id}: the plan has no step {call.step_id}" for call in calls if call.step_id not in states]
-    proofs = audit_confirmations(calls, results, events)
+    proofs = audit_confirmations(calls, results, events, is_required=is_confirmation_required)
     unproved = [f"{proof.call_id}: {proof.problem}" for proof in proofs if proof.problem]
-    return RebuiltRun(steps=tuple(states.values()), problems=(*unknown, *rebuilder.problems, *unproved))
+    missing = _missing_steps(plan, states.values(), events, variables)
+    return RebuiltRun(steps=tuple(states.values()), problems=(*unknown, *rebuilder.problems, *missing, *unproved))
+
+
+def _missing_steps(
+    plan: ActionPlan, states: Iterable[StepState], events: Iterable[ExecutionEvent], variables: Mapping[str, Any]
+) -> Iterator[str]:
+    """Compares the rebuilt ends with those that run.finished or run.cancelled states for each step.
+
+    Without such a statement, a step that a finished run neither called nor had a reason to leave out is a problem: no
+    earlier step stopped the run, and every context request of the plan was met.
+    """
+    steps = {step.id: step for step in plan.steps}
+    end = next((event for event in events if event.type in ("run.finished", "run.cancelled")), None)
+    recorded = (end.payload or {}).get("steps") if end is not None else None
+    is_stopped = any(variables.get(request.kind) is None for request in plan.context_requests)
+    for state in states:
+        if isinstance(recorded, dict) and state.step_id in recorded:
+            if recorded[state.step_id] != state.end:
+                stated, rebuilt = recorded[state.step_id] or "not reached", state.end or "not reached"
+                yield f"{state.step_id}: the end of the run has it as {stated}, its records as {rebuilt}"
+        elif end is not None and end.type == "run.finished" and state.end is None and not is_stopped:
+            yield f"{state.step_id}: the run finished without a call of it, and no step before it stopped the run"
+        if state.end in ("error", "cancelled") and on_error(steps[state.step_id], plan.defaults) != "skip":
+            is_stopped = True
 
 
 class _Rebuilder:
@@ -164,6 +200,8 @@ def _differences(
         problems = {
             f"attempt {call.attempt} is the call's attempt number {number}": call.attempt != number,
             f"its tool is {call.tool}, the step's is {step.tool}": call.tool != step.tool,
+            f"its risk is {call.risk_level}, less than that of {call.tool}": RISKS.index(call.risk_level)
+            < RISKS.index(least_risk(call.tool)),
             "its iteration has another item": not call.redactions and call.iteration != iteration,
             "its arguments differ from the step's": not (call.redactions or is_from_masked) and call.args != args,
             "its hash differs from that of the step's arguments": is_other_hash,
@@ -211,61 +249,6 @@ def end_of_foreach(
     return ("partial" if on_failure == "skip" and len(failed) < len(known) else "error"), output
 
 
-class ConfirmationProof(msgspec.Struct, frozen=True):
-    """`event` is the first confirmation; where there is none in time, `problem` names what is missing.
-
-    A call needs proof when its tool writes or runs commands, the policy at that time required confirmation, and
-    the call was dispatched. The proof is a `run.confirmed` event of the same run whose payload names the
-    confirmation that the call carries, and which is not later than the start of the call (CALL section 6).
-    """
-
-    call_id: str
-    event: ExecutionEvent | None = None
-    problem: str = ""
-
-
-def audit_confirmations(
-    calls: Iterable[ToolCall], results: Iterable[ToolResult], events: Sequence[ExecutionEvent]
-) -> tuple[ConfirmationProof, ...]:
-    """Returns one proof for each call that needs it, in the order of the calls."""
-    results_by_call = {result.call_id: result for result in results}
-    proofs = []
-    for call in calls:
-        result = results_by_call.get(call.call_id)
-        # A call without a result may have run. A denied one did not, nor did one that ended before its dispatch.
-        never_ran = result is not None and (result.phase == "pre_dispatch" or result.denied_reason is not None)
-        if call.risk_level != "read-only" and call.policy.confirmations_required and not never_ran:
-            proofs.append(_prove(call, result, events))
-    return tuple(proofs)
-
-
-def _prove(call: ToolCall, result: ToolResult | None, events: Sequence[ExecutionEvent]) -> ConfirmationProof:
-    if call.confirmation_id is None:
-        return ConfirmationProof(call.call_id, problem="it carries no confirmationId")
-    confirmations = [
-        event
-        for event in events
-        if event.type == "run.confirmed"
-        and event.run_id == call.run_id
-        and (event.payload or {}).get("confirmationId") == call.confirmation_id
-    ]
-    if not confirmations:
-        problem = f"no run.confirmed event of its run names {call.confirmation_id}"
-        return ConfirmationProof(call.call_id, problem=problem)
-    started_at = call.created_at if result is None else result.started_at
-    first = min(confirmations, key=lambda event: _seconds(event.timestamp))
-    if _seconds(first.timestamp) > _seconds(started_at):
-        problem = f"it began at {started_at}, before it was confirmed at {first.timestamp}"
-        return ConfirmationProof(call.call_id, problem=problem)
-    return ConfirmationProof(call.call_id, first)
-
-
-def _seconds(timestamp: str) -> float:
-    parsed = parse_instant(timestamp)
-    assert parsed is not None  # calls, results and events are checked when they are made
-    return parsed.timestamp()
-
-
 class FolderCheck(msgspec.Struct, frozen=True, kw_only=True):
     """`steps` are the rebuilt ones. `is_interrupted`: the run has no end, which is no problem by itself."""
 
@@ -283,11 +266,24 @@ def verify_folder(folder: Path) -> FolderCheck:
     """
     run = load_run(folder)
     plan, variables = read_plan(run.header.get("plan")), run.header.get("variables")
-    rebuilt = rebuild_run(plan, run.calls, run.results, run.events, variables if isinstance(variables, dict) else None)
+    recorded_policy = run.header.get("policy")
+    policy: dict[str, Any] = recorded_policy if isinstance(recorded_policy, dict) else {}
+    is_required = policy.get("confirmationsRequired")
+    rebuilt = rebuild_run(
+        plan,
+        run.calls,
+        run.results,
+        run.events,
+        variables if isinstance(variables, dict) else None,
+        is_confirmation_required=is_required if isinstance(is_required, bool) else None,
+    )
     problems = [
         *_header_problems(run),
         *_event_problems(run),
         *_record_problems(run),
+        *_identity_problems(run),
+        *_closing_problems(run),
+        *_policy_problems(run, policy),
         *(problem for result in run.results for problem in _file_problems(folder / ARTIFACTS_FOLDER, result)),
         *rebuilt.problems,
     ]
@@ -305,17 +301,30 @@ def _header_problems(run: RecordedRun) -> Iterator[str]:
         yield "run.json: the plan has another hash than planHash"
     if header.get("policyHash") not in (None, named_hash(header.get("policy"))):
         yield "run.json: the policy has another hash than policyHash"
+    ends = {_RUN_ENDS[event.type] for event in run.events if event.type in _RUN_ENDS}
+    if header.get("end") in _RUN_ENDS.values() and ends and header["end"] not in ends:
+        yield f"run.json: its end is {header['end']}, that of its events is {', '.join(ends)}"
     confirmation = header.get("confirmation")
+    recorded = confirmation if isinstance(confirmation, dict) else {}
     for event in run.events:
-        payload = event.payload or {}
-        if event.type != "run.confirmed":
-            continue
-        recorded = confirmation if isinstance(confirmation, dict) else {}
-        if payload.get("confirmationId") != recorded.get("confirmationId"):
-            yield "run.json: its confirmation is another one than that of run.confirmed"
-        for name in ("planHash", "policyHash"):
-            if not payload.get(name) == recorded.get(name) == header.get(name):
-                yield f"run.json: the confirmation is of another {name} than that of the run"
+        if event.type == "run.confirmed":
+            yield from _confirmation_problems(header, recorded, event.payload or {})
+
+
+def _confirmation_problems(
+    header: Mapping[str, Any], recorded: Mapping[str, Any], payload: Mapping[str, Any]
+) -> Iterator[str]:
+    """Compares the confirmation of run.json with the payload of run.confirmed."""
+    if payload.get("confirmationId") != recorded.get("confirmationId"):
+        yield "run.json: its confirmation is another one than that of run.confirmed"
+    if recorded.get("decision") not in (None, "approved"):
+        yield f"run.json: its confirmation is {recorded['decision']}, but the run was confirmed"
+    actors = {actor for actor in (recorded.get("actor"), payload.get("actor")) if isinstance(actor, str)}
+    if len(actors) > 1:
+        yield f"run.json: the confirmation has more than one actor: {', '.join(sorted(actors))}"
+    for name in ("planHash", "policyHash"):
+        if not payload.get(name) == recorded.get(name) == header.get(name):
+            yield f"run.json: the confirmation is of another {name} than that of the run"
 
 
 def _event_problems(run: RecordedRun) -> Iterator[str]:
@@ -340,6 +349,52 @@ def _record_problems(run: RecordedRun) -> Iterator[str]:
     for result in run.results:
         if result.data is not None and result.data_hash not in (None, named_hash(result.data)):
             yield f"{result.call_id}: its data has another hash than dataHash"
+        if epoch_seconds(result.ended_at) < epoch_seconds(result.started_at):
+            yield f"{result.call_id}: it ended at {result.ended_at}, before it began at {result.started_at}"
+        if result.ok and (result.phase == "pre_dispatch" or result.denied_reason is not None):
+            yield f"{result.call_id}: it ended ok, and its result has it as never dispatched"
+
+
+def _identity_problems(run: RecordedRun) -> Iterator[str]:
+    """Each record names the run; a result and an event name the step, the tool and the attempt of their call, too."""
+    run_id = run.header.get("runId")
+    calls = {call.call_id: call for call in run.calls}
+    records: tuple[Record, ...] = (*run.calls, *run.results, *run.events)
+    for record in records:
+        kind = record.type if isinstance(record, ExecutionEvent) else type(record).__name__
+        name = f"{record.call_id or 'events.jsonl'}: its {kind}"
+        if run_id not in (None, record.run_id):
+            yield f"{name} is of the run {record.run_id}"
+        call = calls.get(record.call_id or "")
+        for field in ("step_id", "tool", "attempt") if call is not None else ():
+            value = getattr(record, field, None)
+            if value not in (None, getattr(call, field)):
+                yield f"{name} has the {field.removesuffix('_id')} {value}, the call has {getattr(call, field)}"
+
+
+def _closing_problems(run: RecordedRun) -> Iterator[str]:
+    """The event that closes a call fits the status of its result (OD-26)."""
+    statuses = {result.call_id: result.status for result in run.results}
+    for event in run.events:
+        status = statuses.get(event.call_id or "")
+        if status is None or event.type not in _CLOSED_BY:
+            continue
+        stated = (event.payload or {}).get("status")
+        if status not in _CLOSED_BY[event.type] or (stated != status and stated in get_args(CallStatus)):
+            yield f"{event.call_id}: its {event.type} does not fit the status of its result, {status}"
+
+
+def _policy_problems(run: RecordedRun, policy: dict[str, Any]) -> Iterator[str]:
+    """Compares the policy of each call with that of the run, in the members that both have (CALL-095)."""
+    try:
+        known = codec.encode_policy(codec.decode_policy(policy))
+    except Untrusted:  # a foreign run may have a part of it
+        known = policy
+    for call in run.calls:
+        own = codec.encode_policy(call.policy)
+        for name in known.keys() & own.keys():
+            if known[name] != own[name]:
+                yield f"{call.call_id}: its policy has other {name} than run.json"
 
 
 def _file_problems(folder: Path, result: ToolResult) -> Iterator[str]:

@@ -137,7 +137,8 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
     `idempotent` tool with the same arguments is a duplicate. A tool that writes runs beside others only when it is
     `parallel_safe` (OD-16). `timeout_ms` is for one attempt. A call that is not `cancellable` runs to its end when
     its run is cancelled (OD-27). A timeout without `retry_on_timeout` is not tried again, and blocks the tool for the
-    turn (OUT-011, OUT-012). `destructive` and `open_world` are for `annotations`; where they are None, the risk and the
+    turn (OUT-011, OUT-012). A successful call of a tool that `ends_turn` ends the turn of its loop; a plan goes on.
+    `destructive` and `open_world` are for `annotations`; where they are None, the risk and the
     capability decide. `effects` are the kinds of change that the tool may make, in the words of
     `Effects.side_effects_observed`.
 
@@ -175,6 +176,7 @@ class ToolDefinition(msgspec.Struct, Generic[Input], frozen=True, kw_only=True):
     timeout_ms: int | None = None
     cancellable: bool = True
     retry_on_timeout: bool = True
+    ends_turn: bool = False
     effects: tuple[str, ...] = ()
     destructive: bool | None = None
     open_world: bool | None = None

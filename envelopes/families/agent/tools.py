@@ -93,6 +93,7 @@ TOOLS = (
         planes=("work_item", "agent"),
         risk="writes",
         effects=("record-wait",),
+        ends_turn=True,
         description=(
             "End this turn and record what you wait for: `reason` in a sentence, and `wake`, which is "
             "operator_input, task_result or external. For task_result give the task id as `resource`, for external "

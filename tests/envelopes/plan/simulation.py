@@ -126,6 +126,13 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 0
 
 
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"value": value}
+    return value
+
+
 def define(name: str, **fields: Any) -> ToolDefinition:
     known: dict[str, Any] = {
         "capability": "test",

@@ -129,6 +129,48 @@ def test_constant_arguments_are_checked_where_others_are_references(args: dict[s
     assert bool(found) == bool(problem)
 
 
+@each(
+    ("reference", "is_there"),
+    [
+        ("$steps.run.task_handle.task_id", True),
+        ("$steps.run.task.task_id", True),
+        ("$steps.run.task_handle.lost", False),
+        ("$steps.run.initial_output_preview", True),
+        ("$steps.run.stdout_preview", True),
+        ("$steps.run.lost_preview", False),
+        ("$steps.spawn.task_handle.task_id", True),
+        ("$steps.spawn.initial_output_preview", True),
+    ],
+)
+def test_the_names_that_an_envelope_publishes_can_be_referenced(reference: str, *, is_there: bool) -> None:
+    spawn = step("spawn", "SpawnAgent", {"preset": "private_child", "initial_message": "look"})
+    sources = (step("run", "ExecCommand", {"cmd": "make"}), spawn)
+    assert (faults(*sources, step("use", args={"value": reference})) == []) is is_there
+
+
+@each(
+    ("foreach", "problem"),
+    [
+        ({"from": "$steps.s.items", "itemName": "f"}, ""),
+        ({"from": "{$vars.folder}", "itemName": "f", "indexName": "n"}, ""),
+        ({"from": "notes", "itemName": "f"}, "/foreach/from: notes is not a reference to an array"),
+        ({"from": "x{$steps.s.items}", "itemName": "f"}, "/foreach/from: x{$steps.s.items} is not a reference"),
+        ({"from": "$steps.s.count", "itemName": "f"}, "/foreach/from: $steps.s.count is not an array"),
+        ({"from": "$steps.s.items", "itemName": "index"}, "/foreach/itemName: itemName and indexName are both index"),
+    ],
+)
+def test_a_foreach_names_an_array_and_its_item(foreach: dict[str, Any], problem: str) -> None:
+    found = faults(step("s", "List"), step("use", foreach=foreach))
+    assert len(found) == bool(problem)
+    assert "".join(found).startswith(f"use{problem}" if problem else "")
+
+
+@each(("count", "message"), [(0, "must have at least one entry"), (12, ""), (13, "has 13 entries, 12 are allowed")])
+def test_the_entries_of_a_list_are_counted(count: int, message: str) -> None:
+    found = faults(step("use", "ExecCommandBatch", {"items": [{"cmd": "ls"}] * count}))
+    assert found == ([f"use/args/items: {message}"] if message else [])
+
+
 def test_the_effective_risk_is_that_of_the_most_dangerous_tool() -> None:
     risks = {
         (): "read-only",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from envelopes.plan.effects import EffectsObserver, compare, merge, scan_folder, scan_folders
 from envelopes.plan.tool_answers import Tool
-from envelopes.schema.settlement import Created, Effects
+from envelopes.schema.settlement import Created, Deleted, Effects, Modified, Renamed
 from tests.envelopes.plan.simulation import HANG, Ran, Simulation, Value, echo, make_plan, make_tool, run_plan, step
 
 
@@ -53,6 +54,17 @@ def test_what_the_tool_reports_completes_what_was_observed() -> None:
     assert merge(observed, reported) == Effects(
         side_effects_observed=("run-command",), created=(), modified=(), deleted=()
     )
+    hook, moved = Created(path=".git/hooks/pre-commit", kind="file"), Renamed(from_path="a", to_path="b")
+    seen = Effects(
+        created=(Created(path="b", kind="file"), Created(path="c", kind="file")),
+        modified=(),
+        deleted=(Deleted(path="a", kind="file"),),
+    )
+    unseen = Renamed(from_path="x", to_path="c")
+    told = Effects(created=(hook, Created(path="lost", kind="file")), renamed=(moved, unseen))
+    assert merge(seen, told) == Effects(
+        created=(Created(path="c", kind="file"), hook), modified=(), deleted=(), renamed=(moved,)
+    )
     assert merge(None, reported) is reported
     assert merge(observed, None) is observed
 
@@ -92,6 +104,36 @@ def test_effects_belong_to_the_attempt_that_made_them(tmp_path: Path) -> None:
     assert [paths(result.effects) for result in ran.recorder.results[:2]] == [{"created": ["a"]}, {"created": ["b"]}]
     assert ran.recorder.results[2].effects is None  # a tool that only reads is not observed
     assert world.shared(ran) == []
+
+
+def test_the_result_of_a_call_has_what_it_created_and_modified(tmp_path: Path) -> None:
+    def append(given: Value, context: Any) -> Any:
+        with (tmp_path / "a").open("a") as file:
+            file.write("more")
+        return echo(given, context)
+
+    world = World(tmp_path)
+    tool = make_tool("Append", append, risk="writes")
+    ran = world.run(step("a", "Append"), step("b", "Append"), tools=(tool,))
+    first, second = (result.effects for result in ran.recorder.results)
+    assert first == Effects(created=(Created(path="a", kind="file"),), modified=(), deleted=())
+    etags = [f"sha256:{hashlib.sha256(content).hexdigest()}" for content in (b"more", b"moremore")]
+    modified = Modified(path="a", kind="file", before_etag=etags[0], after_etag=etags[1])
+    assert second == Effects(created=(), modified=(modified,), deleted=())
+
+
+def test_a_rename_that_the_tool_reports_and_the_folder_shows_is_one(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def move(given: Value, context: Any) -> Any:
+        (tmp_path / "x").rename(tmp_path / "y")
+        context.effects = Effects(renamed=(Renamed(from_path="x", to_path="y"),))
+        return echo(given, context)
+
+    ran = world.run(step("a", "Write"), step("b", "Move"), tools=(world.tool(), make_tool("Move", move, risk="writes")))
+    assert ran.recorder.results[1].effects == Effects(
+        created=(), modified=(), deleted=(), renamed=(Renamed(from_path="x", to_path="y"),)
+    )
 
 
 def test_e_28_changes_outside_every_attempt_belong_to_the_run(tmp_path: Path) -> None:

@@ -203,6 +203,7 @@ def test_a_file_replaces_single_members_and_survives_its_wire_form() -> None:
         ({"sandbox": {"allowedRoots": ["/../etc"]}}, "leaves the workspace"),
         ({"sandbox": {"enabled": "no"}}, "sandbox/enabled: must be true or false, not a text"),
         ({"limits": {"maxAttempts": -1}}, "is negative"),
+        ({"limits": {"maxTimeoutMs": 0}}, "limits/maxTimeoutMs: 0 leaves no call any time; the least is 1"),
     ],
 )
 def test_a_file_with_an_unknown_member_or_name_is_refused(document: Any, message: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from envelopes.plan.executor import Executor
+from envelopes.plan.executor import EXECUTOR_VERSION, Executor
 from envelopes.plan.recorders import (
     SYNC_RECORDS,
     FileRecorder,
@@ -36,7 +36,9 @@ from envelopes.recordings.base import (
     SourceLine,
     SourcePath,
 )
-from envelopes.storage.file_store import MissingArtifact
+from envelopes.runtime.commands import CommandTools
+from envelopes.runtime.workspaces import Workspaces
+from envelopes.storage.file_store import FileStore, MissingArtifact
 from envelopes.text.untrusted_json import Untrusted
 from tests.conftest import CHECKOUT
 from tests.envelopes.plan.simulation import (
@@ -277,3 +279,25 @@ def test_large_outputs_are_files_of_the_folder_that_their_results_name(tmp_path:
     assert (record.path, record.sha256) == (file["path"], file["sha256"])
     with pytest.raises(MissingArtifact):
         artifacts.open("artifacts/0123456789abcdef/stdout.txt")
+
+
+def test_every_call_of_a_run_has_its_policy_and_the_versions_of_planner_and_executor() -> None:
+    policy = make_policy(max_timeout_ms=5_000)
+    ran = run_plan(make_plan(step("a"), step("b")), make_tool("Echo"), policy=policy, planner_version="planner 2")
+    header = ran.recorder.header
+    assert header is not None
+    for call in ran.recorder.calls:
+        assert call.policy == policy == header.policy
+        assert call.planner_version == header.planner_version == "planner 2"
+        assert call.executor_version == header.executor_version == EXECUTOR_VERSION
+        assert call.deadline_at == "2025-12-16T18:12:06.000Z"
+
+
+def test_a_call_has_the_family_of_its_tool_and_an_unknown_task_is_not_found(tmp_path: Path) -> None:
+    commands = CommandTools(Workspaces({"w": tmp_path}), tmp_path / "running", FileStore(tmp_path / "store"))
+    ran = run_plan(make_plan(step("a", "TaskStatus", {"task_id": "task_9"})), *commands.tools())
+    commands.close()
+    assert [call.category for call in ran.recorder.calls] == ["task"]  # the family of the tool
+    error = ran.recorder.results[0].error
+    assert error is not None
+    assert (error.code, error.kind) == ("NOT_FOUND", "unknown_task")

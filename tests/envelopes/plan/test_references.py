@@ -289,3 +289,19 @@ def test_an_invalid_plan_is_refused_with_the_position_of_its_fault(changed: dict
 def test_a_document_that_is_no_object_is_no_plan(document: Any) -> None:
     with pytest.raises(Malformed, match="plan: must be an object, not "):
         read_plan(document)
+
+
+@each(
+    ("reference", "value"),
+    [
+        ("$steps.run.task_handle.task_id", "task_1"),
+        ("$steps.run.initial_output_preview", "whole"),
+        ("$steps.run.stdout_preview", "whole"),
+        ("$steps.own.task_handle", 1),  # a member of that name comes first
+        ("$steps.own.stdout_preview", "own"),
+    ],
+)
+def test_a_published_name_gives_the_complete_value(reference: str, value: Any) -> None:
+    run = {"task": {"task_id": "task_1"}, "stdout": "whole"}
+    own = {"task": 2, "task_handle": 1, "stdout": "whole", "stdout_preview": "own"}
+    assert resolve(reference, Scope(steps={"run": run, "own": own})) == value

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envelopes.codecs import call as codec
 from envelopes.families.registry import builtin
 from envelopes.plan.recorders import MemoryRecorder
-from envelopes.plan.tool_answers import Tool, ToolFailed
+from envelopes.plan.tool_answers import Tool, ToolFailed, fail
 from envelopes.plan.tool_loop import AnsweredRequest, ToolLoop, ToolRequest, TurnBudget
-from envelopes.schema.call import check_events
+from envelopes.schema.call import CallError, check_events
 from envelopes.schema.outcome import (
     TOOL_MESSAGE_MAX_CHARS,
     ToolArtifactReference,
@@ -29,10 +30,10 @@ from envelopes.schema.outcome import (
     ToolTimeout,
     outcome_to_model_content,
 )
-from envelopes.schema.result import ToolError
+from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.storage.sinks import MemorySink
 from tests.cases import each
-from tests.envelopes.plan.simulation import HANG, START, Echoed, Simulation, Value, echo, make_tool
+from tests.envelopes.plan.simulation import HANG, START, Echoed, Simulation, Value, echo, make_tool, nested
 from tests.envelopes.settled import output_of
 
 
@@ -70,6 +71,9 @@ class Loop:
         ids = [call.call_id for call in self.recorder.calls]
         assert ids == [result.call_id for result in self.recorder.results]
         assert check_events(self.recorder.events, ids) == []
+        for records in (self.recorder.calls, self.recorder.results, self.recorder.events):
+            written = b"".join(codec.encode_lines(records))
+            assert len(list(codec.decode_lines(written, type(records[0])))) == len(records)
         return self.recorder
 
 
@@ -87,6 +91,16 @@ def raises(error: BaseException) -> Callable[..., Any]:
     return run
 
 
+class OddObject(dict[str, Any]):
+    def get(self, *_: Any) -> Any:
+        raise LookupError("odd")
+
+
+class OddFailure(ToolFailed):
+    def to_error(self) -> ToolError:
+        raise LookupError("odd")
+
+
 ENDINGS: list[tuple[str, Callable[..., Any], type[ToolOutcome]]] = [
     ("returns", echo, ToolExecutionResult),
     ("returns much", lambda *_: Echoed(value="x" * 12_000), ToolArtifactReference),
@@ -98,7 +112,14 @@ ENDINGS: list[tuple[str, Callable[..., Any], type[ToolOutcome]]] = [
     ("returns nothing", lambda *_: None, ToolFailure),
     ("is no JSON", lambda *_: Echoed(value=object()), ToolFailure),
     ("reports a timeout", fails("command_timed_out"), ToolTimeout),
+    ("returns a deep error", lambda *_: {"error": nested(100_000)}, ToolFailure),
+    ("returns a deep value", lambda *_: Echoed(value=nested(250)), ToolFailure),
+    ("returns an odd object", lambda *_: OddObject(), ToolFailure),
+    ("raises an odd failure", raises(OddFailure("x", "no")), ToolFailure),
+    ("gives an odd hint", fails("x", recovery_hint=5, retryable="no", details=nested(250)), ToolFailure),
+    ("returns an odd error", lambda *_: CompleteOutput("T", "error", "no", error=ODD_ERROR), ToolFailure),
 ]
+ODD_ERROR = ToolError(kind=5, message=None, retryable="no", recovery_hint=5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("run", "kind"), [row[1:] for row in ENDINGS], ids=[row[0] for row in ENDINGS])
@@ -108,6 +129,39 @@ def test_every_call_has_one_outcome_whatever_its_tool_does(run: Callable[..., An
     assert type(loop.call({"number": "many"})) in (ToolDenied, kind)
     assert type(loop.call(tool="Unheard")) is ToolDenied
     assert len(loop.checked().results) == 3
+
+
+@each("args", [None, [1], "x", 5, nested(160), nested(100_000), {"value": object()}, {1: 2}])
+def test_arguments_of_any_shape_are_answered_and_recorded(args: Any) -> None:
+    loop = Loop(timeout_ms=70)
+    outcome = loop.loop.answer(ToolRequest("toolu_1", "T", args), loop.state).outcome
+    assert type(outcome) is (ToolExecutionResult if args is None else ToolDenied)
+    loop.checked()
+
+
+def broken(*_: Any) -> bool:
+    raise LookupError("no such policy")
+
+
+@each("setting", ["allow_tool", "pre_hook", "confirmation", "approve_write"])
+def test_a_gate_that_raises_refuses_the_call_and_the_loop_goes_on(setting: str) -> None:
+    loop = Loop(risk="writes", **{setting: broken})
+    denied = loop.call()
+    assert isinstance(denied, ToolDenied)
+    assert (denied.reason, denied.details) == ("pre_hook", "a check before the call failed: LookupError")
+    assert loop.checked().results[0].error == CallError(
+        code="INTERNAL_ERROR",
+        message="a check before the call failed: LookupError",
+        retryable=False,
+        kind="tool_execution_failed",
+    )
+
+
+def test_a_call_whose_output_cannot_be_stored_failed() -> None:
+    loop = Loop(lambda *_: output_of(12_001), **ANY_TEXT)
+    loop.sink.write = lambda *_: broken()  # type: ignore[assignment,return-value,method-assign]
+    assert loop.call() == ToolFailure("id2", "T", "its output could not be stored: LookupError", retryable=True)
+    assert [result.status for result in loop.checked().results] == ["error"]
 
 
 @contextmanager
@@ -217,6 +271,29 @@ def test_the_tools_definition_says_whether_a_timeout_may_be_retried(*, allowed: 
     loop = Loop(lambda *_: loop.time.take(HANG), timeout_ms=70, retry_on_timeout=allowed)
     assert loop.call() == ToolTimeout("id2", "T", pytest.approx(START + 0.07), 70, allowed)
     assert loop.state.blocked_tool_names == (set() if allowed else {"T"})
+
+
+@each(
+    ("run", "retryable"),
+    [
+        (fails("tool_timed_out"), None),
+        (fails("command_timed_out"), None),
+        (fails("command_timed_out", retryable=True), None),
+        (fails("command_timed_out", retryable=False), False),
+        (lambda *_: {"error": {"kind": "tool_timed_out", "message": "slow"}}, None),
+        (lambda *_: fail("T", ToolError(kind="tool_timed_out", message="slow", retryable=True)), None),
+    ],
+)
+def test_a_timeout_that_the_tool_reports_follows_its_definition_as_well(
+    run: Callable[..., Any], *, retryable: bool | None
+) -> None:
+    for allowed in (True, False):
+        loop = Loop(run, retry_on_timeout=allowed)
+        outcome = loop.call()
+        assert isinstance(outcome, ToolTimeout)
+        assert outcome.deadline_s == START + 600  # that of the dispatcher, which had not passed (OUT-010)
+        assert outcome.retryable == (allowed if retryable is None else retryable)
+        assert loop.state.blocked_tool_names == (set() if outcome.retryable else {"T"})
 
 
 def test_a_failure_that_other_arguments_cure_leaves_the_tool_available() -> None:

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from envelopes.codecs import call as codec
+from envelopes.plan.confirmation import ConfirmationProof, audit_confirmations
 from envelopes.plan.schema import ActionPlan, read_plan
-from envelopes.plan.verify import ConfirmationProof, RebuiltRun, StepState, audit_confirmations, rebuild_run
+from envelopes.plan.verify import RebuiltRun, StepState, rebuild_run
 from envelopes.schema.call import ExecutionEvent, Iteration, Limits, RunPolicy, Sandbox, ToolCall, ToolResult
 from envelopes.text.canonical_json import named_hash
 from tests.cases import each
@@ -95,6 +96,10 @@ def test_what_each_step_came_to_follows_from_the_records_alone() -> None:
         (moved(0, "c2", args_hash="sha256:0"), "c2: its hash differs from that of the step's arguments"),
         (moved(0, "c2", tool="Copy"), "c2: its tool is Copy, the step's is Move"),
         (moved(0, "c2", attempt=2), "c2: attempt 2 is the call's attempt number 1"),
+        (
+            moved(0, "c2", tool="ApplyPatch", risk_level="read-only"),
+            "c2: its risk is read-only, less than that of ApplyPatch",
+        ),
         (moved(0, "c2", step_id="other"), "c2: the plan has no step other"),
         (moved(0, "c2", iteration=None), "c2: file has no such iteration"),
         (
@@ -230,12 +235,22 @@ def test_a_call_that_wrote_is_proved_by_a_confirmation_that_came_first(
 
 def test_only_what_ran_and_could_change_something_needs_a_proof() -> None:
     unasked = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=True), limits=Limits())
-    assert audit_confirmations([call(risk_level="read-only")], [result()], []) == ()
+    assert audit_confirmations([call(risk_level="read-only", tool="Glob")], [result()], []) == ()
     assert audit_confirmations([call(policy=unasked)], [result()], []) == ()
+    assert audit_confirmations([call()], [result()], [], is_required=False) == ()
     assert audit_confirmations([call()], [result("write_refused")], []) == ()
     assert audit_confirmations([call()], [result("duplicate")], []) == ()
     for situation in ("tool_error", "timed_out", "cancelled"):
         assert len(audit_confirmations([call()], [result(situation)], [])) == 1
+
+
+def test_the_words_of_a_call_do_not_release_it_from_the_proof() -> None:
+    """The policy of the run, the definition of the tool and the end of the call decide (CALL-096)."""
+    unasked = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=True), limits=Limits())
+    assert len(audit_confirmations([call(policy=unasked)], [result()], [], is_required=True)) == 1
+    assert len(audit_confirmations([call(risk_level="read-only")], [result()], [])) == 1
+    never_sent = msgspec.structs.replace(result(), phase="pre_dispatch")
+    assert len(audit_confirmations([call()], [never_sent], [])) == 1
 
 
 def test_a_call_whose_end_is_not_known_may_have_run() -> None:

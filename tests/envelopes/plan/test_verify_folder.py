@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,26 @@ CHANGES: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("events.jsonl", ('"planHash":"sha256:', '"planHash":"sha256:0'), "the confirmation is of another planHash"),
     ("results.jsonl", ('"sha256":"', '"sha256":"../'), "has no SHA-256"),
     ("results.jsonl", ('"sha256":"', '"was":"'), "has no SHA-256"),
+    (
+        "calls.jsonl",
+        ('"confirmationsRequired":true', '"confirmationsRequired":false'),
+        "other confirmationsRequired",
+    ),
+    ("calls.jsonl", ('"sandbox":{"enabled":false}', '"sandbox":{"enabled":true}'), "other sandbox than run.json"),
+    ("calls.jsonl", ('"runId":"r1"', '"runId":"r2"'), "its ToolCall is of the run r2"),
+    ("run.json", ('"decision":"approved"', '"decision":"rejected"'), "its confirmation is rejected, but the run was"),
+    ("run.json", ('"actor":"olga"', '"actor":"eve"'), "more than one actor: eve, olga"),
+    ("events.jsonl", ('"actor":"olga"', '"actor":"eve"'), "more than one actor: eve, olga"),
+    ("run.json", ('"end":"finished"', '"end":"cancelled"'), "its end is cancelled, that of its events is finished"),
+    ("results.jsonl", ('"runId":"r1"', '"runId":"r2"'), "its ToolResult is of the run r2"),
+    ("results.jsonl", ('"stepId":"a"', '"stepId":"b"'), "its ToolResult has the step b, the call has a"),
+    ("results.jsonl", ('"attempt":1', '"attempt":7'), "its ToolResult has the attempt 7, the call has 1"),
+    ("results.jsonl", ('"endedAt":"2025', '"endedAt":"2020'), "it ended at 2020"),
+    ("results.jsonl", ('"deadlineAt"', '"phase":"pre_dispatch","deadlineAt"'), "has it as never dispatched"),
+    ("events.jsonl", ('"runId":"r1"', '"runId":"r2"'), "events.jsonl: its run.started is of the run r2"),
+    ("events.jsonl", ('"step.finished"', '"step.failed"'), "its step.failed does not fit the status of its result, ok"),
+    ("events.jsonl", ('"status":"ok"', '"status":"error"'), "does not fit the status of its result, ok"),
+    ("events.jsonl", ('"a":"ok"', '"a":"error"'), "a: the end of the run has it as error, its records as ok"),
 )
 
 
@@ -80,6 +101,48 @@ CHANGES: tuple[tuple[str, tuple[str, str], str], ...] = (
 def test_a_change_of_a_file_is_found(folder: Path, name: str, texts: tuple[str, str], problem: str) -> None:
     change(folder / name, texts)
     assert any(problem in found for found in verify_folder(folder).problems)
+
+
+def change_lines(path: Path, change_line: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+    """Changes each line, or leaves out that for which `change_line` returns None; events are numbered anew."""
+    changed = [change_line(json.loads(line)) for line in path.read_text().splitlines()]
+    kept = [line | ({"seq": number} if "seq" in line else {}) for number, line in enumerate(filter(None, changed), 1)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+
+
+@pytest.mark.parametrize("states_ends", [True, False])
+def test_a_call_that_is_left_out_of_all_files_is_found(folder: Path, *, states_ends: bool) -> None:
+    for name in ("calls", "results", "events"):
+        change_lines(folder / f"{name}.jsonl", lambda line: None if line.get("stepId") == "c" else line)
+    if not states_ends:  # a foreign executor
+        change_lines(folder / "events.jsonl", lambda line: {**line, "payload": line.get("payload", {}) | {"steps": 3}})
+    expected = "the end of the run has it as ok" if states_ends else "the run finished without a call of it"
+    assert [problem for problem in verify_folder(folder).problems if problem.startswith(f"c: {expected}")]
+
+
+def test_a_run_that_was_never_confirmed_is_found_whatever_its_calls_state(folder: Path) -> None:
+    header = json.loads((folder / "run.json").read_text())
+    del header["confirmation"]
+    (folder / "run.json").write_text(json.dumps(header))
+    change_lines(folder / "events.jsonl", lambda line: None if line["type"].startswith("run.confirm") else line)
+    released = header["policy"] | {"confirmationsRequired": False}
+    change_lines(folder / "calls.jsonl", lambda line: line | {"policy": released})
+    problems = verify_folder(folder).problems
+    assert any("no run.confirmed event of its run names id1" in problem for problem in problems)
+
+
+def test_what_a_foreign_executor_does_not_record_is_no_contradiction(folder: Path) -> None:
+    unneeded = ("runId", "end", "endedAt", "executorVersion")
+    header = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({name: header[name] for name in header if name not in unneeded}))
+    unneeded = ("seq", "dataHash", "argsHash", "deadlineAt")
+    for name in ("calls", "results", "events"):
+        change_lines(folder / f"{name}.jsonl", lambda line: {key: line[key] for key in line if key not in unneeded})
+    change_lines(
+        folder / "events.jsonl",
+        lambda line: line if line["type"].startswith("run.confirm") else line | {"payload": None},
+    )
+    assert verify_folder(folder).problems == ()
 
 
 def test_missing_and_changed_outputs_and_results_are_found(folder: Path) -> None:

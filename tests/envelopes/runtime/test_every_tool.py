@@ -121,6 +121,7 @@ def work_items(agent: Agent) -> None:
     ]
     assert agent.call("PickWorkItem", work_item_id=item)["current_work_item_id"] == item
     agent.call("WaitFor", reason="the tests", wake="external", resource="ci")
+    agent.state = agent.loop.begin_turn()
     assert [view["id"] for view in agent.call("ListWorkItems", filter="current")["work_items"]] == [item]
     assert agent.call("AgentGet")["agent"]["current_work_item_id"] == item
     completed = agent.call("CompleteWorkItem", work_item_id=item)["work_item"]
