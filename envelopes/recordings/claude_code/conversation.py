@@ -1,4 +1,4 @@
-"""The course of a conversation from line to line: what waits for the end of a step, and where a person went back.
+"""The course of a conversation from line to line: what waits for the end of a step, what a compaction kept, rewinds.
 
 A session file has its lines in the order in which they were written. Three things are in no line of it and follow
 from several: that a queued message was sent, that a person went back to an earlier prompt, and that the conversation
@@ -8,6 +8,8 @@ began anew. A line names the one that it follows (`parentUuid`); null for the fi
 from __future__ import annotations
 
 from typing import Any
+
+import msgspec
 
 from envelopes.recordings.claude_code.reader_state import (
     ENTRY_CHARACTERS,
@@ -19,10 +21,30 @@ from envelopes.recordings.claude_code.reader_state import (
     digest,
     text_slice,
 )
+from envelopes.recordings.json_lines import NOTHING, first_byte, struct_reader
+from envelopes.text.untrusted_json import array_slices, parse_json
 
 _BRANCH_ENDS = 4  # the last messages of a branch, one of which a return names: some are notices
 _QUEUED_MESSAGES = 64
 _QUEUED_CHARACTERS = 64 * 1024  # of one message
+
+
+class PreservedMessages(msgspec.Struct, frozen=True, rename="camel"):
+    """The ids of messages before a compaction that stayed in the model's context; some releases name more in a list."""
+
+    uuids: msgspec.Raw = NOTHING
+    all_uuids: msgspec.Raw = NOTHING
+
+
+class CompactMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """The part that a compaction preserved: newer releases name a segment, some of them its messages too."""
+
+    preserved_segment: msgspec.Raw = NOTHING
+    preserved_messages: msgspec.Raw = NOTHING
+
+
+_read_preserved_messages = struct_reader(PreservedMessages)
+_read_compact_metadata = struct_reader(CompactMetadata)
 
 
 def read_queue_operation(state: ReaderState, operation: str, content: bytes) -> bytes | None:
@@ -69,6 +91,19 @@ def note_step(state: ReaderState, role: str, step: str | None, *, is_answer: boo
     elif is_answer:
         for message in state.queue:
             message.answered = message.answered or state.step
+
+
+def note_summary(state: ReaderState, line: int, uuid: str, *, is_summary: bool, is_reply: bool) -> bool:
+    """Returns whether this message is a summary that alone shows a compaction: no boundary was read before it.
+
+    History that is written again has the ids that it had.
+    """
+    before = state.compacted
+    if is_summary:
+        state.compacted = "summary"
+    elif is_reply and before == "summary":
+        state.compacted = ""
+    return is_summary and not before and state.noted > 1 and state.lines.get(uuid) == line
 
 
 def find_rewind(state: ReaderState, line: int, uuid: str, parent: str) -> tuple[LeftBranch, LeftBranch | None] | None:
@@ -129,3 +164,16 @@ def take_attached(state: ReaderState, content: bytes) -> bool:
     if text and _take_queued(state, text):
         state.attached += 1
     return False
+
+
+def read_preserved(metadata: msgspec.Raw) -> list[str] | None:
+    """The ids of the messages that a compaction preserved; None when none, empty where it does not name them."""
+    if first_byte(metadata) != b"{":
+        return None
+    preserved = _read_compact_metadata(metadata)
+    if first_byte(preserved.preserved_messages) != b"{":
+        return [] if first_byte(preserved.preserved_segment) == b"{" else None
+    messages = _read_preserved_messages(preserved.preserved_messages)
+    named = messages.all_uuids if first_byte(messages.all_uuids) == b"[" else messages.uuids
+    uuids = [parse_json(raw) for raw in array_slices(bytes(named))] if first_byte(named) == b"[" else []
+    return [uuid if isinstance(uuid, str) else "" for uuid in uuids] or None

@@ -134,6 +134,7 @@ class ReaderState(msgspec.Struct):
     `prompts_below` the newest prompt below each message that has one
     `left`       branches that a rewind left, by their last messages
     `root`       the last line of a conversation that began anew, while none of its lines is a message
+    `compacted`  whether a boundary was read, or a summary, and no answer behind the summary
     `requests`   the last request of each run, with a digest of its usage
     `other_ids`  sessions that lines of this one name after `/clear`
     `unknown`    types of lines that no reader knows
@@ -168,6 +169,7 @@ class ReaderState(msgspec.Struct):
     prompts_below: dict[str, Prompt] = {}
     left: dict[str, LeftBranch] = {}
     root: Prompt | None = None
+    compacted: Literal["", "boundary", "summary"] = ""
     requests: dict[str, str] = {}
     other_ids: list[str] = []
     unknown: list[str] = []
