@@ -106,26 +106,49 @@ def note_summary(state: ReaderState, line: int, uuid: str, *, is_summary: bool, 
     return is_summary and not before and state.noted > 1 and state.lines.get(uuid) == line
 
 
-def find_rewind(state: ReaderState, line: int, uuid: str, parent: str) -> tuple[LeftBranch, LeftBranch | None] | None:
+def note_client_line(state: ReaderState, line: int, uuid: str, parent: str, *, is_notice: bool) -> None:
+    """Remembers which message a line of the client's own hangs below: progress, an attachment, or a notice.
+
+    A notice ends a turn; other such lines in a row may belong to the prompt that follows them.
+    """
+    if max(len(uuid), len(parent)) > ENTRY_CHARACTERS:
+        return
+    message, start = state.client_lines.get(parent, (parent, 0))
+    is_next = state.recent[-2:-1] == [parent]
+    state.client_lines[uuid] = (message, 0 if is_notice else start if start and is_next else line)
+    if len(state.client_lines) > TABLE_SIZE:
+        del state.client_lines[next(iter(state.client_lines))]
+
+
+def find_rewind(
+    state: ReaderState, line: int, uuid: str, parent: str, *, is_person: bool
+) -> tuple[LeftBranch, LeftBranch | None] | None:
     """Returns the branch that this prompt leaves, and the one that it returns to, if it leaves one.
 
     A second prompt below one message leaves the branch of the first. A prompt below the end of a branch that was left
-    returns to it.
+    returns to it. Lines of the client may stand between a person's prompt and that message, and belong to its branch;
+    what the client itself writes as the user may hang below one message twice.
     """
-    before = state.prompts_below.get(parent)
+    message, start = state.client_lines.get(parent, (parent, 0)) if is_person else (parent, 0)
+    before = state.prompts_below.get(parent) or (state.people_below.get(message) if is_person else None)
     if before and before.uuid == uuid:
         return None
-    returned = None if before else state.left.pop(parent, None)
-    size = max(len(parent), len(uuid))
-    if size <= ENTRY_CHARACTERS:
-        state.prompts_below[parent] = Prompt(uuid, line, state.noted)
+    returned = None if before else state.left.pop(parent, None) or state.left.pop(message, None)
+    first = start if start and state.recent[-2:-1] == [parent] else line
+    if max(len(parent), len(uuid)) <= ENTRY_CHARACTERS:
+        prompt = Prompt(uuid, first, state.noted)
+        state.prompts_below[parent] = prompt
         _drop_oldest(state.prompts_below)
+        if is_person:
+            state.people_below[message] = prompt
+            _drop_oldest(state.people_below)
     if before is None and returned is None:
         return None
-    left = LeftBranch(before.line if before else returned.end if returned else line, line)
-    ends = state.recent[:-1][-_BRANCH_ENDS:]
+    left = LeftBranch(before.line if before else returned.end if returned else line, first)
+    behind = state.recent[:-1]
     if before:
-        ends = ends[max(0, len(ends) - (state.noted - 1 - before.noted) - 1) :]
+        behind = behind[max(0, len(behind) - (state.noted - before.noted)) :]
+    ends = [end for end in behind if state.client_lines.get(end, ("", 0))[0] != message][-_BRANCH_ENDS:]
     state.left.update(dict.fromkeys(ends, left))
     _drop_oldest(state.left)
     return left, returned

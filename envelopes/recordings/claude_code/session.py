@@ -19,8 +19,8 @@
    recorded. Releases that write what attachments became for the model send it by its attachment.
 8. The client keeps from the model: errors of the API that it wrote as the model's messages (`isApiErrorMessage`),
    and the notices in `system` lines. Releases differ in whether they send what a local command printed.
-9. Two prompts below one message (`parentUuid`) are a rewind: the lines from the first to the second are a branch that
-   left the conversation. Its event has the lines, as no line of the file states them.
+9. Two prompts below one message (`parentUuid`, behind lines of the client) are a rewind: the lines from the first to
+   the second are a branch that left the conversation. Its event has the lines, as no line of the file states them.
 10. A line without a predecessor (`parentUuid` null) in the middle of a file begins a conversation anew: the context
    was cleared, and no line of the file states it. Its event is at the line before.
 11. States of the program (modes, links, costs) are events. Unknown types are events with a remark, never problems.
@@ -54,6 +54,7 @@ from envelopes.recordings.claude_code.attachments import attachment_records
 from envelopes.recordings.claude_code.conversation import (
     find_rewind,
     find_root,
+    note_client_line,
     note_step,
     note_summary,
     read_preserved,
@@ -188,6 +189,7 @@ def _records(line: SessionLine) -> Records:
     if line.entry.uuid and (waiting := line.state.note_message(line.entry.uuid, line.number)):
         yield from _title_update(line, SUMMARY, waiting)
     yield from _root(line)
+    _note_client_line(line)
     read_type = _TYPES.get(line.entry.type, _other)
     if line.state.session is not None or read_type is _title:
         yield from read_type(line)
@@ -228,6 +230,14 @@ def _root(line: SessionLine) -> Records:
         yield msgspec.structs.replace(event, line=root - 1)
 
 
+def _note_client_line(line: SessionLine) -> None:
+    entry = line.entry
+    is_own = entry.type in ("progress", "attachment", "system") and not entry.is_sidechain
+    if is_own and entry.uuid and isinstance(entry.parent_uuid, str) and entry.parent_uuid:
+        is_notice = entry.type == "system"
+        note_client_line(line.state, line.number, entry.uuid, entry.parent_uuid, is_notice=is_notice)
+
+
 def _summary(line: SessionLine) -> Records:
     """Reports a compaction of which only the summary is here, at the line before: the summary is behind it.
 
@@ -249,7 +259,8 @@ def _rewind(line: SessionLine, message: ApiMessage) -> Records:
     is_prompt = entry.type == "user" and b'"tool_use_id"' not in bytes(message.content)
     if not is_prompt and message.model != SYNTHETIC:  # a resumed session goes on with the client's own message
         return
-    if branches := find_rewind(line.state, line.number, entry.uuid, parent):
+    is_person = is_prompt and line.client_kind is None
+    if branches := find_rewind(line.state, line.number, entry.uuid, parent, is_person=is_person):
         left, returned = branches
         payload = {"left": [left.start, left.end], "returned": [returned.start, returned.end] if returned else None}
         text = f"the person went back: lines {left.start} to {left.end - 1} left the conversation"
