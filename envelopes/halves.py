@@ -418,7 +418,7 @@ def _output_cuts(
         if not is_known and note is not None:
             is_known = is_cut_proven(text, cut, note, is_linked=bool(own))
         if field.claim != "shortened" or (is_known and not cut.is_whole):
-            prefix = text.count("\n", 0, field.start)
+            prefix, cut = text.count("\n", 0, field.start), field.with_blank_line(cut)
             cuts.append(OutputCut(field, cut, source_cuts, is_known=is_known, prefix_lines=prefix))
     return tuple(cuts)
 

@@ -188,9 +188,9 @@ class _Output:
         self.complete, self.source_cuts, self.is_known = output.complete, output.source_cuts, output.is_known
         self.recorded, self.prefix_lines = output.recorded, output.prefix_lines
         self.lines_before = output.field.first_line - 1
-        # Agents count the nothing behind a last newline as a line; here it is none.
-        total = output.field.total_lines or 0
-        if self.lines_before + self.complete.total == total - 1 and text.endswith("\n"):
+        # Agents count the nothing behind a file's last newline as a line; here it is none.
+        total, is_end = output.field.total_lines or 0, text.endswith("\n") and not output.field.ends_in_blank_line
+        if is_end and self.lines_before + self.complete.total == total - 1:
             total -= 1
         self.total_lines = max(total, self.lines_before + self.complete.total)
         spans = [] if output.cut.is_whole or receipt is None else shown_spans(receipt, output.field.pointer)

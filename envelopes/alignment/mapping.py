@@ -19,6 +19,7 @@ import msgspec
 from envelopes.alignment.source_cuts import SourceCut
 from envelopes.alignment.spans import Span
 from envelopes.schema.result import CompleteOutput, JsonValue, ToolError
+from envelopes.text.preview import Cut
 
 ResultFidelity: TypeAlias = Literal["structured", "bounded", "stringified", "parsed_from_receipt", "absent"]
 ReceiptFidelity: TypeAlias = Literal["exact", "recorded", "reconstructed", "inflated", "masked", "absent"]
@@ -59,6 +60,7 @@ class OutputField(msgspec.Struct, frozen=True):
     `first_line` and `total_lines` locate the field in a larger file (a Read of lines 200 to 400 of 1,432):
     both count lines, `first_line` from 1. The first `start` characters are a prefix that the source added
     (`Error: `) and do not belong to the output. `is_asked`: the arguments of the call chose these lines of the file.
+    `ends_in_blank_line`: the file goes on behind the text, so that a blank line is behind its last line break.
     """
 
     pointer: str
@@ -67,6 +69,14 @@ class OutputField(msgspec.Struct, frozen=True):
     start: int = 0
     is_asked: bool = False
     claim: Claim = "certain"
+    ends_in_blank_line: bool = False
+
+    def with_blank_line(self, cut: Cut) -> Cut:
+        """The cut of the text with all lines that it has in its file."""
+        if not self.ends_in_blank_line:
+            return cut
+        shown = tuple((start, end + (end == cut.total)) for start, end in cut.shown)
+        return Cut(cut.unit, cut.total + 1, shown)
 
 
 class FieldSlice(msgspec.Struct, frozen=True):

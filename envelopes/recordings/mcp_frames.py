@@ -3,16 +3,19 @@
 1. The message is the line itself, or under `msg`, `payload`, `message`, `json` or `frame`, there also as a string. A
    time is under `ts`, `timestamp` or `time` (ISO, or seconds or milliseconds since 1970).
 2. `initialize` begins a run: a connection has a session id in its frames, or is named by the file and that frame.
-3. `tools/call` is a call. Its id is unique within the connection and its direction.
+3. `tools/call` is a call. Its id is unique within the connection and its direction: a text, or a number, which are two
+   ids where they read the same. A host that gives an id again after the answer makes another call.
 4. The answer is the result: `structuredContent` beside `content`. What the host showed to its model is in no frame, and
    it may shorten it: the receipt is the content as the server offered it, reconstructed.
 5. A JSON-RPC `error` is a result without a receipt: what the host showed of it is unknown.
 6. `notifications/progress` is an event of the call with its token, other notifications and requests are events.
+7. `notifications/cancelled` ends a call that has no answer: the host ignores one that comes later, which is an event.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -49,6 +52,7 @@ from envelopes.text.untrusted_json import Untrusted, object_slices, parse_json
 Records = Iterator[Record | LineProblem]
 _SLOT = "mcp"
 _MOST_OPEN = 1_000
+_NUMBER = re.compile(r"-?[\d.]+(?:[eE][+-]?\d+)?")
 
 
 class Frame(ForeignObject, frozen=True, gc=False):
@@ -83,6 +87,7 @@ class RpcMessage(ForeignObject, frozen=True, gc=False):
 class FrameState(msgspec.Struct):
     """`open` are the calls that wait for an answer, with their direction, `tokens` the calls of progress tokens.
 
+    `names` is the last call of each id, `cancelled` those without an answer, with the direction of their request.
     `others` are the other requests that wait for one, as direction and id: each side counts its own requests.
     """
 
@@ -90,6 +95,8 @@ class FrameState(msgspec.Struct):
     open: dict[str, str] = {}
     others: list[list[str]] = []
     tokens: dict[str, str] = {}
+    names: dict[str, str] = {}
+    cancelled: dict[str, str] = {}
 
 
 _read_frame = struct_reader(Frame)
@@ -107,8 +114,13 @@ class _ReadFrame(msgspec.Struct, frozen=True):
     direction: str
 
     @property
+    def id(self) -> str:
+        return _read_id(bytes(self.message.id))
+
+    @property
     def call(self) -> str:
-        return storable(bytes(self.message.id).decode("utf-8", "replace").strip('"'))
+        """The last call of the id."""
+        return self.state.names.get(self.id, self.id)
 
     def event(self, kind: str, text: str, call: str | None = None) -> EventRecord:
         return EventRecord(
@@ -147,7 +159,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
         del state.others[:-_MOST_OPEN]
-        for table in (state.open, state.tokens):
+        for table in (state.open, state.tokens, state.names, state.cancelled):
             for oldest in list(table)[:-_MOST_OPEN]:
                 del table[oldest]
     saved[_SLOT] = msgspec.to_builtins(state)
@@ -175,7 +187,7 @@ def _frame_records(line: SourceLine, path: SourcePath, state: FrameState) -> Rec
         raise Untrusted("no request, no answer and no notification")
     at = next((time for field in (frame.ts, frame.timestamp, frame.time) if (time := _time(field))), None)
     if message.method == "initialize" or not state.run:
-        state.open, state.others, state.tokens = {}, [], {}
+        state.open, state.others, state.tokens, state.names, state.cancelled = {}, [], {}, {}, {}
         beginning = hashlib.sha256(line.raw).hexdigest()[:12]
         state.run = storable(frame.session_id or f"{path.stem}-{beginning}")
         title = f"MCP server {storable(frame.server)}" if frame.server else None
@@ -212,13 +224,16 @@ def _request(read: _ReadFrame, method: str) -> Records:
         name = parse_json(params.get("name", b"null"))
         if not isinstance(name, str) or not name:
             raise Untrusted("a call without a name", "$.params.name")
-        read.state.open[read.call] = read.direction
+        call = read.call
+        if read.id in read.state.names and call not in read.state.open:
+            call = f"{read.id}#{read.number}"
+        read.state.names[read.id], read.state.open[call] = call, read.direction
         if token:
-            read.state.tokens[token.decode("utf-8", "replace")] = read.call
+            read.state.tokens[token.decode("utf-8", "replace")] = call
         yield CallRecord(
             line=read.number,
             run=read.state.run,
-            call=read.call,
+            call=call,
             tool=storable(name),
             args=params.get("arguments", b"null"),
             at=read.at,
@@ -228,10 +243,28 @@ def _request(read: _ReadFrame, method: str) -> Records:
         text = parse_json(params.get("message", b"null"))
         words = storable(text) if isinstance(text, str) else "progress"
         yield read.event("progress", words, read.state.tokens.get(token.decode("utf-8", "replace")))
+    elif method == "notifications/cancelled":
+        yield from _cancellation(read, params)
     else:
         if read.message.id is not NOTHING:
-            read.state.others.append([read.direction, read.call])
+            read.state.others.append([read.direction, read.id])
         yield read.event(method, storable(method))
+
+
+def _cancellation(read: _ReadFrame, params: dict[str, bytes]) -> Records:
+    """Ends a call that waits for its answer, by the side that sent it. Both sides may have a request with one id."""
+    state, name = read.state, _read_id(params.get("requestId", b""))
+    call, reason = state.names.get(name, ""), parse_json(params.get("reason", b"null"))
+    same_side = ("", read.direction)
+    is_other = any(other == name and direction in same_side for direction, other in state.others)
+    is_call = call in state.open and state.open[call] in same_side and not is_other
+    text = f"cancelled: {storable(reason)}" if isinstance(reason, str) and reason else "notifications/cancelled"
+    yield read.event("notifications/cancelled", text, call if is_call else None)
+    if is_call:
+        state.cancelled[call] = state.open.pop(call)
+        yield ResultRecord(
+            line=read.number, run=state.run, call=call, result=None, is_error=True, stated_kind="cancelled", at=read.at
+        )
 
 
 def _answer(read: _ReadFrame) -> Records:
@@ -241,11 +274,14 @@ def _answer(read: _ReadFrame) -> Records:
     another order than they were sent, so an answer without a request is that of a call where it has the form of one.
     """
     state, members = read.state, _object(read.message.result)
-    others = [entry for entry in state.others if entry[1] == read.call and _goes_back(entry[0], read)]
+    others = [entry for entry in state.others if entry[1] == read.id and _goes_back(entry[0], read)]
     is_call = read.call in state.open and _goes_back(state.open[read.call], read)
     has_form = members.get("content", b"").startswith(b"[")
     if others and not (is_call and (has_form or read.message.error is not NOTHING)):
         state.others.remove(others[0])
+        return
+    if not is_call and read.call in state.cancelled and _goes_back(state.cancelled[read.call], read):
+        yield read.event("answer", "the answer to a cancelled call, which the host ignores", read.call)
         return
     if not (is_call or has_form):
         yield read.event("answer", "the answer to a request that is not in the file")
@@ -266,6 +302,12 @@ def _answer(read: _ReadFrame) -> Records:
         yield ReceiptRecord(content=members["content"], fidelity="reconstructed", **shared)
 
 
+def _read_id(raw: bytes) -> str:
+    """An id as it is named. A text that reads like a number keeps its quotation marks, since the number is another."""
+    text = storable(raw.decode("utf-8", "replace"))
+    return text if _NUMBER.fullmatch(text.strip('"')) else text.strip('"')
+
+
 def _goes_back(direction: str, read: _ReadFrame) -> bool:
     """False where both frames name a direction and it is the same: an answer goes the other way than its request."""
     return not direction or direction != read.direction
@@ -283,6 +325,7 @@ FORMATS: tuple[Format, ...] = (
         agent="mcp",
         namespace="mcp",
         mark="lines with a JSON-RPC message",
+        version=2,
         sniff=sniff,
         read=read,
         is_global_call_id=is_global_call_id,

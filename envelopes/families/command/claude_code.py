@@ -339,6 +339,6 @@ def _align_tag(text: str, at: int, tag: str, pointer: str, value: JsonValue) -> 
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=6, read=_read_command, align=_align_command),
+    ToolMapping(agent=AGENT, tools=("Bash", "PowerShell"), version=7, read=_read_command, align=_align_command),
     ToolMapping(agent=AGENT, tools=("BashOutput",), version=4, read=_read_background, align=_align_background),
 )

@@ -150,6 +150,6 @@ def _read_timeout(evidence: Evidence, message: str, output: str) -> Reading:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("run_commands",), version=1, read=_read_commands, align=align_sent),
-    ToolMapping(agent=AGENT, tools=("execute_command",), version=1, read=_read_command, align=align_sent),
+    ToolMapping(agent=AGENT, tools=("run_commands",), version=2, read=_read_commands, align=align_sent),
+    ToolMapping(agent=AGENT, tools=("execute_command",), version=2, read=_read_command, align=align_sent),
 )

@@ -427,4 +427,4 @@ def _common_tail(output: str, start: int, part: ComposedText, offset: int) -> li
     return part.spans(offset + len(output) - length, len(part.text) - length, len(part.text))
 
 
-MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=8, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent=AGENT, tools=TOOLS, version=9, read=_read_command, align=_align_command),)

@@ -67,4 +67,4 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     return link_groups(END.search(text), shell, EXIT) or align_failure(evidence, text)
 
 
-MAPPINGS = (ToolMapping(agent="copilot-cli", tools=TOOLS, version=1, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="copilot-cli", tools=TOOLS, version=2, read=_read_command, align=_align_command),)

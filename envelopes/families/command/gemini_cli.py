@@ -208,4 +208,4 @@ def _align_arguments(evidence: Evidence, text: str) -> list[Span]:
     return [Span(span.start, span.end, "/command", 0, len(command), "args")]
 
 
-MAPPINGS = (ToolMapping(agent="gemini-cli", tools=(SHELL_TOOL,), version=8, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="gemini-cli", tools=(SHELL_TOOL,), version=9, read=_read_command, align=_align_command),)

@@ -42,5 +42,5 @@ def _read_command(evidence: Evidence) -> Reading:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("Shell", "Bash", "CMD"), version=1, read=_read_command, align=align_return),
+    ToolMapping(agent=AGENT, tools=("Shell", "Bash", "CMD"), version=2, read=_read_command, align=align_return),
 )

@@ -66,4 +66,4 @@ def _read_ended(evidence: Evidence, answer: ToolReturn, output: str, status: int
 
 
 _read_other = typed(_read_success, read_text)
-MAPPINGS = (ToolMapping(agent=AGENT, tools=("Bash",), version=1, read=_read_command, align=align_answer),)
+MAPPINGS = (ToolMapping(agent=AGENT, tools=("Bash",), version=2, read=_read_command, align=align_answer),)

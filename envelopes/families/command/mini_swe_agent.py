@@ -1,6 +1,7 @@
 """The commands of mini-swe-agent, and where their receipts come from.
 
-Release 2 records `{raw_output, returncode, exception_info?}`, release 1 the receipt alone. Receipts:
+Release 2 records `{raw_output, returncode, exception_info?, exception_type?}`, release 1 the receipt alone. A command
+that was stopped at its time limit has a `returncode` of -1 and the sentence of Python in `exception_info`. Receipts:
 
     <returncode>0</returncode> / <output> / the output / </output>
     the same with <output_head>, <elided_chars> and <output_tail>, where the output is long
@@ -34,7 +35,11 @@ JSON_CODE = re.compile(r'\s*\{\s*"returncode":\s*(?P<code>-?\d{1,10}|null),\s*(?
 JSON_MEMBERS = {  # in their order
     name: re.compile(rf'[\s,]*"{name}":\s*(?=")') for name in ("output", "output_head", "output_tail")
 }
+NO_STATUS = -1  # recorded where the client stopped waiting for the command, or could not run it
 NOT_EXECUTED = "action was not executed"  # recorded for each command from the one on that ended the turn
+TIMED_OUT = re.compile(
+    r"An error occurred while executing the command: .* (?P<end>timed out after [\d.]+ seconds)\Z", re.S
+)
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # a command that prints it was executed, and ended the run
 _DECODER = JSONDecoder()
 
@@ -47,6 +52,8 @@ def _read_command(evidence: Evidence) -> Reading:
         output = recorded.text("raw_output") or ""
         if not output and recorded.text("exception_info") == NOT_EXECUTED:
             return _read_skipped(evidence, command)
+        if code == NO_STATUS and (late := TIMED_OUT.fullmatch(recorded.text("exception_info") or "")):
+            return _read_timeout(evidence, output, late["end"])
         result = CommandResult(
             exit_status=code,
             combined=output,
@@ -74,6 +81,16 @@ def _read_command(evidence: Evidence) -> Reading:
     cuts = (SourceCut(pointer="", unit="characters", count=int(elided["count"])),) if elided else ()
     summary = recorded_outcome(result)
     return reading(evidence, result, summary, links={}, fidelity="parsed_from_receipt", source_cuts=cuts)
+
+
+def _read_timeout(evidence: Evidence, output: str, end: str) -> Reading:
+    message = f"the command {end}"
+    details = {"output": output} if output else None
+    error = ToolError(kind="command_timed_out", message=message, details=details, retryable=True)
+    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=message, error=error)
+    links = {"/exception_info": "/error/message"} | ({"/raw_output": "/error/details/output"} if output else {})
+    outputs = (OutputField("/raw_output"),) if output.strip() else ()
+    return Reading(build=lambda: complete, fidelity="structured", links=links, outputs=outputs)
 
 
 def _read_skipped(evidence: Evidence, command: str) -> Reading:
@@ -153,4 +170,4 @@ def _align_json(text: str, at: int, output: str) -> list[Span]:
     return spans
 
 
-MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=6, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="mini-swe-agent", tools=("bash",), version=7, read=_read_command, align=_align_command),)

@@ -69,4 +69,4 @@ def _read_any(evidence: Evidence) -> Reading:
 
 
 _OTHER = vibe_mapping(("bash",), _read_command, read_text)
-MAPPINGS = (ToolMapping(agent=AGENT, tools=("bash",), version=1, read=_read_any, align=_OTHER.align),)
+MAPPINGS = (ToolMapping(agent=AGENT, tools=("bash",), version=2, read=_read_any, align=_OTHER.align),)

@@ -152,4 +152,4 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     return spans
 
 
-MAPPINGS = (ToolMapping(agent="opencode", tools=("bash",), version=1, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="opencode", tools=("bash",), version=2, read=_read_command, align=_align_command),)

@@ -96,5 +96,5 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
 
 
 MAPPINGS = (
-    ToolMapping(agent=AGENT, tools=("terminal", "execute_bash"), version=1, read=_read_command, align=_align_command),
+    ToolMapping(agent=AGENT, tools=("terminal", "execute_bash"), version=2, read=_read_command, align=_align_command),
 )

@@ -139,4 +139,4 @@ def _align_command(evidence: Evidence, text: str) -> list[Span]:
     return [output, path] if path else [output]
 
 
-MAPPINGS = (ToolMapping(agent="pi", tools=("bash", "powershell"), version=1, read=_read_command, align=_align_command),)
+MAPPINGS = (ToolMapping(agent="pi", tools=("bash", "powershell"), version=2, read=_read_command, align=_align_command),)

@@ -30,6 +30,7 @@ one list. The items share one budget, evenly over the streams that are not empty
 from __future__ import annotations
 
 import shlex
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -58,6 +59,8 @@ OUTPUTS = ("stdout", "stderr", "initial_output", "combined_output")
 STATUSES: tuple[ItemStatus, ...] = ("completed", "failed", "rejected", "skipped")
 _SEPARATORS = frozenset({"|", "||", "|&", "&", "&&", ";", "(", ")"})
 _SEARCHES = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "pgrep"})
+_GIT_DIFFS = frozenset({"diff", "diff-files", "diff-index", "diff-tree"})
+_GIT_EXITS = frozenset({"--quiet", "--exit-code", "--no-index"})
 _ANSWERS = {"diff": "Files differ", "cmp": "Files differ", "test": "Condition is false", "[": "Condition is false"}
 
 
@@ -205,7 +208,18 @@ def explain_exit(command: str, status: int, output: str) -> str | None:
     program = last[0].rpartition("/")[2] if last else ""
     if program in _SEARCHES or last[:2] == ["git", "grep"]:
         return None if output.strip() else "No matches found"
-    return _ANSWERS.get(program) if len(last) == len(words) else None
+    if len(last) < len(words):
+        return None
+    return "Files differ" if program == "git" and _asks_for_difference(last[1:]) else _ANSWERS.get(program)
+
+
+def _asks_for_difference(words: list[str]) -> bool:
+    """Checks whether the words behind `git` compare files by an exit status of 1: `git diff` has it by an option."""
+    place = next((place for place, word in enumerate(words) if word in _GIT_DIFFS), len(words))
+    options = words[place + 1 :]
+    options = options[: options.index("--")] if "--" in options else options
+    is_command = all(word.startswith("-") or before in ("-C", "-c") for before, word in pairwise(["", *words[:place]]))
+    return is_command and not _GIT_EXITS.isdisjoint(options)
 
 
 def batch_outcome(result: BatchResult) -> str:

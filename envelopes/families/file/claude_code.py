@@ -108,10 +108,18 @@ def _file_from_result(evidence: Evidence, recorded: RecordedObject) -> Reading:
         return reading(evidence, result, _summarize_read(result), links=links, source_cuts=cuts)
     lines = _requested_lines(evidence)
     first = result.start_line or 1
-    output = OutputField("/file/content", first, result.total_lines, is_asked=bool(lines and lines.is_part))
+    count = result.line_count or 0
+    is_inside = content.endswith("\n") and first + count - 1 < (result.total_lines or 0)
+    output = OutputField(
+        "/file/content",
+        first,
+        result.total_lines,
+        is_asked=bool(lines and lines.is_part),
+        ends_in_blank_line=is_inside and count == content.count("\n") + 1,
+    )
     cuts = find_source_cuts(content, "/file/content", "file")
     if lines and (missing := lines.missing_behind(first, result)):
-        end = whole_cut(content).total
+        end = output.with_blank_line(whole_cut(content)).total
         limit = SourceCut(
             pointer="/file/content", unit="lines", count=missing, start=end, end=end, lines=missing, is_limit=True
         )
@@ -265,7 +273,7 @@ MAPPINGS = (
     ToolMapping(
         agent=AGENT,
         tools=("Read",),
-        version=3,
+        version=4,
         read=partial(_read_first, ("file",), _file_from_result, _file_from_receipt),
         align=align_read,
     ),

@@ -54,7 +54,7 @@ from envelopes.recordings.json_lines import (
     storable,
     struct_reader,
 )
-from envelopes.text.untrusted_json import Untrusted, array_slices, parse_json, repeated_members
+from envelopes.text.untrusted_json import Untrusted, array_slices, dump_json, parse_json, repeated_members
 
 _TOOL_BLOCKS = frozenset({"tool_use", "tool_result"})
 _PERSISTED, _PERSISTED_WITHIN = b'"<persisted-output>', 64  # bytes; the text may be the first part of a list
@@ -287,7 +287,7 @@ def _result_records(context: MessageContext, call: str, block: ApiBlock, *, is_s
         stated_kind=stated_kind if block.is_error else None,
     )
     yield from _result_remarks(context, call, meta)
-    preview = _persisted_preview(content)
+    preview = _persisted_preview(content, result)
     shown = find_output_preview(preview)
     is_inflated = shown.is_inflated if shown else len(preview) > _PREVIEW_CHARACTERS
     yield ReceiptRecord(
@@ -355,8 +355,11 @@ def _durations(meta: ResultMeta) -> dict[str, float]:
     return {name: duration for name, duration in durations.items() if duration is not None}
 
 
-def _persisted_preview(content: bytes) -> str:
-    """The receipt's text when it is the preview of an output that was saved to a file, else empty."""
+def _persisted_preview(content: bytes, result: msgspec.Raw) -> str:
+    """The receipt's text when it is the preview of an output that was saved to a file, else empty.
+
+    A tool may print such a preview itself: then a text of its structured result begins the same, up to the file's path.
+    """
     if _PERSISTED not in content[:_PERSISTED_WITHIN]:
         return ""
     try:
@@ -365,7 +368,12 @@ def _persisted_preview(content: bytes) -> str:
         return ""
     first = parts[0] if isinstance(parts, list) and parts else parts
     text = first.get("text") if isinstance(first, dict) else first
-    return text if isinstance(text, str) and text.startswith(PREVIEW_TAG) else ""
+    if not isinstance(text, str) or not text.startswith(PREVIEW_TAG):
+        return ""
+    saved = _SAVED_TO.match(text)
+    head = re.escape(dump_json(saved[0] if saved else PREVIEW_TAG)[1:-1])
+    is_printed = first_byte(result) == b"{" and re.search(rb'"(?:\\[nrt]| )*' + head, result)
+    return "" if is_printed else text
 
 
 def _artifact_sizes(meta: ResultMeta, preview: str) -> dict[str, int | None]:

@@ -132,8 +132,11 @@ class ReaderState(msgspec.Struct):
     `standing`   a digest of the last system prompt and of the last definitions of tools
     `noted`      how many messages were read
     `prompts_below` the newest prompt below each message that has one
+    `people_below` the newest prompt of a person below each message, beside lines of the client between them
+    `client_lines` the message above each line of the client, and the first of such lines in a row; 0 for a notice
     `left`       branches that a rewind left, by their last messages
     `root`       the last line of a conversation that began anew, while none of its lines is a message
+    `compacted`  whether a boundary was read, or a summary, and no answer behind the summary
     `requests`   the last request of each run, with a digest of its usage
     `other_ids`  sessions that lines of this one name after `/clear`
     `unknown`    types of lines that no reader knows
@@ -166,8 +169,11 @@ class ReaderState(msgspec.Struct):
     standing: dict[str, str] = {}
     noted: int = 0
     prompts_below: dict[str, Prompt] = {}
+    people_below: dict[str, Prompt] = {}
+    client_lines: dict[str, tuple[str, int]] = {}
     left: dict[str, LeftBranch] = {}
     root: Prompt | None = None
+    compacted: Literal["", "boundary", "summary"] = ""
     requests: dict[str, str] = {}
     other_ids: list[str] = []
     unknown: list[str] = []
@@ -361,11 +367,6 @@ def note_request(state: ReaderState, run: str, request: str, usage: bytes) -> bo
     is_new = state.requests.get(run) != noted
     remember(state.requests, run, noted)
     return is_new
-
-
-def find_spawning_call(state: ReaderState, content: bytes) -> str | None:
-    """Finds the call that sent this first message to a subagent: the texts are the same, byte for byte."""
-    return state.prompts.get(digest(text_slice(content)))
 
 
 def message_key(uuid: str | None, number: int, raw: bytes) -> str:

@@ -12,14 +12,15 @@
 5. An `attachment` is something that the program put beside a message: a message too where the model got it, see
    `attachments`.
 6. `compact_boundary`, `microcompact_boundary` and `content-replacement` lines report receipts that are no longer
-   in the model's context, or are replaced there by a shorter text.
+   in the model's context, or are replaced there by a shorter text. A summary (`isCompactSummary`) without a boundary
+   before it is a compaction too.
 7. `queue-operation` lines report what came in while a step ran. Releases without an attachment for it have only
    them: what was enqueued and then removed went to the model with the answers of the step, in a wording that is not
    recorded. Releases that write what attachments became for the model send it by its attachment.
 8. The client keeps from the model: errors of the API that it wrote as the model's messages (`isApiErrorMessage`),
    and the notices in `system` lines. Releases differ in whether they send what a local command printed.
-9. Two prompts below one message (`parentUuid`) are a rewind: the lines from the first to the second are a branch that
-   left the conversation. Its event has the lines, as no line of the file states them.
+9. Two prompts below one message (`parentUuid`, behind lines of the client) are a rewind: the lines from the first to
+   the second are a branch that left the conversation. Its event has the lines, as no line of the file states them.
 10. A line without a predecessor (`parentUuid` null) in the middle of a file begins a conversation anew: the context
    was cleared, and no line of the file states it. Its event is at the line before.
 11. States of the program (modes, links, costs) are events. Unknown types are events with a remark, never problems.
@@ -50,7 +51,15 @@ from envelopes.recordings.base import (
     SupersedeRecord,
 )
 from envelopes.recordings.claude_code.attachments import attachment_records
-from envelopes.recordings.claude_code.conversation import find_rewind, find_root, note_step, read_queue_operation
+from envelopes.recordings.claude_code.conversation import (
+    find_rewind,
+    find_root,
+    note_client_line,
+    note_step,
+    note_summary,
+    read_preserved,
+    read_queue_operation,
+)
 from envelopes.recordings.claude_code.line import SessionLine, identify_file, parse_line, read_entry, with_origin
 from envelopes.recordings.claude_code.messages import ApiMessage, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
@@ -95,19 +104,8 @@ _KNOWN_EVENTS = frozenset(
     )
 )
 
-
-class PreservedMessages(msgspec.Struct, frozen=True, rename="camel"):
-    """The ids of messages before a compaction that stayed in the model's context; some releases name more in a list."""
-
-    uuids: msgspec.Raw = NOTHING
-    all_uuids: msgspec.Raw = NOTHING
-
-
-class CompactMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    """The part that a compaction preserved: newer releases name a segment, some of them its messages too."""
-
-    preserved_segment: msgspec.Raw = NOTHING
-    preserved_messages: msgspec.Raw = NOTHING
+# On the line of a summary, of a compaction after which earlier messages may have stayed.
+_MAY_PRESERVE = (b"Recent messages are preserved", b'"summarizedTurnPromptUuids"', b'"summarizeMetadata"')
 
 
 class MicrocompactMetadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -121,8 +119,6 @@ class ContentReplacement(msgspec.Struct, frozen=True, rename="camel"):
     replacement: msgspec.Raw = NOTHING
 
 
-_read_preserved_messages = struct_reader(PreservedMessages)
-_read_compact_metadata = struct_reader(CompactMetadata)
 _read_microcompact_metadata = struct_reader(MicrocompactMetadata)
 _read_replacement = struct_reader(ContentReplacement)
 
@@ -193,6 +189,7 @@ def _records(line: SessionLine) -> Records:
     if line.entry.uuid and (waiting := line.state.note_message(line.entry.uuid, line.number)):
         yield from _title_update(line, SUMMARY, waiting)
     yield from _root(line)
+    _note_client_line(line)
     read_type = _TYPES.get(line.entry.type, _other)
     if line.state.session is not None or read_type is _title:
         yield from read_type(line)
@@ -208,6 +205,7 @@ def _message(line: SessionLine) -> Records:
         yield from sidechain_records(line, message)
         return
     yield from line.run_updates(message)
+    yield from _summary(line)
     note_step(line.state, line.entry.type or "", message.id, is_answer=line.entry.tool_use_result is not NOTHING)
     yield from _rewind(line, message)
     line.state.sends = line.state.sends or line.entry.request_ref is not NOTHING
@@ -226,9 +224,30 @@ def _root(line: SessionLine) -> Records:
     if isinstance(entry.parent_uuid, msgspec.UnsetType):
         return
     is_message = entry.type in ("user", "assistant")
-    if root := find_root(line.state, line.number, entry.uuid, entry.parent_uuid, is_message=is_message):
+    root = find_root(line.state, line.number, entry.uuid, entry.parent_uuid, is_message=is_message)
+    if root and not entry.is_compact_summary:
         event = line.event(NEW_CONVERSATION, f"the conversation began anew at line {root}", b"null")
         yield msgspec.structs.replace(event, line=root - 1)
+
+
+def _note_client_line(line: SessionLine) -> None:
+    entry = line.entry
+    is_own = entry.type in ("progress", "attachment", "system") and not entry.is_sidechain
+    if is_own and entry.uuid and isinstance(entry.parent_uuid, str) and entry.parent_uuid:
+        is_notice = entry.type == "system"
+        note_client_line(line.state, line.number, entry.uuid, entry.parent_uuid, is_notice=is_notice)
+
+
+def _summary(line: SessionLine) -> Records:
+    """Reports a compaction of which only the summary is here, at the line before: the summary is behind it.
+
+    The missing boundary would name the messages that stayed; the summary shows only whether there may be some.
+    """
+    is_summary, is_reply = line.entry.is_compact_summary is True, line.entry.type == "assistant"
+    if note_summary(line.state, line.number, line.entry.uuid or "", is_summary=is_summary, is_reply=is_reply):
+        kind = PARTIAL_COMPACTION if any(mark in line.raw for mark in _MAY_PRESERVE) else COMPACTION
+        event = line.event(kind, "the conversation was compacted, as its summary shows", b"null")
+        yield msgspec.structs.replace(event, line=line.number - 1)
 
 
 def _rewind(line: SessionLine, message: ApiMessage) -> Records:
@@ -240,7 +259,8 @@ def _rewind(line: SessionLine, message: ApiMessage) -> Records:
     is_prompt = entry.type == "user" and b'"tool_use_id"' not in bytes(message.content)
     if not is_prompt and message.model != SYNTHETIC:  # a resumed session goes on with the client's own message
         return
-    if branches := find_rewind(line.state, line.number, entry.uuid, parent):
+    is_person = is_prompt and line.client_kind is None
+    if branches := find_rewind(line.state, line.number, entry.uuid, parent, is_person=is_person):
         left, returned = branches
         payload = {"left": [left.start, left.end], "returned": [returned.start, returned.end] if returned else None}
         text = f"the person went back: lines {left.start} to {left.end - 1} left the conversation"
@@ -304,7 +324,8 @@ def _compacted(line: SessionLine) -> Records:
     The client keeps what it names and nothing else: the event has the lines of that. Where one of them is not known,
     it has the compaction as recorded.
     """
-    preserved = _read_preserved(line.entry.compact_metadata)
+    line.state.compacted = "boundary"
+    preserved = read_preserved(line.entry.compact_metadata)
     if preserved is None:
         yield line.event(COMPACTION, "the conversation was compacted", line.raw)
         return
@@ -312,19 +333,6 @@ def _compacted(line: SessionLine) -> Records:
     kept = [line.state.lines.get(uuid, 0) for uuid in preserved]
     payload = msgspec.json.encode({"kept": sorted(kept)}) if kept and all(kept) else line.raw
     yield line.event(PARTIAL_COMPACTION, f"the conversation was compacted, but for {count} that stayed", payload)
-
-
-def _read_preserved(metadata: msgspec.Raw) -> list[str] | None:
-    """The ids of the messages that a compaction preserved; None when none, empty where it does not name them."""
-    if first_byte(metadata) != b"{":
-        return None
-    preserved = _read_compact_metadata(metadata)
-    if first_byte(preserved.preserved_messages) != b"{":
-        return [] if first_byte(preserved.preserved_segment) == b"{" else None
-    messages = _read_preserved_messages(preserved.preserved_messages)
-    named = messages.all_uuids if first_byte(messages.all_uuids) == b"[" else messages.uuids
-    uuids = [parse_json(raw) for raw in array_slices(bytes(named))] if first_byte(named) == b"[" else []
-    return [uuid if isinstance(uuid, str) else "" for uuid in uuids] or None
 
 
 def _microcompacted(line: SessionLine) -> Records:

@@ -27,10 +27,11 @@ from envelopes.recordings.claude_code.line import SessionLine, identify_file, re
 from envelopes.recordings.claude_code.messages import ApiMessage, MessageContext, message_records, read_message
 from envelopes.recordings.claude_code.reader_state import (
     child_run_updates,
-    find_spawning_call,
+    digest,
     is_global_call_id,
     message_key,
     remember,
+    text_slice,
 )
 from envelopes.recordings.json_lines import (
     NOTHING,
@@ -123,7 +124,7 @@ def sidechain_records(line: SessionLine, message: ApiMessage) -> Iterator[Record
     run = f"{line.session}/{line.entry.agent_id or _sidechain_name(line)}"
     content = bytes(message.content)
     if run not in line.state.children:
-        call = find_spawning_call(line.state, content)
+        call = line.state.prompts.get(digest(text_slice(content)))  # the texts are the same, byte for byte
         yield from child_run_updates(
             line.state, line.number, run, parent=line.run, call=call, at=line.at, prompt=content
         )

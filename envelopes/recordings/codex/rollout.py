@@ -63,12 +63,18 @@ _GLOBAL_CALL = re.compile(r"call_[A-Za-z0-9]{20,}")
 _CALL_IDS = ("call_", "toolu_", "fc_")  # the beginnings of ids that providers give
 _STATES = frozenset({"world_state", "token_usage_record"})  # token_count has the usage of a request too
 _TYPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted", *_STATES})
-_RUNS_ON = re.compile(rb"Process running with session ID (\d{1,12})")
-_ENDED = re.compile(rb"Process exited with code -?\d")
+_LINE = rb'(?:[^"\\]|\\[^n])*'  # to its end, of a text in JSON
+_HEADER_LINES = (
+    rb"(?:Command|Chunk ID|Wall time|Exit code|Original token count|Total output lines): " + _LINE,
+    rb"Warning: truncated output " + _LINE,
+    rb"Process exited with code (?P<exit>-?\d{1,10})",
+    rb"Process running with session ID (?P<session>\d{1,12})",
+)
+_FIRST_TEXT = rb'(?:\[\s*\{\s*(?:"type":\s*"\w+",\s*)?"text":\s*)?"'  # of an output, a string or a list of blocks
+_HEADER = re.compile(_FIRST_TEXT + rb"(?:(?:" + rb"|".join(_HEADER_LINES) + rb")\\n)+(?:Final o|O)utput:")
 _SESSION_TOOLS = ("write_stdin", "unified_exec")
 _STARTS_AGENT = "spawn_agent"
 _NO_INPUT = (b"", b'""', b"null", b"[]", b'[""]')
-_HEAD_BYTES = 400  # of an output: its header is in them
 _RECORD_BYTES = 64 * 1024  # of a session's record that waits for its last poll
 _REPEATED = frozenset({"agent_message", "agent_reasoning", "task_started", "task_complete", "context_compacted"})
 _FAILED = frozenset({"failed", "declined"})
@@ -230,25 +236,26 @@ def _output(line: RolloutRead) -> Records:
         content = members.get("content", content)
     if call in state.unanswered:
         state.unanswered.remove(call)
-    head = content[:_HEAD_BYTES]
-    runs_on = _RUNS_ON.search(head)
+    # The output behind the header may quote such lines, of another command.
+    header = _HEADER.match(content)
+    session, has_ended = (header["session"], header["exit"] is not None) if header else (None, False)
     if command := state.polls.pop(call, None):
-        yield line.receipt(command, content, is_further=True, is_running=runs_on is not None)
-        if _ENDED.search(head):
+        yield line.receipt(command, content, is_further=True, is_running=session is not None)
+        if has_ended:
             state.end_command(command)
         return
     is_input = call in state.inputs  # ends where its window does
     # An output with a name is one that a program of code mode sent beside its own.
-    yield line.receipt(call, content, is_further=bool(item.name), is_running=runs_on is not None and not is_input)
+    yield line.receipt(call, content, is_further=bool(item.name), is_running=session is not None and not is_input)
     is_start = state.calls.get(call, "").endswith(_STARTS_AGENT)
     child = member(decode_arguments(content), "agent_id") if is_start else b""
     if failed is not None or child:
         thread = storable(str(parse_json(child))) if child else None
         yield line.result(call, None, is_error=failed, child_run=thread)
     if (session_id := state.inputs.pop(call, None)) in state.sessions:
-        yield from _input(line, state.sessions[str(session_id)], call, has_ended=_ENDED.search(head) is not None)
-    elif runs_on:
-        state.open_session(runs_on[1].decode(), call)
+        yield from _input(line, state.sessions[str(session_id)], call, has_ended=has_ended)
+    elif session:
+        state.open_session(session.decode(), call)
 
 
 def _text_of(tools: bytes) -> bytes:

@@ -62,8 +62,8 @@ RUN = {"claude-code": "session.id", "codex": "conversation.id"}
 CALL = {"claude-code": ("tool_use_id", "gen_ai.tool.call.id"), "codex": ("call_id",)}
 SUFFIX = "-otel"
 POLL = "write_stdin"
-_FAILED = re.compile(r"^(?:Process exited with code|Exit code:) -?[1-9]", re.MULTILINE)
-_HEADER_CHARACTERS = 300
+# The lines that Codex writes before the output, which may quote such a status.
+_FAILED = re.compile(r"(?:(?:Command|Chunk ID|Wall time): [^\n]*\n)*(?:Process exited with code|Exit code:) -?[1-9]")
 MESSAGES = "otlp"  # the format of lines of messages
 
 
@@ -165,7 +165,7 @@ def log_format(recorded: Format) -> Format:
         name=name,
         title=f"{recorded.title}, events of OpenTelemetry",
         mark="lines with an otel_event, or log requests in JSON with such events",
-        version=2,  # of `read` here
+        version=3,  # of `read` here
         sniff=partial(sniff, agent=recorded.agent),
         read=partial(read, name=name),
         recorded_as=recorded.name,  # the run is the same one
@@ -259,7 +259,7 @@ def _tool_name(attributes: Attributes) -> str:
 
 def _has_failed(output: str) -> bool:
     """True for a command of Codex that ended with another status than zero, which is a success of the tool to it."""
-    return _FAILED.search(output, 0, _HEADER_CHARACTERS) is not None
+    return _FAILED.match(output) is not None
 
 
 def _json(text: str) -> bytes:
@@ -284,7 +284,7 @@ MESSAGE_FORMAT = msgspec.structs.replace(
     name="otlp-logs",
     title="OpenTelemetry log events (OTLP)",
     mark="log requests in JSON, with resourceLogs and events of gen_ai",
-    version=2,  # of `read` here
+    version=3,  # of `read` here
     sniff=sniff_messages,
     read=partial(read, name=MESSAGES),
     recorded_as=MESSAGES,

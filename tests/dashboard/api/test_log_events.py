@@ -71,7 +71,7 @@ POLLED = {"tool_name": "write_stdin", "tool_namespace": "functions"}
         (COMMAND | {"output": "Chunk ID: a\nProcess exited with code 0\nOutput:\n"}, ("exec_command", False)),
         (COMMAND | {"output": "Chunk ID: a\nProcess exited with code 3\nOutput:\n"}, ("exec_command", True)),
         (COMMAND | {"output": "Exit code: 2\nOutput:\n"}, ("exec_command", True)),
-        (COMMAND | {"output": f"{'x' * 400}\nExit code: 2\n"}, ("exec_command", False)),
+        (COMMAND | {"output": "Exit code: 0\nOutput:\nmake\nExit code: 2\n"}, ("exec_command", False)),
         ({"tool_name": "greet", "tool_namespace": "mcp__demo", "arguments": "{}"}, ("mcp__demo__greet", False)),
         (POLLED | {"arguments": '{"session_id": 1, "chars": "yes\\n"}'}, ("write_stdin", False)),
         (POLLED | {"arguments": '{"session_id": 1, "chars": ""}'}, None),

@@ -63,6 +63,7 @@ INFLATED = "log holds more than the model got"
 FAILURE = f"Exit code 1\n{LOG}be\n\n... [39012 characters truncated] ...\n\nhind\n{LOG[:-1]}"
 STREAM = f"{LOG}be\n\n... [40 lines truncated] ..."
 CODE = "\n".join(f"line {number}" for number in range(1, 31))
+BLANK_END = CODE[: CODE.rindex("\n") + 1]  # its last line is blank, in the middle of a file
 LONG_FILE = "\n".join(f"line {number}" for number in range(1, 2_001))
 LONG_LINE = f"a\n{'x' * 2_000}... [truncated]\nb"
 OUTPUT = "\n".join(f"line {number} of the output" for number in range(1, 301))
@@ -158,10 +159,15 @@ def test_a_cut_by_the_source_is_on_every_page(client: Client, project: Project, 
         pytest.param({"offset": 0}, CODE, 0, 0, marks=pytest.mark.extended),
         pytest.param({"limit": 30}, CODE, 1, 230, marks=pytest.mark.extended),
         ({"offset": 200, "limit": 30}, CODE, 200, 1_432),
+        ({"offset": 200, "limit": 30}, BLANK_END, 200, 1_432),
+        ({"offset": 200, "limit": 30}, BLANK_END, 200, 230),  # of which the last may be the nothing behind a line break
         ({}, f"{LOG}\n\n... [9 characters truncated] ...\n\n{LOG}<persisted-output>", 1, 0),
         pytest.param({}, "return text[:9] + '… [truncated]'\nx ... [truncated]", 1, 0, marks=pytest.mark.extended),
     ],
-    ids=["from offset 0", "with a limit", "lines in the middle", "words about cuts", "lines that end so"],
+    ids=[
+        *("from offset 0", "with a limit", "lines in the middle", "lines before a blank one", "all but the last line"),
+        *("words about cuts", "lines that end so"),
+    ],
 )
 def test_a_file_that_was_read_as_the_call_asked_is_not_cut(
     client: Client,

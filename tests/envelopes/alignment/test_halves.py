@@ -28,7 +28,7 @@ def halves(**more: Any) -> Halves:
 
 
 @pytest.mark.parametrize(
-    ("mapping_key", "summary"), [("command:claude-code:6", "as it was stored"), ("command:other:1", "")]
+    ("mapping_key", "summary"), [("command:claude-code:7", "as it was stored"), ("command:other:1", "")]
 )
 def test_an_envelope_that_is_stored_under_the_mapping_is_not_made_again(mapping_key: str, summary: str) -> None:
     fresh = halves()
@@ -39,7 +39,7 @@ def test_an_envelope_that_is_stored_under_the_mapping_is_not_made_again(mapping_
 
     reread = halves(stored=stored)
     assert reread.projection.canonical.summary_text == (summary or fresh.projection.canonical.summary_text)
-    assert (reread.receipt, reread.outputs, reread.mapping) == (fresh.receipt, fresh.outputs, "command:claude-code:6")
+    assert (reread.receipt, reread.outputs, reread.mapping) == (fresh.receipt, fresh.outputs, "command:claude-code:7")
 
 
 @pytest.mark.parametrize("space", ["\n\n", " \t\r\n", "\u2003\u00a0\u3000\ufeff\n"])

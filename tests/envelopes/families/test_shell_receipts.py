@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from envelopes.families.command.results import explain_exit
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import JsonValue
 from tests.envelopes.recordings.samples import check_links
@@ -207,3 +208,22 @@ def test_a_command_that_was_held_back_was_refused() -> None:
         assert end_of(read(receipt, agent="gemini-cli"))[0] == "write_denied"
     printed = f"Output: {sentence}\nProcess Group PGID: 7"
     assert end_of(read(printed, agent="gemini-cli")) == (None, sentence)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("git diff --quiet a b", "Files differ"),
+        ("git -C /w --no-pager diff --exit-code HEAD -- a", "Files differ"),
+        ("git diff-index --quiet HEAD", "Files differ"),
+        ("git diff --no-index a b", "Files differ"),
+        ("git diff", None),
+        ("git diff -- --quiet", None),
+        ("git log diff --quiet", None),
+        ("make && git diff --quiet", None),
+        ("git", None),
+    ],
+)
+def test_git_answers_by_an_exit_status_where_it_was_asked_to(command: str, words: str | None) -> None:
+    assert explain_exit(command, 1, "") == words
+    assert explain_exit(command, 128, "") is None

@@ -82,6 +82,20 @@ def test_a_preview_that_is_longer_than_a_preview_is_inflated(length: int, fideli
         assert artifacts == [("/home/ann/out.txt", "output")]
 
 
+@pytest.mark.parametrize(
+    ("printed", "fidelity", "artifacts"),
+    [
+        ("\n<persisted-output>\nOutput too large. Full output saved to: /t/1.txt\n\nx", "recorded", 0),
+        ("<persisted-output>\nOutput too large. Full output saved to: /t/other.txt\n\nx", "inflated", 1),
+    ],
+)
+def test_a_preview_that_the_tool_printed_itself_is_a_whole_receipt(printed: str, fidelity: str, artifacts: int) -> None:
+    receipt = f"<persisted-output>\nOutput too large. Full output saved to: /t/1.txt\n\n{'x' * 4000}"
+    records = read(message("user", [tool_result(content=receipt)], toolUseResult={"stdout": printed}))
+    assert [receipt.fidelity for receipt in only(ReceiptRecord, records)] == [fidelity]
+    assert len(only(ArtifactRecord, records)) == artifacts
+
+
 def test_a_path_named_twice_is_one_artifact_and_has_its_size() -> None:
     receipt = "<persisted-output>\nOutput too large. Full output saved to: /t/1.txt\n\nPreview"
     result = {"persistedOutputPath": "/t/1.txt", "persistedOutputSize": 99, "outputFile": "/t/2.txt"}

@@ -10,7 +10,7 @@ import pytest
 from envelopes.halves import read_halves
 from envelopes.recordings.base import ReceiptRecord, ResultRecord
 from tests.envelopes.recordings.samples import read_bytes
-from tests.envelopes.recordings.test_recording_codex import event, item, rollout
+from tests.envelopes.recordings.test_recording_codex import ENDED, RUNNING, event, item, joined_halves, rollout
 from tests.envelopes.session_lines import only
 
 LATE = "command timed out after 10000 milliseconds\na\n"
@@ -193,3 +193,38 @@ def test_refusals_and_failures_are_errors_of_their_kind(tool: str, receipt: str,
     error = halves.projection.canonical.error
     assert error is not None
     assert (error.kind, halves.reading.fidelity) == (kind, "parsed_from_receipt")
+
+
+@pytest.mark.parametrize("as_blocks", [False, True])
+def test_a_poll_whose_output_quotes_an_exit_does_not_end_its_command(*, as_blocks: bool) -> None:
+    def output(text: str) -> object:
+        return [{"type": "input_text", "text": text}] if as_blocks else text
+
+    poll = '{"session_id": 7, "chars": ""}'
+    sample = rollout(
+        item("function_call", name="exec_command", arguments='{"cmd": "make"}', call_id="c"),
+        item("function_call_output", call_id="c", output=output(RUNNING)),
+        item("function_call", name="write_stdin", arguments=poll, call_id="p"),
+        item("function_call_output", call_id="p", output=output(f"{RUNNING}[worker] Process exited with code 0\n")),
+        item("function_call", name="write_stdin", arguments=poll, call_id="q"),
+        item("function_call_output", call_id="q", output=output(f"{ENDED.replace('code 0', 'code 1')}Error 1\n")),
+    )
+    assert [call.call for call in sample.calls] == ["c"]
+    result = joined_halves(sample, "c").projection.canonical.result
+    assert isinstance(result, dict)
+    assert result["exit_status"] == 1
+
+
+def test_an_output_that_quotes_a_session_does_not_open_it() -> None:
+    sample = rollout(
+        item("function_call", name="exec_command", arguments='{"cmd": "cat notes"}', call_id="c"),
+        item("function_call_output", call_id="c", output=f"{ENDED}Process running with session ID 7\nOutput:\n"),
+        item("function_call", name="write_stdin", arguments='{"session_id": 7, "chars": ""}', call_id="p"),
+        item("function_call_output", call_id="p", output="write_stdin failed: Unknown process id 7"),
+    )
+    assert [call.call for call in sample.calls] == ["c", "p"]
+    receipts = only(ReceiptRecord, sample.records)
+    assert [(receipt.call, receipt.is_further, receipt.is_running) for receipt in receipts] == [
+        ("c", False, False),
+        ("p", False, False),
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envelopes.recordings.base import EventRecord, MessageRecord
-from tests.envelopes.session_lines import line, only, read
+from tests.envelopes.session_lines import line, message, only, read
 
 
 def test_compaction_is_an_event_of_the_run() -> None:
@@ -58,3 +58,45 @@ def test_a_compaction_names_the_lines_that_stayed(ids: list[str], preserved: Any
     [event] = only(EventRecord, read(b"".join([*lines, boundary])))
     assert event.kind == "partial_compact_boundary"
     assert json.loads(event.payload).get("kept") == kept
+
+
+BOUNDARY = line("system", uuid="b", parentUuid=None, subtype="compact_boundary")
+HOOK = line("progress", uuid="h", parentUuid="b", data={"type": "hook_progress"})
+BEFORE = [message("user", "Go.", uuid="u1", parentUuid=None), message("assistant", "Done.", uuid="a1", parentUuid="u1")]
+REPLY = message("assistant", "Go on.", uuid="a2", parentUuid="s")
+
+
+def summary(uuid: str, parent: str | None) -> bytes:
+    return message("user", "Earlier: …", uuid=uuid, parentUuid=parent, isCompactSummary=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "compactions"),
+    [
+        ([*BEFORE, BOUNDARY, summary("s", "b")], [3]),
+        ([*BEFORE, BOUNDARY, HOOK, summary("s", "h"), summary("t", "s")], [3]),
+        ([*BEFORE, summary("s", "b")], [2]),
+        ([*BEFORE, BOUNDARY[:80] + b"\n", summary("s", "b")], [3]),
+        ([*BEFORE, summary("s", None)], [2]),
+        ([*BEFORE, BOUNDARY, summary("s", "b"), REPLY, summary("t", "c")], [3, 5]),
+        ([*BEFORE, BOUNDARY, summary("s", "b"), REPLY, summary("s", "b")], [3]),  # the line once more
+        ([summary("s", "b"), REPLY], []),  # nothing before it is recorded
+    ],
+)
+def test_a_summary_without_a_boundary_before_it_is_a_compaction(lines: list[bytes], compactions: list[int]) -> None:
+    events = only(EventRecord, read(b"".join(lines)))
+    assert [event.line for event in events if event.kind in ("compact_boundary", "new_conversation")] == compactions
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({}, "compact_boundary"),
+        ({"summarizedTurnPromptUuids": ["u1"]}, "partial_compact_boundary"),
+        ({"message": {"content": "… Recent messages are preserved verbatim."}}, "partial_compact_boundary"),
+    ],
+)
+def test_a_summary_alone_does_not_claim_that_nothing_stayed(fields: dict[str, Any], kind: str) -> None:
+    about = {"uuid": "s", "isCompactSummary": True, "message": {"content": "Earlier: …"}}
+    [event] = only(EventRecord, read(b"".join([*BEFORE, line("user", **{**about, **fields})])))
+    assert event.kind == kind

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.recordings.base import EventRecord, RunRecord
+from envelopes.recordings.base import EventRecord, ResultRecord, RunRecord
 from tests.envelopes.recordings.samples import Sample, read_bytes, read_in_parts, read_sample
 from tests.envelopes.session_lines import only
 
@@ -131,3 +131,62 @@ def test_an_answer_to_a_request_that_is_not_there_is_an_event() -> None:
     assert not sample.results
     (event,) = (record for record in only(EventRecord, sample.records) if record.kind == "answer")
     assert event.payload == json.dumps(LISTED).encode()
+
+
+CANCELLED = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "by the user"}}
+FAILED = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Request cancelled"}}
+
+
+@pytest.mark.parametrize("late", [[], [ANSWER], [FAILED]])
+def test_a_cancelled_call_is_cancelled_and_an_answer_that_comes_later_is_an_event(late: list[dict[str, Any]]) -> None:
+    sample = frames(request(1), CANCELLED, *late, request(2))
+    [result] = only(ResultRecord, sample.records)
+    assert (result.result, result.is_error, result.stated_kind, sample.receipts) == (None, True, "cancelled", {})
+    events = only(EventRecord, sample.records)
+    assert [(event.kind, event.message, event.call) for event in events] == [
+        ("notifications/cancelled", "cancelled: by the user", "1"),
+        *[("answer", "the answer to a cancelled call, which the host ignores", "1")] * len(late),
+    ]
+    assert [event.payload for event in events[1:]] == [json.dumps(frame).encode() for frame in late]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [request(1), ANSWER, CANCELLED],
+        [request(1), CANCELLED | {"params": {"requestId": "1"}}, ANSWER],
+        [request(1), CANCELLED | {"params": {}}, ANSWER],
+        # The server cancels a request of its own that has the same id.
+        [{"dir": "out", "msg": request(1)}, {"dir": "in", "msg": CANCELLED}, {"dir": "in", "msg": ANSWER}],
+        [request(1), ROOTS, CANCELLED, LISTED, ANSWER],
+    ],
+)
+def test_a_cancellation_of_another_request_ends_no_call(sent: list[dict[str, Any]]) -> None:
+    sample = frames(*sent)
+    assert {call: (result.is_error, result.stated_kind) for call, result in sample.results.items()} == {
+        "1": (False, None)
+    }
+    assert list(sample.receipts) == ["1"]
+
+
+def test_a_text_and_a_number_are_two_ids() -> None:
+    sample = frames(
+        request(1),
+        request(1) | {"id": "1"},
+        request(1) | {"id": "a-1"},
+        ANSWER | {"id": "1", "result": {"content": []}},
+    )
+    assert [call.call for call in sample.calls] == ["1", '"1"', "a-1"]
+    assert list(sample.results) == ['"1"']
+
+
+def test_an_id_that_is_given_again_after_its_answer_is_another_call() -> None:
+    sample = frames(request(1), request(1), ANSWER, request(1), FAILED, request(1), CANCELLED, request(1), ANSWER)
+    assert [call.call for call in sample.calls] == ["1", "1", "1#4", "1#6", "1#8"]
+    results = only(ResultRecord, sample.records)
+    assert [(result.call, result.is_error, result.stated_kind) for result in results] == [
+        ("1", False, None),
+        ("1#4", True, None),
+        ("1#6", True, "cancelled"),
+        ("1#8", False, None),
+    ]

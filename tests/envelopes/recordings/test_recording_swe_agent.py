@@ -334,6 +334,38 @@ def test_a_command_behind_the_end_of_the_run_was_skipped(command: str, kind: str
 
 
 @pytest.mark.parametrize(
+    ("exception", "code", "is_timeout"),
+    [
+        ("An error occurred while executing the command: Command 'a\nb' timed out after 30 seconds", -1, True),
+        ("An error occurred while executing the command: Command 'a\nb' timed out after 30 seconds", 1, False),
+        ("An error occurred while executing the command: No such container", -1, False),
+        ("", -1, False),
+    ],
+)
+def test_a_command_that_the_client_stopped_at_its_time_limit_timed_out(
+    exception: str, code: int, *, is_timeout: bool
+) -> None:
+    answer = {"raw_output": "half\n", "returncode": code, "exception_info": exception}
+    text = f"<exception>{exception}</exception>\n<returncode>{code}</returncode>\n<output>\nhalf\n</output>"
+    sample = mini(
+        {"role": "assistant", "content": "", "extra": {"actions": [{"command": "a\nb", "tool_call_id": "a"}]}},
+        {"role": "tool", "tool_call_id": "a", "content": text, "extra": answer},
+    )
+    [halves] = sample.halves()
+    canonical = halves.projection.canonical
+    if is_timeout:
+        assert canonical.error is not None
+        assert (canonical.error.kind, canonical.error.message) == (
+            "command_timed_out",
+            "the command timed out after 30 seconds",
+        )
+    else:
+        assert isinstance(canonical.result, dict)
+        assert canonical.result["exit_status"] == code
+    assert [(cut.cut.total, cut.cut.is_whole) for cut in halves.outputs] == [(1, True)]
+
+
+@pytest.mark.parametrize(
     ("text", "path", "start"),
     [
         ("Here's the result of running `cat -n` on /w/a.py:\n     3\tone\n     4\ttwo\n", "/w/a.py", 3),
