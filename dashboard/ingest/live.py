@@ -329,8 +329,8 @@ def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[Arti
             source = job.source_batch.source
             job.answer = firsts.setdefault((source.path, source.head_sha256), job).answer
     jobs = list(firsts.values())
-    files = _find_sent(project, artifacts)
-    batches = [replace(job.source_batch, files=files) for job in jobs if job.source_batch is not None]
+    contents = _find_sent(project, artifacts)
+    batches = [replace(job.source_batch, contents=contents) for job in jobs if job.source_batch is not None]
     write.record_locked(project, batches, collects_calls=False)
     rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
     has_times = any(line.at for line, _ in rows.values())
@@ -343,11 +343,10 @@ def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[Arti
 
 
 def _find_sent(project: Project, artifacts: Sequence[ArtifactRecord]) -> dict[str, StoredContent]:
-    """The contents that were sent for these artifacts before their records, by the path of each."""
+    """The contents that were sent for these artifacts before their records, by SHA-256."""
     hashes = {entry.sha256 for entry in artifacts if entry.sha256}
     sent = SentContent.objects.filter(project=project, sha256__in=hashes) if hashes else ()
-    contents = {row.sha256: StoredContent(sha256=row.sha256, size=row.size, lines=row.lines) for row in sent}
-    return {entry.path: contents[entry.sha256] for entry in artifacts if entry.sha256 in contents}
+    return {row.sha256: StoredContent(sha256=row.sha256, size=row.size, lines=row.lines) for row in sent}
 
 
 class WrongContent(ValueError):

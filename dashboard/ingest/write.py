@@ -108,7 +108,7 @@ class _SourcePart:
 
     def __init__(self, batch: SourceBatch, grouper: RecordGrouper) -> None:
         self.source = batch.source
-        self.files = batch.files
+        self.find_file = batch.find_file
         self.locator = sources.SliceLocator(batch)
         self.grouper = grouper
         self.drafts = grouper.drafts
@@ -336,7 +336,7 @@ class _BatchWrite:
 
     def _list_named_artifacts(self) -> list[Artifact]:
         return [
-            sources.named_artifact(part.source, key, ordinal, entry, part.files.get(entry.path))
+            sources.named_artifact(part.source, key, ordinal, entry, part.find_file(entry))
             for part in self.parts
             for key, draft in part.drafts.calls.items()
             for ordinal, entry in enumerate(draft.artifacts)

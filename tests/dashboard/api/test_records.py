@@ -215,6 +215,18 @@ def test_content_joins_its_artifact_whichever_comes_first(project: Project, send
     assert sender.records([base | {"path": "x", "sha256": "../../etc"}])["rejected"][0]["path"] == "$.sha256"
 
 
+def test_artifacts_with_one_path_have_each_the_content_of_its_own_record(sender: Sender) -> None:
+    contents = {call: f"content of {call}\n".encode() for call in ("c1", "c2")}
+    hashes = {call: hashlib.sha256(content).hexdigest() for call, content in contents.items()}
+    for call, content in contents.items():
+        assert sender.put(f"/api/v1/artifacts/{hashes[call]}", content).status_code == 200
+    base = {"v": 1, "type": "artifact", "run": "r1", "path": "out.txt"}
+    named = [base | {"call": call, "sha256": sha256} for call, sha256 in hashes.items()]
+    sender.records([*one_call(1), *one_call(2), *one_call(3), *named, base | {"call": "c3"}])
+    stored = Artifact.objects.filter(path="out.txt").order_by("call__external_id").values_list("state", "sha256")
+    assert list(stored) == [("present", hashes["c1"]), ("present", hashes["c2"]), ("missing", "")]
+
+
 def test_a_sent_path_is_no_file_of_this_machine(sender: Sender, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("key")
