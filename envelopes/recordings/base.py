@@ -65,7 +65,7 @@ class SourceLine(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
 
 
-class LineRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PlacedRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`position` is the place in the run of a record whose file has another order than the run had."""
 
     line: int
@@ -79,6 +79,10 @@ class LineRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_before(self, place: int) -> bool:
         """True for a record that has a position, an earlier one: of equal records the earliest counts."""
         return self.position is not None and self.position < place
+
+
+class LineRecord(PlacedRecord, frozen=True, kw_only=True, gc=False):
+    """A record that readers of whole documents give a position of its own."""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
@@ -215,11 +219,9 @@ class EventRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="event"):
     document: bytes | None = None
 
 
-class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="artifact"):
+class ArtifactRecord(PlacedRecord, frozen=True, kw_only=True, gc=False, tag="artifact"):
     """`sha256` is that of the file which an export has beside it, or that a program sent; `ordinal` its place."""
 
-    line: int
-    run: str
     call: str
     role: str
     path: str

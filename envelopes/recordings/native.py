@@ -268,13 +268,14 @@ def _usage_records(fields: ObjectFields, run: str, path: SourcePath) -> Records:
     )
 
 
-def _artifact_records(fields: ObjectFields, run: str, _path: SourcePath) -> Records:
+def _artifact_records(fields: ObjectFields, run: str, path: SourcePath) -> Records:
     sha256 = fields.text("sha256")
     if sha256 is not None and not _SHA256.fullmatch(sha256):
         raise Untrusted("not a SHA-256: 64 hexadecimal digits in lower case", "$.sha256")
     yield ArtifactRecord(
         line=fields.line,
         run=run,
+        position=_position(fields, path, fields.time("at")),
         call=fields.required_text("call"),
         role=fields.text("role") or "file",
         path=fields.required_text("path"),
@@ -340,7 +341,7 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=lambda _call: False,
-        version=4,
+        version=5,
         name_place=name_position,
     ),
 )

@@ -30,6 +30,7 @@ from dashboard.models import (
     RecordedReceipt,
     RequestUsage,
     Run,
+    RunCall,
     SentContent,
     Source,
 )
@@ -225,6 +226,48 @@ def test_artifacts_with_one_path_have_each_the_content_of_its_own_record(sender:
     sender.records([*one_call(1), *one_call(2), *one_call(3), *named, base | {"call": "c3"}])
     stored = Artifact.objects.filter(path="out.txt").order_by("call__external_id").values_list("state", "sha256")
     assert list(stored) == [("present", hashes["c1"]), ("present", hashes["c2"]), ("missing", "")]
+
+
+def test_a_file_that_comes_before_its_call_is_stored_beside_the_other_records(
+    project: Project, sender: Sender, tmp_path: Path
+) -> None:
+    at = "2026-03-01T09:00:01.300Z"
+    file = {"v": 1, "type": "artifact", "run": "r1", "call": "c1", "path": "out.txt", "at": at}
+    call, *answers = one_call(1)
+    beside = {"v": 1, "type": "message", "run": "beside", "role": "user", "text": "Look."}
+    exported: list[dict[str, bytes]] = []
+    for number, batches in enumerate(([[file], answers, [call]], [answers, [file], [call]], [[call], answers, [file]])):
+        for batch in batches:
+            answer = sender.records([*batch, beside | {"seq": len(batch)}])
+            assert (answer["status"], answer["rejected"]) == (200, [])
+        exported.append(export_all(project, tmp_path / str(number)))
+        assert Message.objects.filter(run__external_id="beside").count() == 2
+        for run in project.runs.all():
+            delete_run(run)
+    assert exported[0] == exported[1] == exported[2]
+
+
+def test_a_call_that_only_its_file_and_its_answer_tell_of_is_listed_at_the_earlier_one(sender: Sender) -> None:
+    file = {"v": 1, "type": "artifact", "run": "r1", "call": "c1", "path": "out.txt", "at": "2026-03-01T09:00:01.300Z"}
+    places = []
+    for batches in ([file], one_call(1)[1:]), (one_call(1)[1:], [file]):
+        for batch in batches:
+            sender.records(batch)
+        places.append(RunCall.objects.get().ordinal)
+        delete_run(Run.objects.get())
+    assert places == [1_772_355_601_300_000] * 2
+
+
+def test_a_recording_with_a_file_of_an_unknown_call_is_imported(project: Project, tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(lines([{"v": 1, "type": "artifact", "run": "r1", "call": "c9", "path": "out.txt"}, *one_run()]))
+    report = import_paths(project, [path])
+    assert (report.seen["calls"], report.problems) == (2, [])
+    assert list(Call.objects.order_by("external_id").values_list("external_id", "tool")) == [
+        ("c1", "Search"),
+        ("c2", "Search"),
+        ("c9", ""),
+    ]
 
 
 def test_a_sent_path_is_no_file_of_this_machine(sender: Sender, tmp_path: Path) -> None:
