@@ -17,6 +17,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass, field, replace
 from threading import Condition
 from typing import BinaryIO, NamedTuple
@@ -330,7 +331,12 @@ def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[Arti
             job.answer = firsts.setdefault((source.path, source.head_sha256), job).answer
     jobs = list(firsts.values())
     contents = _find_sent(project, artifacts)
-    batches = [replace(job.source_batch, contents=contents) for job in jobs if job.source_batch is not None]
+    # Each attempt saves a source of its own: one of a transaction that failed would count as stored.
+    batches = [
+        replace(batch, source=copy(batch.source), contents=contents)
+        for job in jobs
+        if (batch := job.source_batch) is not None
+    ]
     write.record_locked(project, batches, collects_calls=False)
     rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
     has_times = any(line.at for line, _ in rows.values())

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import DataError, connection, transaction
 
 from dashboard.ingest.live import WRITER, BatchAnswer, LiveBatch, receive, split_lines
 from dashboard.models import Call, Project, Source
@@ -20,16 +20,21 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def send(project: Project, run: str, inserts: list[str]) -> BatchAnswer:
-    """Sends a call of a run; notes the run where this thread inserts a source."""
+    """Sends a call of a run, with its name as the key; notes the run where this thread inserts a source.
 
-    def watch(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
+    The database refuses the source of a run that is called bad.
+    """
+
+    def watch(execute: Callable[..., Any], sql: str, parameters: Any, *arguments: Any) -> Any:
         if sql.startswith('INSERT INTO "dashboard_source" '):
             inserts.append(run)
-        return execute(sql, *arguments)
+            if "live/native/key bad" in parameters:
+                raise DataError("refused by the database of a test")
+        return execute(sql, parameters, *arguments)
 
     body = lines(one_call(1, run))
     batch = LiveBatch(
-        format="native", sha256=hashlib.sha256(body).hexdigest(), lines=split_lines(project, "native", body)
+        format="native", sha256=hashlib.sha256(body).hexdigest(), lines=split_lines(project, "native", body), key=run
     )
     try:
         with connection.execute_wrapper(watch):
@@ -54,3 +59,19 @@ def test_batches_that_come_during_the_wait_for_the_lock_are_written_with_the_one
     assert sorted(inserts) == ["first", "of another project"]
     assert Source.objects.count() == 4
     assert Call.objects.filter(project=project).count() == 3
+
+
+def test_a_batch_that_cannot_be_written_makes_no_other_batch_fail() -> None:
+    project = create_project()
+    runs = ("first", "second", "bad", "third")
+    with ThreadPoolExecutor(len(runs)) as pool:
+        with transaction.atomic():
+            Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+            jobs = {run: pool.submit(send, project, run, []) for run in runs}
+            assert wait_until(lambda: len(WRITER._taken + WRITER._waiting) == len(runs))
+        errors = {run: job.exception() for run, job in jobs.items()}
+    assert [run for run, error in errors.items() if error is not None] == ["bad"]
+    assert isinstance(errors["bad"], DataError)
+    assert [jobs[run].result().accepted for run in ("first", "second", "third")] == [3, 3, 3]
+    assert list(Source.objects.order_by("path").values_list("accepted", flat=True)) == [3, 3, 3]
+    assert Call.objects.count() == 3
