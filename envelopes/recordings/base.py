@@ -184,13 +184,15 @@ class ResultRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="result"
 class ReceiptRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="receipt"):
     """`is_further`: the model got this behind the earlier receipts of the call, and has all of them.
 
-    `is_running`: it states that the call still ran, so the call did not end `at` this time.
+    `is_running`: it states that the call still ran, so the call did not end `at` this time. `may_replace`: of two texts
+    of a call the later one replaced the other, whichever comes first; without it the second one is evidence beside.
     """
 
     call: str
     content: bytes
     fidelity: ReceiptFidelity = "recorded"
     is_further: bool = False
+    may_replace: bool = False
     is_running: bool = False
     at: str | None = None
     extra: bytes | None = None

@@ -12,7 +12,8 @@
    more fields than its record has is kept whole as its `document`: unknown fields are evidence, and set nothing.
 4. In a file the lines are in order. Records that are sent have `position`, else the microseconds of their time,
    else `seq`: so the same records give the same order however they arrive.
-5. A receipt with a later `seq`, or that `supersedes` one, replaced the one before it.
+5. A receipt with a later `seq`, or that `supersedes` one, replaced the one before it. Of two that have the same `seq`,
+   or none, the one with the later place (4) replaced the other.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ def _present(raw: bytes | None) -> bytes | None:
 def _receipt_records(fields: ObjectFields, run: str, path: SourcePath) -> Records:
     call, at, seq = fields.required_text("call"), fields.time("at"), fields.integer("seq", 1)
     supersedes = fields.integer("supersedes", 0)
-    position = _position(fields, path, at, seq)
+    position = _position(fields, path, at, seq or 1)
     fidelity = fields.choice("fidelity", _RECEIPT_FIDELITIES, "recorded")
     parts = fields.slice("parts")
     content = parts if parts not in (None, b"[]") else fields.slice("text") or fields.value("content")
@@ -225,6 +226,7 @@ def _receipt_records(fields: ObjectFields, run: str, path: SourcePath) -> Record
         call=call,
         content=content or b"null",
         fidelity=fidelity if content else "absent",
+        may_replace=True,
         at=at,
         document=fields.document if fields.rest() else None,
     )

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import random
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils.dateparse import parse_datetime
 
 from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
@@ -28,6 +30,7 @@ from dashboard.models import (
     Project,
     ReceivedRecord,
     RecordedReceipt,
+    Remark,
     RequestUsage,
     Run,
     RunCall,
@@ -268,6 +271,50 @@ def test_a_recording_with_a_file_of_an_unknown_call_is_imported(project: Project
         ("c2", "Search"),
         ("c9", ""),
     ]
+
+
+TIMES = {"alpha": "2026-03-01T09:00:01Z", "beta": "2026-03-01T09:00:05Z", "gamma": "2026-03-01T09:00:09Z"}
+RECEIPTS: dict[str, tuple[dict[str, Any], dict[str, str | None]]] = {
+    "without seq": ({}, {"alpha": "beta", "beta": "gamma", "gamma": None}),
+    "with one seq": ({"seq": 1}, {"alpha": "beta", "beta": "gamma", "gamma": None}),
+    "with a seq that is no number": ({"seq": 0}, {"alpha": "beta", "beta": "gamma", "gamma": None}),
+    "without times": ({"at": None}, {"alpha": None, "beta": None, "gamma": None}),
+    "at one time": ({"at": TIMES["alpha"]}, {"alpha": None, "beta": None, "gamma": None}),
+}
+
+
+@pytest.mark.parametrize("name", RECEIPTS)
+def test_of_two_receipts_the_later_one_replaced_the_other_whichever_comes_first(
+    project: Project, sender: Sender, tmp_path: Path, name: str
+) -> None:
+    members, expected = RECEIPTS[name]
+    base = {"v": 1, "type": "receipt", "run": "r1", "call": "c1"}
+    receipts = [base | {"text": text, "at": at} | members for text, at in TIMES.items()]
+    exported: list[dict[str, bytes]] = []
+    for number, order in enumerate(permutations(receipts)):
+        sender.records(one_call(1)[:2])
+        for batch in [order[:2], order[2:]] if number % 2 else [[receipt] for receipt in order]:
+            assert sender.records(batch)["rejected"] == []
+        files = export_all(project, tmp_path / str(number))
+        files.pop("r1/remarks.jsonl", None)  # they have the line of the body
+        exported.append(files)
+        rows = RecordedReceipt.objects.select_related("observation").order_by("seq")
+        texts = {json.loads(bytes(row.observation.data)): row.superseded_at for row in rows}
+        ends = {text: later and parse_datetime(TIMES[later]) for text, later in expected.items()}
+        assert texts == ends
+        assert list(rows.values_list("seq", flat=True)) == [1, 2, 3]
+        unordered = Remark.objects.filter(became__startswith="the order of two receipts is not known")
+        assert unordered.count() == (expected["alpha"] is None)
+        delete_run(Run.objects.get())
+    assert all(files == exported[0] for files in exported)
+
+
+def test_a_later_receipt_in_a_file_replaced_the_earlier_one(project: Project, tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    call, result, receipt = one_call(1)
+    path.write_bytes(lines([call, result, receipt, {**receipt, "text": "[cleared]"}]))
+    import_paths(project, [path])
+    assert list(RecordedReceipt.objects.order_by("seq").values_list("superseded_line", flat=True)) == [4, None]
 
 
 def test_a_sent_path_is_no_file_of_this_machine(sender: Sender, tmp_path: Path) -> None:
