@@ -24,11 +24,12 @@ from typing import BinaryIO, NamedTuple
 from uuid import UUID
 
 import msgspec
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 
 from dashboard.artifacts.ingest import hold_quota, store_file
 from dashboard.artifacts.retention import remove_unreferenced, shared_store_lock
+from dashboard.faults import BUSY, find_outage
 from dashboard.ingest import write
 from dashboard.ingest.bulk import bulk_insert_values, count_stored
 from dashboard.ingest.source_frames import pack_frames
@@ -251,7 +252,8 @@ class BatchQueue:
     """Writes the batches of all threads of this process: one thread at a time, all that wait in one transaction.
 
     Those that come while it waits for the lock of the database are written with it. Where that fails each is written
-    by itself, so that no batch fails for another.
+    by itself, so that no batch fails for another. Where the lock cannot be had all fail that need it: each alone would
+    wait as long again, one after the other.
     """
 
     def __init__(self) -> None:
@@ -284,11 +286,19 @@ class BatchQueue:
         if job.error is not None:
             raise job.error
 
-    def _take_late(self, project: Project) -> list[_Job]:
-        """The batches that came since; without those whose artifacts need a lock that is taken before this one."""
+    def _take_late(self, project: Project, *, is_failing: bool = False) -> list[_Job]:
+        """The batches that came since and need the same lock.
+
+        Those with artifacts are among them only if these batches fail: they need another lock before this one.
+        """
+        has_all = is_failing and not connection.features.has_select_for_update  # SQLite's lock covers all projects
+
+        def is_late(job: _Job) -> bool:
+            return has_all or (job.project.pk == project.pk and (is_failing or not job.artifacts))
+
         with self._changed:
-            late = [job for job in self._waiting if job.project.pk == project.pk and not job.artifacts]
-            self._waiting = [job for job in self._waiting if job.project.pk != project.pk or job.artifacts]
+            late = [job for job in self._waiting if is_late(job)]
+            self._waiting = [job for job in self._waiting if not is_late(job)]
             self._taken += late
         return late
 
@@ -296,31 +306,43 @@ class BatchQueue:
 WRITER = BatchQueue()
 
 
-def _write_all(jobs: Sequence[_Job], take_late: Callable[[Project], list[_Job]]) -> None:
+def _write_all(jobs: Sequence[_Job], take_late: Callable[..., list[_Job]]) -> None:
     by_project: dict[int, list[_Job]] = defaultdict(list)
     for job in jobs:
         by_project[job.project.pk].append(job)
+    failure: Exception | None = None  # where another process had the lock all the time
     for of_project in by_project.values():
-        _write_or_note(of_project, take_late)
-        if len(of_project) > 1 and of_project[0].error is not None:
+        if failure is None or connection.features.has_select_for_update:  # SQLite's lock covers all projects
+            failure = _write_or_note(of_project, take_late)
+        if failure is not None:
+            of_project += take_late(of_project[0].project, is_failing=True)
             for job in of_project:
-                _write_or_note([job])
+                job.error = failure
+        elif len(of_project) > 1 and of_project[0].error is not None:
+            for job in of_project:
+                failure = failure or _write_or_note([job])
+                job.error = failure or job.error
         for job in of_project:
             job.is_done = True
 
 
-def _write_or_note(jobs: list[_Job], take_late: Callable[[Project], list[_Job]] | None = None) -> None:
-    """Writes the jobs, and adds those that came late, in one transaction; each gets the error that ended it."""
-    project, error = jobs[0].project, None
+def _write_or_note(jobs: list[_Job], take_late: Callable[..., list[_Job]] | None = None) -> Exception | None:
+    """Writes the jobs, and adds those that came late, in one transaction; each gets the error that ended it.
+
+    Returns the error where another process had the lock all the time.
+    """
+    project, error, has_lock = jobs[0].project, None, False
     artifacts = [entry for job in jobs for entry in job.artifacts]
     try:
         with shared_store_lock() if artifacts else nullcontext(), project.write_lock():
+            has_lock = True
             jobs += take_late(project) if take_late else ()
             _write_jobs(project, jobs, artifacts)
     except Exception as caught:
         error = caught
     for job in jobs:
         job.error = error
+    return error if not has_lock and find_outage(error) is BUSY else None
 
 
 def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[ArtifactRecord]) -> None:

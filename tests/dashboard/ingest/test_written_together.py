@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from django.db import DataError, connection, transaction
 
+from dashboard.faults import BUSY, find_outage
 from dashboard.ingest.live import WRITER, BatchAnswer, LiveBatch, receive, split_lines
 from dashboard.models import Call, Project, Source
 from tests.dashboard.api.native_records import lines, one_call
@@ -75,3 +77,20 @@ def test_a_batch_that_cannot_be_written_makes_no_other_batch_fail() -> None:
     assert [jobs[run].result().accepted for run in ("first", "second", "third")] == [3, 3, 3]
     assert list(Source.objects.order_by("path").values_list("accepted", flat=True)) == [3, 3, 3]
     assert Call.objects.count() == 3
+
+
+@pytest.mark.postgresql
+def test_no_batch_waits_for_the_lock_behind_another_that_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = connection.settings_dict["OPTIONS"]
+    name, value = ("timeout", 1.0) if connection.vendor == "sqlite" else ("options", "-c lock_timeout=1000")
+    monkeypatch.setitem(options, name, value)
+    projects = [create_project(), create_project("other")]
+    with ThreadPoolExecutor(6) as pool, transaction.atomic():
+        for project in projects:
+            Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+        began = time.monotonic()
+        jobs = [pool.submit(send, projects[number % 2], f"r{number}", []) for number in range(6)]
+        errors = [job.exception() for job in jobs]
+        assert [find_outage(error) for error in errors] == [BUSY] * 6
+        assert time.monotonic() - began < 3.5
+    assert send(projects[0], "r0", []).accepted == 3
