@@ -27,12 +27,11 @@ from dashboard.ingest.live import (
     LiveBatch,
     LiveLine,
     Rejected,
-    WrongContent,
     receive,
     received_id,
     split_lines,
-    store_sent_content,
 )
+from dashboard.ingest.sent_content import WrongContent, store_sent_content
 from dashboard.middleware import comes_in_chunks
 from dashboard.models import Project
 from dashboard.text.formatting import format_size

@@ -12,7 +12,6 @@ batches as for one. What follows from the evidence is derived by `work`.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,26 +19,24 @@ from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from threading import Condition
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
-from django.db import connection, transaction
-from django.db.models import F
+from django.db import connection
 
-from dashboard.artifacts.ingest import hold_quota, store_file
-from dashboard.artifacts.retention import remove_unreferenced, shared_store_lock
+from dashboard.artifacts.retention import shared_store_lock
 from dashboard.faults import BUSY, find_outage
 from dashboard.ingest import write
 from dashboard.ingest.bulk import bulk_insert_values, count_stored
+from dashboard.ingest.sent_content import find_sent_contents
 from dashboard.ingest.source_frames import pack_frames
 from dashboard.ingest.sources import SourceBatch, SourceMoved, new_source
-from dashboard.models import Artifact, Project, ReceivedRecord, Run, SentContent, Source
+from dashboard.models import Project, ReceivedRecord, Source
 from dashboard.models.identity import derive_id, run_id
 from dashboard.models.sources import LIVE
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine, SourcePath
-from envelopes.storage.file_store import StoredContent
 
 MOST_LINES = 20_000  # of one batch
 KEY_CHARACTERS = 200
@@ -352,7 +349,7 @@ def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[Arti
             source = job.source_batch.source
             job.answer = firsts.setdefault((source.path, source.head_sha256), job).answer
     jobs = list(firsts.values())
-    contents = _find_sent(project, artifacts)
+    contents = find_sent_contents(project, artifacts)
     # Each attempt saves a source of its own: one of a transaction that failed would count as stored.
     batches = [
         replace(batch, source=copy(batch.source), contents=contents)
@@ -368,40 +365,3 @@ def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[Arti
         row.save(update_fields=["at"])
     values = [{"id": key, "run_id": run, "at": line.at} for key, (line, run) in rows.items()]
     bulk_insert_values(ReceivedRecord, values, ignore_known=True)
-
-
-def _find_sent(project: Project, artifacts: Sequence[ArtifactRecord]) -> dict[str, StoredContent]:
-    """The contents that were sent for these artifacts before their records, by SHA-256."""
-    hashes = {entry.sha256 for entry in artifacts if entry.sha256}
-    sent = SentContent.objects.filter(project=project, sha256__in=hashes) if hashes else ()
-    return {row.sha256: StoredContent(sha256=row.sha256, size=row.size, lines=row.lines) for row in sent}
-
-
-class WrongContent(ValueError):
-    """The content that was sent is not the one that its address names."""
-
-
-def store_sent_content(project: Project, sha256: str, body: BinaryIO) -> int:
-    """Stores content for the artifacts that name it, those that are there and those that come; returns its bytes.
-
-    It is read and hashed whole, also where the store has it. Raises WrongContent, QuotaExceeded and StoreFailed.
-    """
-    with shared_store_lock(), hold_quota(project.pk) as quota:
-        stored = store_file(os.dup(body.fileno()), quota)
-        is_right = stored.sha256 == sha256
-        if is_right:
-            _note_content(project, stored)
-    if not is_right:
-        remove_unreferenced({stored.sha256})
-        raise WrongContent(f"The content has the SHA-256 {stored.sha256}, its address has another.")
-    return stored.size
-
-
-@transaction.atomic
-def _note_content(project: Project, stored: StoredContent) -> None:
-    columns = {"size": stored.size, "lines": stored.lines}
-    SentContent.objects.update_or_create(project=project, sha256=stored.sha256, defaults=columns)
-    missing = Artifact.objects.filter(project=project, sha256=stored.sha256, state=Artifact.State.MISSING)
-    runs = list(missing.values_list("call__run", flat=True))
-    missing.update(state=Artifact.State.PRESENT, **columns)
-    Run.objects.filter(pk__in=runs).update(revision=F("revision") + 1)

@@ -38,6 +38,7 @@ from dashboard.ingest.merge_runs import (
 )
 from dashboard.ingest.remarks import length_remarks, remark_row
 from dashboard.ingest.run_stats import refresh_stats
+from dashboard.ingest.sent_content import find_wrong_sizes
 from dashboard.ingest.sources import SourceBatch
 from dashboard.ingest.span_pairs import pair_spans, undo_pairs
 from dashboard.models import (
@@ -279,6 +280,7 @@ class _BatchWrite:
             merge = CallMerge(call_rows, part.locator)
             merge.apply(drafts.calls[key], run_ids)
             drafts.remarks += merge.remarks
+            drafts.remarks += find_wrong_sizes(drafts.calls[key].artifacts, part.find_file)
 
     def _load_calls(self, keys: Sequence[UUID]) -> None:
         stored = count_stored(Call, "id", keys)  # ids derive from the project

@@ -231,6 +231,20 @@ def test_artifacts_with_one_path_have_each_the_content_of_its_own_record(sender:
     assert list(stored) == [("present", hashes["c1"]), ("present", hashes["c2"]), ("missing", "")]
 
 
+@pytest.mark.parametrize("size", [6, 999, None])
+def test_a_stated_size_that_the_content_does_not_have_leaves_a_remark(sender: Sender, size: int | None) -> None:
+    contents = [b"first\n", b"later\n"]
+    hashes = [hashlib.sha256(content).hexdigest() for content in contents]
+    base = {"v": 1, "type": "artifact", "run": "r1", "call": "c1", "size": size}
+    sender.put(f"/api/v1/artifacts/{hashes[0]}", contents[0])
+    sender.records([*one_call(1), *[base | {"path": sha256, "sha256": sha256} for sha256 in hashes]])
+    sender.put(f"/api/v1/artifacts/{hashes[1]}", contents[1])
+    assert list(Artifact.objects.filter(observation=None).values_list("size", "state")) == [(6, "present")] * 2
+    remarks = list(Remark.objects.values_list("call", "kind", "path", "was", "became"))
+    expected = (Call.objects.get().pk, "value", "$.size", "999", "left out: the content has 6 bytes")
+    assert remarks == [expected] * (2 if size == 999 else 0)
+
+
 def test_a_file_that_comes_before_its_call_is_stored_beside_the_other_records(
     project: Project, sender: Sender, tmp_path: Path
 ) -> None:
