@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -117,14 +117,14 @@ def receive(project: Project, batch: LiveBatch) -> BatchAnswer:
             return answer
         job = _read_batch(project, batch)
         if job.source_batch is None:
-            return job.answer
+            return job.read
         try:
             WRITER.write(job)
         except SourceMoved:  # another process has just written a batch with this key
             if attempt == ATTEMPTS - 1:
                 raise
         else:
-            return job.answer
+            return job.written
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -139,10 +139,14 @@ def _earlier_answer(project: Project, batch: LiveBatch) -> BatchAnswer | None:
 
 @dataclass
 class _Job:
-    """A batch that waits to be written; `source_batch` is None where nothing is to be written."""
+    """A batch that waits to be written; `source_batch` is None where nothing is to be written.
+
+    `read` is the answer by what was stored when the batch was read, `written` that by what was when it was written.
+    """
 
     project: Project
-    answer: BatchAnswer
+    read: BatchAnswer
+    written: BatchAnswer = field(default_factory=BatchAnswer)
     source_batch: SourceBatch | None = None
     received: list[tuple[LiveLine, UUID]] = field(default_factory=list)  # with the run of each
     artifacts: list[ArtifactRecord] = field(default_factory=list)
@@ -343,25 +347,45 @@ def _write_or_note(jobs: list[_Job], take_late: Callable[..., list[_Job]] | None
 
 
 def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[ArtifactRecord]) -> None:
-    firsts: dict[tuple[str, str], _Job] = {}  # the same body may come twice at once
-    for job in jobs:
-        if job.source_batch is not None:
-            source = job.source_batch.source
-            job.answer = firsts.setdefault((source.path, source.head_sha256), job).answer
-    jobs = list(firsts.values())
+    rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
+    stored = count_stored(ReceivedRecord, "id", rows)
+    jobs = _settle_answers(jobs, stored)
     contents = find_sent_contents(project, artifacts)
     # Each attempt saves a source of its own: one of a transaction that failed would count as stored.
     batches = [
-        replace(batch, source=copy(batch.source), contents=contents)
+        replace(
+            batch,
+            source=copy(batch.source),
+            contents=contents,
+            accepted=job.written.accepted,
+            state=msgspec.json.encode(job.written),
+        )
         for job in jobs
         if (batch := job.source_batch) is not None
     ]
     write.record_locked(project, batches, collects_calls=False)
-    rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
-    has_times = any(line.at for line, _ in rows.values())
-    again = count_stored(ReceivedRecord, "id", rows) if has_times else {}
+    again = stored if any(line.at for line, _ in rows.values()) else ()
     for row in ReceivedRecord.objects.filter(pk__in=again) if again else ():
         row.at = min(row.at, rows[row.pk][0].at)
         row.save(update_fields=["at"])
     values = [{"id": key, "run_id": run, "at": line.at} for key, (line, run) in rows.items()]
     bulk_insert_values(ReceivedRecord, values, ignore_known=True)
+
+
+def _settle_answers(jobs: Sequence[_Job], stored: Collection[UUID]) -> list[_Job]:
+    """Counts the lines as known that others stored since a batch was read. Returns the jobs without equal bodies."""
+    firsts: dict[tuple[str, str], _Job] = {}  # the same body may come twice at once
+    known = {*stored}
+    for job in jobs:
+        if (batch := job.source_batch) is None:
+            continue
+        first = firsts.setdefault((batch.source.path, batch.source.head_sha256), job)
+        if first is not job and batch.is_known is not None:  # a key gives the first answer again
+            job.written = first.written
+            continue
+        digests = [line.digest for line, _ in job.received if not line.at]  # with a time it may be an earlier record
+        late = sum(digest in known for digest in digests)
+        counts = {"accepted": job.read.accepted - late, "already_known": job.read.already_known + late}
+        job.written = msgspec.structs.replace(job.read, **counts)
+        known.update(digests)
+    return list(firsts.values())

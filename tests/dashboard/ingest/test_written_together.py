@@ -21,7 +21,7 @@ from tests.faults.imports import wait_until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def send(project: Project, run: str, inserts: list[str]) -> BatchAnswer:
+def send(project: Project, run: str, inserts: list[str], *, is_keyed: bool = True) -> BatchAnswer:
     """Sends a call of a run, with its name as the key; notes the run where this thread inserts a source.
 
     The database refuses the source of a run that is called bad.
@@ -35,8 +35,9 @@ def send(project: Project, run: str, inserts: list[str]) -> BatchAnswer:
         return execute(sql, parameters, *arguments)
 
     body = lines(one_call(1, run))
+    key = run if is_keyed else ""
     batch = LiveBatch(
-        format="native", sha256=hashlib.sha256(body).hexdigest(), lines=split_lines(project, "native", body), key=run
+        format="native", sha256=hashlib.sha256(body).hexdigest(), lines=split_lines(project, "native", body), key=key
     )
     try:
         with connection.execute_wrapper(watch):
@@ -94,3 +95,20 @@ def test_no_batch_waits_for_the_lock_behind_another_that_waits_for_it(monkeypatc
         assert [find_outage(error) for error in errors] == [BUSY] * 6
         assert time.monotonic() - began < 3.5
     assert send(projects[0], "r0", []).accepted == 3
+
+
+@pytest.mark.parametrize("kind", ["with a key", "without a key"])
+def test_of_equal_bodies_at_once_one_is_accepted_and_the_others_are_known(kind: str) -> None:
+    is_keyed = kind == "with a key"
+    project = create_project()
+    with ThreadPoolExecutor(3) as pool:
+        with transaction.atomic():
+            Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+            jobs = [pool.submit(send, project, "r1", [], is_keyed=is_keyed)]
+            assert wait_until(lambda: bool(WRITER._taken) and not WRITER._waiting)
+            jobs += [pool.submit(send, project, "r1", [], is_keyed=is_keyed) for _ in range(2)]
+            assert wait_until(lambda: len(WRITER._waiting) == 2)
+        answers = [job.result() for job in jobs]
+    counts = sorted((answer.accepted, answer.already_known) for answer in answers)
+    assert counts == ([(3, 0)] * 3 if is_keyed else [(0, 3), (0, 3), (3, 0)])
+    assert (Source.objects.count(), Call.objects.count()) == (1, 1)
