@@ -60,6 +60,7 @@ _BEGINNING = re.compile(rb'\s*\{[^{}\[\]]{0,200}"type"\s*:\s*"([a-z]+)"')
 _SHA256 = re.compile("[0-9a-f]{64}")
 _NO_FAILURES = ("ok", "skipped")
 MAX_ATTEMPT = 2**31 - 1
+ARRAY = "this is a JSON array: send each record as one object on a line of its own, without brackets and commas"
 
 
 def sniff(head: bytes, _path: SourcePath) -> bool:
@@ -75,6 +76,8 @@ def read(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]
             yield line
             continue
         try:
+            if line.raw.lstrip().startswith(b"["):
+                raise Untrusted(ARRAY)
             yield from _read_object(ObjectFields(line.number, line.raw), path)
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)

@@ -192,6 +192,13 @@ def test_a_body_that_cannot_be_stored_is_refused_and_leaves_nothing(sender: Send
     assert not Run.objects.exists()
 
 
+def test_an_array_is_refused_with_what_to_send_in_its_place(sender: Sender) -> None:
+    (refused,) = sender.records([json.dumps(one_call()).encode()])["rejected"]
+    assert refused["reason"] == (
+        "this is a JSON array: send each record as one object on a line of its own, without brackets and commas"
+    )
+
+
 def test_a_token_writes_to_its_own_project(project: Project, sender: Sender) -> None:
     other = create_project("other")
     Sender(other).records(one_run())
