@@ -27,12 +27,11 @@ from dashboard.ingest.live import (
     LiveBatch,
     LiveLine,
     Rejected,
-    WrongContent,
     receive,
     received_id,
     split_lines,
-    store_sent_content,
 )
+from dashboard.ingest.sent_content import WrongContent, store_sent_content
 from dashboard.middleware import comes_in_chunks
 from dashboard.models import Project
 from dashboard.text.formatting import format_size
@@ -47,6 +46,8 @@ CONTENT_TYPES = (BYTES,)
 GZIP = 31  # zlib's number for a header of gzip
 HOOK_TYPES = (JSON,)
 PIECE = 1_048_576
+INVALID_ARGUMENT = 3
+STATUS_CODES = {401: 16, 403: 7, 429: 8, 503: 14, 507: 8}  # of google.rpc.Code, by the status of HTTP
 
 
 class BodyRefused(ValueError):
@@ -57,12 +58,12 @@ class BodyRefused(ValueError):
         self.status = status
 
 
-def read_body(request: HttpRequest) -> bytes:
+def read_body(request: HttpRequest, *, may_be_empty: bool = False) -> bytes:
     """The whole body, unpacked. Raises BodyRefused."""
     data = _read_chunks(request) if comes_in_chunks(request) else _read_declared(request)
     if request.headers.get("Content-Encoding", "identity") == "gzip":
         data = _unpack(data)
-    if not data.strip():
+    if not may_be_empty and not data.strip():
         raise BodyRefused(400, "The body is empty.")
     return data
 
@@ -127,7 +128,8 @@ def receive_logs(request: TokenRequest) -> tuple[bytes, str]:
 def _receive_otlp(
     request: TokenRequest, decode: Callable[..., list[TraceLine]], signal: Literal["trace", "logs"]
 ) -> tuple[bytes, str]:
-    body, is_json = read_body(request), request.content_type == "application/json"
+    is_json = request.content_type == JSON
+    body = read_body(request, may_be_empty=request.content_type == PROTOBUF)  # which is an empty request
     decoded = _decode(decode, body, is_json=is_json)
     rejected: list[Rejected] = []
     for name in sorted({line.format for line in decoded}):
@@ -157,7 +159,21 @@ def _otlp_answer(rejected: list[Rejected], signal: Literal["trace", "logs"], *, 
         return encode_protobuf_answer(len(rejected), sentence, signal), PROTOBUF
     count = "rejectedSpans" if signal == "trace" else "rejectedLogRecords"
     partial = {count: str(len(rejected)), "errorMessage": sentence}
-    return msgspec.json.encode({"partialSuccess": partial} if rejected else {}), "application/json"
+    return msgspec.json.encode({"partialSuccess": partial} if rejected else {}), JSON
+
+
+def write_status(response: HttpResponse) -> None:
+    """Writes a refusal in JSON as OTLP asks for it in protobuf: a google.rpc.Status, 1 is its code, 2 its message."""
+    message = msgspec.json.decode(response.content)["error"].encode()
+    code = STATUS_CODES.get(response.status_code, INVALID_ARGUMENT)
+    response.content = b"\x08%c\x12%s%s" % (code, _varint(len(message)), message)
+    response.headers["Content-Type"] = PROTOBUF
+
+
+def _varint(number: int) -> bytes:
+    """A number as protobuf writes it: seven bits a byte, the lowest first."""
+    parts = [number >> shift & 0x7F for shift in range(0, max(number.bit_length(), 1), 7)]
+    return bytes([*(part | 0x80 for part in parts[:-1]), parts[-1]])
 
 
 def receive_hook(request: TokenRequest) -> tuple[BatchAnswer, int]:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from dashboard.ingest.bulk import unsaved_row
 from dashboard.models import Call, Observation, ReceiptSupersession, RecordedReceipt, RunCall
-from envelopes.recordings.base import LineRecord
+from envelopes.recordings.base import PlacedRecord
 
 
 @dataclass(slots=True)
@@ -60,10 +60,10 @@ class CallRows:
             if observation not in self.new_observations + self.changed_observations:
                 self.changed_observations.append(observation)
 
-    def list_in(self, run: UUID, claim: int, record: LineRecord, source: int) -> RunCall | None:
+    def list_in(self, run: UUID, claim: int, record: PlacedRecord, source: int) -> RunCall | None:
         """Lists the call in a run, returns a new entry; an entry with a better claim replaces the stored one.
 
-        `record` is the call's own, or an answer to it. Of records that have a position the earliest counts.
+        `record` is the call's own, an answer to it, or its file. Of records that have a position the earliest counts.
         """
         member = known = self.members.get(run)
         is_earlier = member is not None and record.is_before(member.ordinal)

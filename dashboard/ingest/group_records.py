@@ -44,11 +44,15 @@ class CallDraft:
     artifacts: list[ArtifactRecord] = field(default_factory=list)
 
     @property
-    def first_answer(self) -> ResultRecord | ReceiptRecord | SupersedeRecord | None:
-        """The answer at whose place the call is listed until its own record is imported."""
-        answers: list[ResultRecord | ReceiptRecord | SupersedeRecord]
+    def first_answer(self) -> ResultRecord | ReceiptRecord | SupersedeRecord | ArtifactRecord | None:
+        """The answer, or else the file, at whose place the call is listed until its own record is imported.
+
+        A file that was sent counts as an answer does, so that the order of arrival makes no difference.
+        """
+        answers: list[ResultRecord | ReceiptRecord | SupersedeRecord | ArtifactRecord]
         answers = [*self.results, *self.receipts, *self.superseded]
-        return min(answers, key=attrgetter("place"), default=None)
+        answers += [artifact for artifact in self.artifacts if artifact.position is not None]
+        return min(answers or self.artifacts, key=attrgetter("place"), default=None)
 
     @property
     def is_orphan(self) -> bool:

@@ -12,32 +12,31 @@ batches as for one. What follows from the evidence is derived by `work`.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass, field, replace
 from threading import Condition
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
-from django.db import transaction
-from django.db.models import F
+from django.db import connection
 
-from dashboard.artifacts.ingest import hold_quota, store_file
-from dashboard.artifacts.retention import remove_unreferenced, shared_store_lock
+from dashboard.artifacts.retention import shared_store_lock
+from dashboard.faults import BUSY, find_outage
 from dashboard.ingest import write
 from dashboard.ingest.bulk import bulk_insert_values, count_stored
+from dashboard.ingest.sent_content import find_sent_contents
 from dashboard.ingest.source_frames import pack_frames
 from dashboard.ingest.sources import SourceBatch, SourceMoved, new_source
-from dashboard.models import Artifact, Project, ReceivedRecord, Run, SentContent, Source
+from dashboard.models import Project, ReceivedRecord, Source
 from dashboard.models.identity import derive_id, run_id
 from dashboard.models.sources import LIVE
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine, SourcePath
-from envelopes.storage.file_store import StoredContent
 
 MOST_LINES = 20_000  # of one batch
 KEY_CHARACTERS = 200
@@ -118,14 +117,14 @@ def receive(project: Project, batch: LiveBatch) -> BatchAnswer:
             return answer
         job = _read_batch(project, batch)
         if job.source_batch is None:
-            return job.answer
+            return job.read
         try:
             WRITER.write(job)
         except SourceMoved:  # another process has just written a batch with this key
             if attempt == ATTEMPTS - 1:
                 raise
         else:
-            return job.answer
+            return job.written
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -140,10 +139,14 @@ def _earlier_answer(project: Project, batch: LiveBatch) -> BatchAnswer | None:
 
 @dataclass
 class _Job:
-    """A batch that waits to be written; `source_batch` is None where nothing is to be written."""
+    """A batch that waits to be written; `source_batch` is None where nothing is to be written.
+
+    `read` is the answer by what was stored when the batch was read, `written` that by what was when it was written.
+    """
 
     project: Project
-    answer: BatchAnswer
+    read: BatchAnswer
+    written: BatchAnswer = field(default_factory=BatchAnswer)
     source_batch: SourceBatch | None = None
     received: list[tuple[LiveLine, UUID]] = field(default_factory=list)  # with the run of each
     artifacts: list[ArtifactRecord] = field(default_factory=list)
@@ -250,7 +253,8 @@ class BatchQueue:
     """Writes the batches of all threads of this process: one thread at a time, all that wait in one transaction.
 
     Those that come while it waits for the lock of the database are written with it. Where that fails each is written
-    by itself, so that no batch fails for another.
+    by itself, so that no batch fails for another. Where the lock cannot be had all fail that need it: each alone would
+    wait as long again, one after the other.
     """
 
     def __init__(self) -> None:
@@ -283,11 +287,19 @@ class BatchQueue:
         if job.error is not None:
             raise job.error
 
-    def _take_late(self, project: Project) -> list[_Job]:
-        """The batches that came since; without those whose artifacts need a lock that is taken before this one."""
+    def _take_late(self, project: Project, *, is_failing: bool = False) -> list[_Job]:
+        """The batches that came since and need the same lock.
+
+        Those with artifacts are among them only if these batches fail: they need another lock before this one.
+        """
+        has_all = is_failing and not connection.features.has_select_for_update  # SQLite's lock covers all projects
+
+        def is_late(job: _Job) -> bool:
+            return has_all or (job.project.pk == project.pk and (is_failing or not job.artifacts))
+
         with self._changed:
-            late = [job for job in self._waiting if job.project.pk == project.pk and not job.artifacts]
-            self._waiting = [job for job in self._waiting if job.project.pk != project.pk or job.artifacts]
+            late = [job for job in self._waiting if is_late(job)]
+            self._waiting = [job for job in self._waiting if not is_late(job)]
             self._taken += late
         return late
 
@@ -295,46 +307,64 @@ class BatchQueue:
 WRITER = BatchQueue()
 
 
-def _write_all(jobs: Sequence[_Job], take_late: Callable[[Project], list[_Job]]) -> None:
+def _write_all(jobs: Sequence[_Job], take_late: Callable[..., list[_Job]]) -> None:
     by_project: dict[int, list[_Job]] = defaultdict(list)
     for job in jobs:
         by_project[job.project.pk].append(job)
+    failure: Exception | None = None  # where another process had the lock all the time
     for of_project in by_project.values():
-        _write_or_note(of_project, take_late)
-        if len(of_project) > 1 and of_project[0].error is not None:
+        if failure is None or connection.features.has_select_for_update:  # SQLite's lock covers all projects
+            failure = _write_or_note(of_project, take_late)
+        if failure is not None:
+            of_project += take_late(of_project[0].project, is_failing=True)
             for job in of_project:
-                _write_or_note([job])
+                job.error = failure
+        elif len(of_project) > 1 and of_project[0].error is not None:
+            for job in of_project:
+                failure = failure or _write_or_note([job])
+                job.error = failure or job.error
         for job in of_project:
             job.is_done = True
 
 
-def _write_or_note(jobs: list[_Job], take_late: Callable[[Project], list[_Job]] | None = None) -> None:
-    """Writes the jobs, and adds those that came late, in one transaction; each gets the error that ended it."""
-    project, error = jobs[0].project, None
+def _write_or_note(jobs: list[_Job], take_late: Callable[..., list[_Job]] | None = None) -> Exception | None:
+    """Writes the jobs, and adds those that came late, in one transaction; each gets the error that ended it.
+
+    Returns the error where another process had the lock all the time.
+    """
+    project, error, has_lock = jobs[0].project, None, False
     artifacts = [entry for job in jobs for entry in job.artifacts]
     try:
         with shared_store_lock() if artifacts else nullcontext(), project.write_lock():
+            has_lock = True
             jobs += take_late(project) if take_late else ()
             _write_jobs(project, jobs, artifacts)
     except Exception as caught:
         error = caught
     for job in jobs:
         job.error = error
+    return error if not has_lock and find_outage(error) is BUSY else None
 
 
 def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[ArtifactRecord]) -> None:
-    firsts: dict[tuple[str, str], _Job] = {}  # the same body may come twice at once
-    for job in jobs:
-        if job.source_batch is not None:
-            source = job.source_batch.source
-            job.answer = firsts.setdefault((source.path, source.head_sha256), job).answer
-    jobs = list(firsts.values())
-    files = _find_sent(project, artifacts)
-    batches = [replace(job.source_batch, files=files) for job in jobs if job.source_batch is not None]
-    write.record_locked(project, batches, collects_calls=False)
     rows = {line.digest: (line, run) for job in jobs for line, run in job.received}
-    has_times = any(line.at for line, _ in rows.values())
-    again = count_stored(ReceivedRecord, "id", rows) if has_times else {}
+    stored = count_stored(ReceivedRecord, "id", rows)
+    jobs = _settle_answers(jobs, stored)
+    contents = find_sent_contents(project, artifacts)
+    # Each attempt saves a source of its own: one of a transaction that failed would count as stored.
+    batches = [
+        replace(
+            batch,
+            source=copy(batch.source),
+            contents=contents,
+            accepted=job.written.accepted,
+            state=msgspec.json.encode(job.written),
+        )
+        for job in jobs
+        if (batch := job.source_batch) is not None
+    ]
+    write.record_locked(project, batches, collects_calls=False)
+    again = stored if any(line.at for line, _ in rows.values()) else ()
     for row in ReceivedRecord.objects.filter(pk__in=again) if again else ():
         row.at = min(row.at, rows[row.pk][0].at)
         row.save(update_fields=["at"])
@@ -342,39 +372,20 @@ def _write_jobs(project: Project, jobs: Sequence[_Job], artifacts: Sequence[Arti
     bulk_insert_values(ReceivedRecord, values, ignore_known=True)
 
 
-def _find_sent(project: Project, artifacts: Sequence[ArtifactRecord]) -> dict[str, StoredContent]:
-    """The contents that were sent for these artifacts before their records, by the path of each."""
-    hashes = {entry.sha256 for entry in artifacts if entry.sha256}
-    sent = SentContent.objects.filter(project=project, sha256__in=hashes) if hashes else ()
-    contents = {row.sha256: StoredContent(sha256=row.sha256, size=row.size, lines=row.lines) for row in sent}
-    return {entry.path: contents[entry.sha256] for entry in artifacts if entry.sha256 in contents}
-
-
-class WrongContent(ValueError):
-    """The content that was sent is not the one that its address names."""
-
-
-def store_sent_content(project: Project, sha256: str, body: BinaryIO) -> int:
-    """Stores content for the artifacts that name it, those that are there and those that come; returns its bytes.
-
-    It is read and hashed whole, also where the store has it. Raises WrongContent, QuotaExceeded and StoreFailed.
-    """
-    with shared_store_lock(), hold_quota(project.pk) as quota:
-        stored = store_file(os.dup(body.fileno()), quota)
-        is_right = stored.sha256 == sha256
-        if is_right:
-            _note_content(project, stored)
-    if not is_right:
-        remove_unreferenced({stored.sha256})
-        raise WrongContent(f"The content has the SHA-256 {stored.sha256}, its address has another.")
-    return stored.size
-
-
-@transaction.atomic
-def _note_content(project: Project, stored: StoredContent) -> None:
-    columns = {"size": stored.size, "lines": stored.lines}
-    SentContent.objects.update_or_create(project=project, sha256=stored.sha256, defaults=columns)
-    missing = Artifact.objects.filter(project=project, sha256=stored.sha256, state=Artifact.State.MISSING)
-    runs = list(missing.values_list("call__run", flat=True))
-    missing.update(state=Artifact.State.PRESENT, **columns)
-    Run.objects.filter(pk__in=runs).update(revision=F("revision") + 1)
+def _settle_answers(jobs: Sequence[_Job], stored: Collection[UUID]) -> list[_Job]:
+    """Counts the lines as known that others stored since a batch was read. Returns the jobs without equal bodies."""
+    firsts: dict[tuple[str, str], _Job] = {}  # the same body may come twice at once
+    known = {*stored}
+    for job in jobs:
+        if (batch := job.source_batch) is None:
+            continue
+        first = firsts.setdefault((batch.source.path, batch.source.head_sha256), job)
+        if first is not job and batch.is_known is not None:  # a key gives the first answer again
+            job.written = first.written
+            continue
+        digests = [line.digest for line, _ in job.received if not line.at]  # with a time it may be an earlier record
+        late = sum(digest in known for digest in digests)
+        counts = {"accepted": job.read.accepted - late, "already_known": job.read.already_known + late}
+        job.written = msgspec.structs.replace(job.read, **counts)
+        known.update(digests)
+    return list(firsts.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -65,6 +66,7 @@ class CallMerge:
         self.call = rows.call
         self.locator = locator
         self.remarks: list[RemarkRecord] = []
+        self._unordered: set[UUID] = set()  # runs with receipts of which no one is known to be the later
 
     def apply(self, draft: CallDraft, run_ids: dict[str, UUID]) -> None:
         for call in draft.calls:
@@ -187,18 +189,42 @@ class CallMerge:
         if record.is_further:  # two polls may have brought the same text
             if all(receipt.line != record.place for receipt in same):
                 self._add_receipt(observation, run, record.place, record.at, record.place)
-        elif same or self._have_first(receipts, run):
+        elif same:
             self._move_home(same, record)
-        else:
-            self._add_receipt(observation, run, record.place, record.at)
+        elif not (firsts := self._find_firsts(receipts, run)) or record.may_replace:
+            receipt = self._add_receipt(observation, run, record.place, record.at)
             if record.document is not None:
                 self._observe("delivery", record.document, record.fidelity, record.line, record.at, run)
+            for first in firsts:
+                self._replace_earlier(receipt, first, record)
 
-    def _have_first(self, receipts: Sequence[RecordedReceipt], run: UUID) -> bool:
-        """True where one replaced no other. A replacement may be known before its text: they may be in two files."""
+    def _find_firsts(self, receipts: Sequence[RecordedReceipt], run: UUID) -> list[RecordedReceipt]:
+        """Those that replaced no other. A replacement may be known before its text: they may be in two files."""
+        if not receipts:
+            return []
         replacements = {row.replacement for row in self.rows.supersessions if row.run_id == run}
-        texts: dict[UUID | None, str] = {row.id: row.sha256 for row in self.rows.observations if receipts}
-        return any(texts[receipt.observation_id] not in replacements for receipt in receipts)
+        texts = self._receipt_texts()
+        return [receipt for receipt in receipts if texts[receipt.observation_id] not in replacements]
+
+    def _receipt_texts(self) -> dict[UUID | None, str]:
+        """The SHA-256 of the texts of receipts, by observation."""
+        return {row.id: row.sha256 for row in self.rows.observations if row.surface == "receipt"}
+
+    def _replace_earlier(self, receipt: RecordedReceipt, other: RecordedReceipt, record: ReceiptRecord) -> None:
+        """Notes that the later of two receipts replaced the other one; where the order is not known, a remark."""
+        later = _find_later(receipt, other, is_placed=record.position is not None)
+        if later is None:
+            self._unordered.add(receipt.run_id)
+            ids, line = {"run": record.run, "call": record.call}, min(receipt.line, other.line)
+            became = "the order of two receipts is not known: both are shown"
+            self.remarks.append(remark("value", "$.at", b"no later time", became, line=line, owner=record.owner, **ids))
+            return
+        self._add_supersession(_supersession_by(later, self._receipt_texts()[later.observation_id]))
+
+    def _add_supersession(self, supersession: ReceiptSupersession) -> None:
+        if all(row.id != supersession.id for row in self.rows.supersessions):
+            self.rows.supersessions.append(supersession)
+            self.rows.new_supersessions.append(supersession)
 
     def _prove(self, observation: Observation) -> None:
         """Marks a text as exact that was known from a log alone, now that a request has it too."""
@@ -225,10 +251,7 @@ class CallMerge:
             receipts = [receipt for receipt in self.rows.receipts if receipt.run_id == run]
             if not any(receipt.observation_id == observation.id for receipt in receipts):
                 self._add_receipt(observation, run, record.place, record.at)
-        supersession = new_supersession(record, run, self.call.id, self.locator.source.id, replacement)
-        if all(row.id != supersession.id for row in self.rows.supersessions):
-            self.rows.supersessions.append(supersession)
-            self.rows.new_supersessions.append(supersession)
+        self._add_supersession(new_supersession(record, run, self.call.id, self.locator.source.id, replacement))
 
     def _settle_receipts(self) -> None:
         """Numbers the receipts of each run, and marks those that a supersession of the same run came after.
@@ -237,8 +260,8 @@ class CallMerge:
         """
         if not self.rows.supersessions and len(self.rows.receipts) < 2:
             return
-        texts: dict[UUID | None, str] = {row.id: row.sha256 for row in self.rows.observations}
-        for run in {row.run_id for row in self.rows.supersessions}:
+        texts = self._receipt_texts()
+        for run in {row.run_id for row in self.rows.supersessions} | self._unordered:
             ordered = sorted(
                 (row for row in self.rows.supersessions if row.run_id == run),
                 key=lambda row: (row.at or FIRST, row.line, row.reason == "", row.pk),
@@ -246,7 +269,12 @@ class CallMerge:
             replacements = {row.replacement for row in ordered}
             receipts = sorted(
                 (receipt for receipt in self.rows.receipts if receipt.run_id == run),
-                key=lambda row: (texts[row.observation_id] in replacements, row.at or FIRST, row.line),
+                key=lambda row: (
+                    texts[row.observation_id] in replacements,
+                    row.at or FIRST,
+                    row.line,
+                    texts[row.observation_id],
+                ),
             )
             for seq, receipt in enumerate(receipts, 1):
                 text = texts[receipt.observation_id]
@@ -339,17 +367,39 @@ class CallMerge:
 def new_supersession(
     record: SupersedeRecord, run: UUID, call: UUID, source: int, replacement: str = ""
 ) -> ReceiptSupersession:
+    row = _supersession_row(run, call, record.place, record.reason, replacement)
+    row.source_id, row.at = source, column_time(record.at)
+    return row
+
+
+def _supersession_by(receipt: RecordedReceipt, text: str) -> ReceiptSupersession:
+    """The same for a receipt that states no reason for replacing another one; `text` is its SHA-256."""
+    row = _supersession_row(receipt.run_id, receipt.call_id, receipt.line, "", text)
+    row.source_id, row.at = receipt.source_id, receipt.at
+    return row
+
+
+def _supersession_row(run: UUID, call: UUID, place: int, reason: str, replacement: str) -> ReceiptSupersession:
     return unsaved_row(
         ReceiptSupersession,
-        id=derive_id("supersession", run.bytes, call.bytes, record.place, record.reason, replacement),
+        id=derive_id("supersession", run.bytes, call.bytes, place, reason, replacement),
         run_id=run,
         call=call,
-        source_id=source,
-        line=record.place,
-        at=column_time(record.at),
-        reason=column_text(record.reason, 200),
+        line=place,
+        reason=column_text(reason, 200),
         replacement=replacement,
     )
+
+
+def _find_later(receipt: RecordedReceipt, other: RecordedReceipt, *, is_placed: bool) -> RecordedReceipt | None:
+    """The later of two receipts, None where that is not known. `is_placed`: their lines are places in the run."""
+    is_one_file = not is_placed and receipt.source_id == other.source_id
+    if receipt.at != other.at and not is_one_file:
+        times = [row.at for row in (receipt, other) if row.at is not None]
+        return next((row for row in (receipt, other) if row.at == max(times)), None) if len(times) == 2 else None
+    if receipt.line != other.line and (is_placed or is_one_file):
+        return max(receipt, other, key=attrgetter("line"))
+    return None
 
 
 def _is_before(receipt: RecordedReceipt, supersession: ReceiptSupersession) -> bool:

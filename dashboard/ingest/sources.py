@@ -148,10 +148,10 @@ class SourceBatch:
 
     `incomplete` is a last line without its end; `counts` are the source's `seen` counts with this batch. `frames` are
     the lines of a source's first batch, where the pool has read and packed them, and `digests` the SHA-256 of slices of
-    the source by first byte and size. `files` are stored already, by the path that the recording names. `is_stored`:
-    so are the bytes, which are read once more. `is_known` checks again, now that writers are locked out, whether
-    another process began a source that is not saved yet; None for a source that is new whatever others did, and is no
-    file, and for one that is saved.
+    the source by first byte and size. `files` are stored already, by the path that the recording names; `contents` are
+    those that programs sent, by SHA-256. `is_stored`: so are the bytes, which are read once more. `is_known` checks
+    again, now that writers are locked out, whether another process began a source that is not saved yet; None for a
+    source that is new whatever others did, and is no file, and for one that is saved.
     """
 
     source: Source
@@ -172,7 +172,12 @@ class SourceBatch:
     frames: Sequence[PackedFrame] = ()
     digests: Mapping[tuple[int, int], str] = field(default_factory=dict)
     files: Mapping[str, StoredContent] = field(default_factory=dict)
+    contents: Mapping[str, StoredContent] = field(default_factory=dict)
     is_stored: bool = False
+
+    def find_file(self, entry: ArtifactRecord) -> StoredContent | None:
+        """The stored content of an artifact. Two that programs sent may have one path."""
+        return self.files.get(entry.path) or self.contents.get(entry.sent_sha256)
 
 
 def save_sources(project: Project, batches: Sequence[SourceBatch]) -> None:

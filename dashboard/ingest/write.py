@@ -38,6 +38,7 @@ from dashboard.ingest.merge_runs import (
 )
 from dashboard.ingest.remarks import length_remarks, remark_row
 from dashboard.ingest.run_stats import refresh_stats
+from dashboard.ingest.sent_content import find_wrong_sizes
 from dashboard.ingest.sources import SourceBatch
 from dashboard.ingest.span_pairs import pair_spans, undo_pairs
 from dashboard.models import (
@@ -108,7 +109,7 @@ class _SourcePart:
 
     def __init__(self, batch: SourceBatch, grouper: RecordGrouper) -> None:
         self.source = batch.source
-        self.files = batch.files
+        self.find_file = batch.find_file
         self.locator = sources.SliceLocator(batch)
         self.grouper = grouper
         self.drafts = grouper.drafts
@@ -279,6 +280,7 @@ class _BatchWrite:
             merge = CallMerge(call_rows, part.locator)
             merge.apply(drafts.calls[key], run_ids)
             drafts.remarks += merge.remarks
+            drafts.remarks += find_wrong_sizes(drafts.calls[key].artifacts, part.find_file)
 
     def _load_calls(self, keys: Sequence[UUID]) -> None:
         stored = count_stored(Call, "id", keys)  # ids derive from the project
@@ -336,7 +338,7 @@ class _BatchWrite:
 
     def _list_named_artifacts(self) -> list[Artifact]:
         return [
-            sources.named_artifact(part.source, key, ordinal, entry, part.files.get(entry.path))
+            sources.named_artifact(part.source, key, ordinal, entry, part.find_file(entry))
             for part in self.parts
             for key, draft in part.drafts.calls.items()
             for ordinal, entry in enumerate(draft.artifacts)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 
+from dashboard.api.answers import JSON, PROTOBUF
 from dashboard.api.intake import (
     CONTENT_TYPES,
     HOOK_TYPES,
@@ -21,6 +22,7 @@ from dashboard.api.intake import (
     receive_logs,
     receive_records,
     receive_traces,
+    write_status,
 )
 from dashboard.artifacts.ingest import QuotaExceeded, StoreFailed
 from dashboard.artifacts.upload_folders import UploadsFull
@@ -29,7 +31,7 @@ from dashboard.ingest.sources import SourceMoved
 from dashboard.middleware import accepts_body
 from dashboard.tokens import TokenRequest, accepts_token
 
-UNPROCESSABLE, UNAVAILABLE, FULL = 422, 503, 507
+BAD_REQUEST, UNPROCESSABLE, UNAVAILABLE, FULL = 400, 422, 503, 507
 RETRY_SECONDS = "30"
 
 
@@ -53,6 +55,20 @@ def answers_refusals(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
     return answer
 
 
+def answers_as_otlp(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Refuses a request in protobuf in protobuf: its client does not read JSON."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
+        response = view(request, *arguments, **options)
+        is_refusal = response.status_code >= BAD_REQUEST and response.headers.get("Content-Type") == JSON
+        if is_refusal and request.content_type == PROTOBUF:
+            write_status(response)
+        return response
+
+    return answer
+
+
 @accepts_body("INTAKE_BODY_LIMIT_BYTES", RECORD_TYPES, in_chunks=True)
 @accepts_token("ingest", ["POST"])
 @answers_refusals
@@ -70,6 +86,7 @@ def artifact(request: TokenRequest, sha256: str) -> HttpResponse:
 
 
 @accepts_body("INTAKE_BODY_LIMIT_BYTES", TRACE_TYPES, in_chunks=True)
+@answers_as_otlp
 @accepts_token("ingest", ["POST"])
 @answers_refusals
 def traces(request: TokenRequest) -> HttpResponse:
@@ -79,6 +96,7 @@ def traces(request: TokenRequest) -> HttpResponse:
 
 
 @accepts_body("INTAKE_BODY_LIMIT_BYTES", TRACE_TYPES, in_chunks=True)
+@answers_as_otlp
 @accepts_token("ingest", ["POST"])
 @answers_refusals
 def logs(request: TokenRequest) -> HttpResponse:

@@ -1,7 +1,8 @@
 """Sends the lines of a spool to a dashboard: in batches, again until they are acknowledged, in order.
 
 The server knows a line that it has already, so that a batch whose answer was lost is sent again without harm.
-A line that the server refuses goes to the spool's `rejected.jsonl`; all others of its batch are stored.
+A line that the server refuses goes to the spool's `rejected.jsonl`; all others of its batch are stored. So does a line
+at which the server fails again and again while it takes others: it would block all lines behind it for good.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ INTERVAL_S = 1.0  # between two looks at the spool
 TIMEOUT_S = 30.0  # of a request
 LONGEST_PAUSE_S = 60.0  # between two attempts
 REFUSED = (400, 413, 422)  # for what is in the body: sending it again is no use
+FAULT = 500  # an error of the server, at any record or at one of these
+FAULTS_TOGETHER = 3  # of a batch, until its lines are sent apart
+FAULTS_ALONE = 10  # of lines beside which the server took no other one, until they are rejected
+MOST_FAULTY = 10  # lines that are sent alone: where the server took no other line, it is the server that fails
 NAMED_ARTIFACT = b'"type":"artifact"'
 
 logger = logging.getLogger(__name__)
@@ -37,6 +42,10 @@ class NotShipped(Exception):
     def __init__(self, reason: str, pause: float | None = None) -> None:
         super().__init__(reason)
         self.pause = pause
+
+
+class ServerFault(NotShipped):
+    """The server failed at a request with status 500, which may be for what is in it."""
 
 
 class Shipper:
@@ -78,7 +87,12 @@ class Shipper:
     def _ship_all(self) -> None:
         try:
             for batch in self._spool.batches():
-                self._ship(batch)
+                try:
+                    self._ship(batch)
+                except ServerFault as fault:
+                    if self._failures + 1 < FAULTS_TOGETHER:
+                        raise
+                    self._ship_apart(batch, fault)
                 self._spool.acknowledge(batch)
                 self._failures = 0
                 if self._is_closed.is_set():
@@ -108,7 +122,29 @@ class Shipper:
             return
         middle = len(batch.lines) // 2
         for lines in (batch.lines[:middle], batch.lines[middle:]):
-            self._ship(Batch(batch.segment, batch.start, batch.end, lines))
+            self._ship(batch._replace(lines=lines))
+
+    def _ship_apart(self, batch: Batch, fault: ServerFault) -> None:
+        """Ships the lines of a batch but those at which the server fails, which are kept among the rejected ones.
+
+        Raises NotShipped where the server takes none of them, unless it has failed at these few all the time.
+        """
+        waiting, faulty, is_any_shipped = [batch.lines], list[bytes](), False
+        while waiting:
+            lines = waiting.pop()
+            try:
+                self._ship(batch._replace(lines=lines))
+                is_any_shipped = True
+            except ServerFault:
+                middle = len(lines) // 2
+                waiting += [lines[middle:], lines[:middle]] if middle else []
+                faulty += [] if middle else lines
+            if len(faulty) > MOST_FAULTY and not is_any_shipped:
+                raise fault
+        if not is_any_shipped and self._failures + 1 < FAULTS_ALONE:
+            raise fault
+        for line in faulty:
+            self._spool.reject(line, f"{fault}, again and again, at this line")
 
     def _ship_artifact(self, line: bytes) -> None:
         """Sends the file that the line names, if the spool has it."""
@@ -140,7 +176,8 @@ class Shipper:
                     return error.code, _read_answer(error.read())
                 after = error.headers.get("Retry-After", "")
                 pause = min(float(after), LONGEST_PAUSE_S) if after.isdigit() else None
-                raise NotShipped(f"{self._server} answered {error.code} {error.reason}", pause) from None
+                failure = ServerFault if error.code == FAULT else NotShipped
+                raise failure(f"{self._server} answered {error.code} {error.reason}", pause) from None
         except (OSError, HTTPException) as error:
             raise NotShipped(f"{self._server} did not answer: {error}") from None
 

@@ -65,7 +65,7 @@ class SourceLine(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
 
 
-class LineRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PlacedRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`position` is the place in the run of a record whose file has another order than the run had."""
 
     line: int
@@ -79,6 +79,10 @@ class LineRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_before(self, place: int) -> bool:
         """True for a record that has a position, an earlier one: of equal records the earliest counts."""
         return self.position is not None and self.position < place
+
+
+class LineRecord(PlacedRecord, frozen=True, kw_only=True, gc=False):
+    """A record that readers of whole documents give a position of its own."""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="run"):
@@ -180,13 +184,15 @@ class ResultRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="result"
 class ReceiptRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="receipt"):
     """`is_further`: the model got this behind the earlier receipts of the call, and has all of them.
 
-    `is_running`: it states that the call still ran, so the call did not end `at` this time.
+    `is_running`: it states that the call still ran, so the call did not end `at` this time. `may_replace`: of two texts
+    of a call the later one replaced the other, whichever comes first; without it the second one is evidence beside.
     """
 
     call: str
     content: bytes
     fidelity: ReceiptFidelity = "recorded"
     is_further: bool = False
+    may_replace: bool = False
     is_running: bool = False
     at: str | None = None
     extra: bytes | None = None
@@ -215,11 +221,9 @@ class EventRecord(LineRecord, frozen=True, kw_only=True, gc=False, tag="event"):
     document: bytes | None = None
 
 
-class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="artifact"):
+class ArtifactRecord(PlacedRecord, frozen=True, kw_only=True, gc=False, tag="artifact"):
     """`sha256` is that of the file which an export has beside it, or that a program sent; `ordinal` its place."""
 
-    line: int
-    run: str
     call: str
     role: str
     path: str

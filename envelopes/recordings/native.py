@@ -12,7 +12,8 @@
    more fields than its record has is kept whole as its `document`: unknown fields are evidence, and set nothing.
 4. In a file the lines are in order. Records that are sent have `position`, else the microseconds of their time,
    else `seq`: so the same records give the same order however they arrive.
-5. A receipt with a later `seq`, or that `supersedes` one, replaced the one before it.
+5. A receipt with a later `seq`, or that `supersedes` one, replaced the one before it. Of two that have the same `seq`,
+   or none, the one with the later place (4) replaced the other.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ _BEGINNING = re.compile(rb'\s*\{[^{}\[\]]{0,200}"type"\s*:\s*"([a-z]+)"')
 _SHA256 = re.compile("[0-9a-f]{64}")
 _NO_FAILURES = ("ok", "skipped")
 MAX_ATTEMPT = 2**31 - 1
+ARRAY = "this is a JSON array: send each record as one object on a line of its own, without brackets and commas"
 
 
 def sniff(head: bytes, _path: SourcePath) -> bool:
@@ -74,6 +76,8 @@ def read(lines: Iterable[SourceLine], path: SourcePath, state: dict[str, object]
             yield line
             continue
         try:
+            if line.raw.lstrip().startswith(b"["):
+                raise Untrusted(ARRAY)
             yield from _read_object(ObjectFields(line.number, line.raw), path)
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
@@ -206,7 +210,7 @@ def _present(raw: bytes | None) -> bytes | None:
 def _receipt_records(fields: ObjectFields, run: str, path: SourcePath) -> Records:
     call, at, seq = fields.required_text("call"), fields.time("at"), fields.integer("seq", 1)
     supersedes = fields.integer("supersedes", 0)
-    position = _position(fields, path, at, seq)
+    position = _position(fields, path, at, seq or 1)
     fidelity = fields.choice("fidelity", _RECEIPT_FIDELITIES, "recorded")
     parts = fields.slice("parts")
     content = parts if parts not in (None, b"[]") else fields.slice("text") or fields.value("content")
@@ -225,6 +229,7 @@ def _receipt_records(fields: ObjectFields, run: str, path: SourcePath) -> Record
         call=call,
         content=content or b"null",
         fidelity=fidelity if content else "absent",
+        may_replace=True,
         at=at,
         document=fields.document if fields.rest() else None,
     )
@@ -268,13 +273,14 @@ def _usage_records(fields: ObjectFields, run: str, path: SourcePath) -> Records:
     )
 
 
-def _artifact_records(fields: ObjectFields, run: str, _path: SourcePath) -> Records:
+def _artifact_records(fields: ObjectFields, run: str, path: SourcePath) -> Records:
     sha256 = fields.text("sha256")
     if sha256 is not None and not _SHA256.fullmatch(sha256):
         raise Untrusted("not a SHA-256: 64 hexadecimal digits in lower case", "$.sha256")
     yield ArtifactRecord(
         line=fields.line,
         run=run,
+        position=_position(fields, path, fields.time("at")),
         call=fields.required_text("call"),
         role=fields.text("role") or "file",
         path=fields.required_text("path"),
@@ -340,7 +346,7 @@ FORMATS: tuple[Format, ...] = (
         sniff=sniff,
         read=read,
         is_global_call_id=lambda _call: False,
-        version=4,
+        version=5,
         name_place=name_position,
     ),
 )

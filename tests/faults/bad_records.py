@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from envelopes.recordings.native import ARRAY
 from tests.dashboard.api.native_records import lines, one_call
 
 RUN = "r1"
@@ -104,7 +105,7 @@ RECORDS: dict[str, tuple[BadRecords, ...]] = {
     ),
     "json-toplevel": (
         sent("a number", b"5", calls=0, answer="line 4: expected a JSON object"),
-        sent("a list", [CALL], calls=0, answer="line 4: expected a JSON object"),
+        sent("a list", [CALL], calls=0, answer=f"line 4: {ARRAY}"),
         sent("null", b"null", calls=0, answer="line 4: expected a JSON object"),
     ),
     "json-dupkeys": (
@@ -297,7 +298,7 @@ RECORDS: dict[str, tuple[BadRecords, ...]] = {
             b"[\n1,\n2]\n",
             calls=0,
             rejected=(
-                "line 4: expected a JSON object",
+                f"line 4: {ARRAY}",
                 "line 5: expected a JSON object",
                 "line 6: expected a JSON object",
             ),
@@ -326,7 +327,7 @@ RECORDS: dict[str, tuple[BadRecords, ...]] = {
             CALL,
             b"[1]",
             b"[1]",
-            answer=("line 5: expected a JSON object", "line 6: expected a JSON object"),
+            answer=(f"line 5: {ARRAY}", f"line 6: {ARRAY}"),
         ),
         sent("another tool for the same call", CALL, CALL | {"tool": "Other"}),
         sent("two results", CALL, RESULT, RESULT | {"complete": {"text": "another"}}),

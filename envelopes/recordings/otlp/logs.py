@@ -124,7 +124,7 @@ def _message_lines(record: LogRecord) -> Iterator[TraceLine]:
 
 def _json_logs(body: bytes) -> Iterator[LogRecord]:
     document = parse_json(body)
-    if not isinstance(document, dict) or "resourceLogs" not in document:
+    if not isinstance(document, dict) or (document and "resourceLogs" not in document):
         raise Untrusted("no resourceLogs: not an OTLP log request")
     for resource in objects_in(document, "resourceLogs"):
         for scoped in objects_in(resource, "scopeLogs"):

@@ -56,7 +56,7 @@ def test_log_events_of_agents_join_the_calls_of_their_recordings(project: Projec
     assert (other.tool, other.source_error, other.run.source_format) == ("shell", True, "codex")
     lost = sender.post("/v1/logs", log_request("claude_code.tool_result", {"tool_name": "x"}), "application/json")
     assert json.loads(lost.content)["partialSuccess"]["rejectedLogRecords"] == "1"
-    assert sender.post("/v1/logs", b"{}", "application/json").status_code == 400
+    assert sender.post("/v1/logs", b'{"logs":[]}', "application/json").status_code == 400
     assert sender.post("/v1/logs", log_request("other", {}), "application/json").content == b"{}"
 
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import random
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils.dateparse import parse_datetime
 
 from dashboard.ingest.delete_runs import delete_run
 from dashboard.ingest.importer import import_paths
@@ -28,8 +30,10 @@ from dashboard.models import (
     Project,
     ReceivedRecord,
     RecordedReceipt,
+    Remark,
     RequestUsage,
     Run,
+    RunCall,
     SentContent,
     Source,
 )
@@ -188,6 +192,13 @@ def test_a_body_that_cannot_be_stored_is_refused_and_leaves_nothing(sender: Send
     assert not Run.objects.exists()
 
 
+def test_an_array_is_refused_with_what_to_send_in_its_place(sender: Sender) -> None:
+    (refused,) = sender.records([json.dumps(one_call()).encode()])["rejected"]
+    assert refused["reason"] == (
+        "this is a JSON array: send each record as one object on a line of its own, without brackets and commas"
+    )
+
+
 def test_a_token_writes_to_its_own_project(project: Project, sender: Sender) -> None:
     other = create_project("other")
     Sender(other).records(one_run())
@@ -213,6 +224,118 @@ def test_content_joins_its_artifact_whichever_comes_first(project: Project, send
     assert sender.put("/api/v1/artifacts/short", b"another").status_code == 400
     assert SentContent.objects.count() == 2
     assert sender.records([base | {"path": "x", "sha256": "../../etc"}])["rejected"][0]["path"] == "$.sha256"
+
+
+def test_artifacts_with_one_path_have_each_the_content_of_its_own_record(sender: Sender) -> None:
+    contents = {call: f"content of {call}\n".encode() for call in ("c1", "c2")}
+    hashes = {call: hashlib.sha256(content).hexdigest() for call, content in contents.items()}
+    for call, content in contents.items():
+        assert sender.put(f"/api/v1/artifacts/{hashes[call]}", content).status_code == 200
+    base = {"v": 1, "type": "artifact", "run": "r1", "path": "out.txt"}
+    named = [base | {"call": call, "sha256": sha256} for call, sha256 in hashes.items()]
+    sender.records([*one_call(1), *one_call(2), *one_call(3), *named, base | {"call": "c3"}])
+    stored = Artifact.objects.filter(path="out.txt").order_by("call__external_id").values_list("state", "sha256")
+    assert list(stored) == [("present", hashes["c1"]), ("present", hashes["c2"]), ("missing", "")]
+
+
+@pytest.mark.parametrize("size", [6, 999, None])
+def test_a_stated_size_that_the_content_does_not_have_leaves_a_remark(sender: Sender, size: int | None) -> None:
+    contents = [b"first\n", b"later\n"]
+    hashes = [hashlib.sha256(content).hexdigest() for content in contents]
+    base = {"v": 1, "type": "artifact", "run": "r1", "call": "c1", "size": size}
+    sender.put(f"/api/v1/artifacts/{hashes[0]}", contents[0])
+    sender.records([*one_call(1), *[base | {"path": sha256, "sha256": sha256} for sha256 in hashes]])
+    sender.put(f"/api/v1/artifacts/{hashes[1]}", contents[1])
+    assert list(Artifact.objects.filter(observation=None).values_list("size", "state")) == [(6, "present")] * 2
+    remarks = list(Remark.objects.values_list("call", "kind", "path", "was", "became"))
+    expected = (Call.objects.get().pk, "value", "$.size", "999", "left out: the content has 6 bytes")
+    assert remarks == [expected] * (2 if size == 999 else 0)
+
+
+def test_a_file_that_comes_before_its_call_is_stored_beside_the_other_records(
+    project: Project, sender: Sender, tmp_path: Path
+) -> None:
+    at = "2026-03-01T09:00:01.300Z"
+    file = {"v": 1, "type": "artifact", "run": "r1", "call": "c1", "path": "out.txt", "at": at}
+    call, *answers = one_call(1)
+    beside = {"v": 1, "type": "message", "run": "beside", "role": "user", "text": "Look."}
+    exported: list[dict[str, bytes]] = []
+    for number, batches in enumerate(([[file], answers, [call]], [answers, [file], [call]], [[call], answers, [file]])):
+        for batch in batches:
+            answer = sender.records([*batch, beside | {"seq": len(batch)}])
+            assert (answer["status"], answer["rejected"]) == (200, [])
+        exported.append(export_all(project, tmp_path / str(number)))
+        assert Message.objects.filter(run__external_id="beside").count() == 2
+        for run in project.runs.all():
+            delete_run(run)
+    assert exported[0] == exported[1] == exported[2]
+
+
+def test_a_call_that_only_its_file_and_its_answer_tell_of_is_listed_at_the_earlier_one(sender: Sender) -> None:
+    file = {"v": 1, "type": "artifact", "run": "r1", "call": "c1", "path": "out.txt", "at": "2026-03-01T09:00:01.300Z"}
+    places = []
+    for batches in ([file], one_call(1)[1:]), (one_call(1)[1:], [file]):
+        for batch in batches:
+            sender.records(batch)
+        places.append(RunCall.objects.get().ordinal)
+        delete_run(Run.objects.get())
+    assert places == [1_772_355_601_300_000] * 2
+
+
+def test_a_recording_with_a_file_of_an_unknown_call_is_imported(project: Project, tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(lines([{"v": 1, "type": "artifact", "run": "r1", "call": "c9", "path": "out.txt"}, *one_run()]))
+    report = import_paths(project, [path])
+    assert (report.seen["calls"], report.problems) == (2, [])
+    assert list(Call.objects.order_by("external_id").values_list("external_id", "tool")) == [
+        ("c1", "Search"),
+        ("c2", "Search"),
+        ("c9", ""),
+    ]
+
+
+TIMES = {"alpha": "2026-03-01T09:00:01Z", "beta": "2026-03-01T09:00:05Z", "gamma": "2026-03-01T09:00:09Z"}
+RECEIPTS: dict[str, tuple[dict[str, Any], dict[str, str | None]]] = {
+    "without seq": ({}, {"alpha": "beta", "beta": "gamma", "gamma": None}),
+    "with one seq": ({"seq": 1}, {"alpha": "beta", "beta": "gamma", "gamma": None}),
+    "with a seq that is no number": ({"seq": 0}, {"alpha": "beta", "beta": "gamma", "gamma": None}),
+    "without times": ({"at": None}, {"alpha": None, "beta": None, "gamma": None}),
+    "at one time": ({"at": TIMES["alpha"]}, {"alpha": None, "beta": None, "gamma": None}),
+}
+
+
+@pytest.mark.parametrize("name", RECEIPTS)
+def test_of_two_receipts_the_later_one_replaced_the_other_whichever_comes_first(
+    project: Project, sender: Sender, tmp_path: Path, name: str
+) -> None:
+    members, expected = RECEIPTS[name]
+    base = {"v": 1, "type": "receipt", "run": "r1", "call": "c1"}
+    receipts = [base | {"text": text, "at": at} | members for text, at in TIMES.items()]
+    exported: list[dict[str, bytes]] = []
+    for number, order in enumerate(permutations(receipts)):
+        sender.records(one_call(1)[:2])
+        for batch in [order[:2], order[2:]] if number % 2 else [[receipt] for receipt in order]:
+            assert sender.records(batch)["rejected"] == []
+        files = export_all(project, tmp_path / str(number))
+        files.pop("r1/remarks.jsonl", None)  # they have the line of the body
+        exported.append(files)
+        rows = RecordedReceipt.objects.select_related("observation").order_by("seq")
+        texts = {json.loads(bytes(row.observation.data)): row.superseded_at for row in rows}
+        ends = {text: later and parse_datetime(TIMES[later]) for text, later in expected.items()}
+        assert texts == ends
+        assert list(rows.values_list("seq", flat=True)) == [1, 2, 3]
+        unordered = Remark.objects.filter(became__startswith="the order of two receipts is not known")
+        assert unordered.count() == (expected["alpha"] is None)
+        delete_run(Run.objects.get())
+    assert all(files == exported[0] for files in exported)
+
+
+def test_a_later_receipt_in_a_file_replaced_the_earlier_one(project: Project, tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    call, result, receipt = one_call(1)
+    path.write_bytes(lines([call, result, receipt, {**receipt, "text": "[cleared]"}]))
+    import_paths(project, [path])
+    assert list(RecordedReceipt.objects.order_by("seq").values_list("superseded_line", flat=True)) == [4, None]
 
 
 def test_a_sent_path_is_no_file_of_this_machine(sender: Sender, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ class IntakeServer:
     address: str = ""
     answers: list[int] = field(default_factory=list)
     refused: bytes = b"\0"  # lines with this are rejected
+    faulty: bytes = b"\0"  # at lines with this the server fails
     lines: list[bytes] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)  # what was asked, and the key
     artifacts: dict[str, bytes] = field(default_factory=dict)
@@ -74,7 +75,7 @@ def server() -> Iterator[IntakeServer]:
 
         def _answer(self, body: bytes, store: Any) -> None:
             intake.requests.append((f"{self.command} {self.path}", self.headers["Idempotency-Key"]))
-            status = intake.answers.pop(0) if intake.answers else 200
+            status = intake.answers.pop(0) if intake.answers else 500 if intake.faulty in body else 200
             answer = json.dumps(store(body) if status in (0, 200) else {"error": "no"}).encode()
             if status == 0:
                 return
@@ -177,6 +178,38 @@ def test_a_refused_batch_is_divided_until_the_refused_line_stands_alone(tmp_path
     assert [json.loads(line) for line in (tmp_path / REJECTED).read_text().splitlines()] == [
         {"reason": "no", "line": '{"n":1}\n'}
     ]
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_line_at_which_the_server_fails_does_not_block_those_behind_it(
+    tmp_path: Path, server: IntakeServer, count: int
+) -> None:
+    server.faulty = b'"n":0'
+    for number in range(count):
+        spool = Spool(tmp_path)
+        spool.append([b'{"n":%d}\n' % number])
+        spool.append([b'{"n":"%d, later"}\n' % number] if number else [])
+        spool.close()
+    with LiveRecorder(tmp_path, server.address, TOKEN) as live:
+        assert live.close(30)
+    (kept,) = (tmp_path / REJECTED).read_text().splitlines()
+    assert json.loads(kept)["line"] == '{"n":0}\n'
+    assert "answered 500" in json.loads(kept)["reason"]
+    assert len(server.lines) == 2 * (count - 1)
+
+
+def test_a_server_that_fails_at_each_line_has_none_rejected(tmp_path: Path, server: IntakeServer) -> None:
+    server.faulty = b"n"
+    spool = Spool(tmp_path)
+    spool.append([b'{"n":%d}\n' % number for number in range(40)])
+    spool.close()
+    assert not LiveRecorder(tmp_path, server.address, TOKEN).close(0.5)
+    assert len(server.requests) > 20
+    server.faulty = b"\0"
+    with LiveRecorder(tmp_path, server.address, TOKEN) as live:
+        assert live.close(30)
+    assert len(server.lines) == 40
+    assert not (tmp_path / REJECTED).exists()
 
 
 def test_a_killed_process_leaves_what_it_recorded_and_no_part_of_a_line_is_sent(
