@@ -38,6 +38,8 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
 class CallItem(msgspec.Struct, frozen=True, kw_only=True):
     """`seen_lines` of `output_lines` reached the model, where the output was recorded.
 
+    `tokens`, `is_cut` and `seen_lines` are null where no receipt was recorded: what the model got is not known.
+
     `outcome` is the word by which `outcome:` filters. A list gives a call that is stored and not counted yet the
     `outcome` "not counted yet", and null for all that follows from its evidence; its halves are computed when they
     are asked for.

@@ -343,8 +343,12 @@ def describe_run(run: Run, waiting: int) -> RunItem:
 
 
 def describe_call(call: Call) -> CallItem:
-    """Without what follows from the evidence, where that waits: the defaults of its columns would be wrong claims."""
+    """Without what follows from the evidence, where that waits: the defaults of its columns would be wrong claims.
+
+    The same holds for what follows from a receipt, where none was recorded.
+    """
     is_counted = bool(call.derivation)
+    has_receipt = is_counted and call.has_tokens
     return CallItem(
         call=str(call.pk),
         external_id=call.external_id,
@@ -356,10 +360,10 @@ def describe_call(call: Call) -> CallItem:
         summary=mask_text(call.summary) if is_counted else None,
         started_at=call.started_at,
         duration_ms=call.duration_ms,
-        tokens=call.tokens if is_counted else None,
-        is_cut=call.is_cut if is_counted else None,
+        tokens=call.tokens if has_receipt else None,
+        is_cut=call.is_cut if has_receipt else None,
         output_lines=call.output_lines if is_counted else None,
-        seen_lines=call.seen_lines if is_counted else None,
+        seen_lines=call.seen_lines if has_receipt else None,
         result_fidelity=call.result_fidelity if is_counted else None,
         receipt_fidelity=call.receipt_fidelity if is_counted else None,
         url=call.get_absolute_url(),

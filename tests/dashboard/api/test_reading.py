@@ -171,6 +171,11 @@ def test_nothing_is_unseen_where_no_receipt_was_recorded(project: Project) -> No
     halves = get(reader, f"/api/v1/calls/{call.pk}/halves")
     assert (halves["receipt"], halves["outputs"], halves["left_out"]) == (None, [], "")
     assert halves["canonical"] is not None
+    assert halves["call"]["receipt_fidelity"] == "absent"
+    assert [halves["call"][name] for name in ("is_cut", "seen_lines", "tokens")] == [None] * 3
+    lists = [get(reader, f"/api/v1/calls?limit=200&q={term}")["items"] for term in ("cut:no", "cut:yes", "-cut:yes")]
+    assert [halves["call"] in items for items in lists] == [False, False, True]
+    assert lists[0]
     assert "no receipt was recorded" in get(reader, f"/api/v1/calls/{call.pk}/unseen", 422)["error"]
 
 
