@@ -67,8 +67,8 @@ class CallItem(msgspec.Struct, frozen=True, kw_only=True):
 class ItemPage(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     """`next` is the cursor of the page behind this one, None on the last.
 
-    `problems` are sentences about the filter, `notes` about what the list may lack: calls that are not counted yet, or
-    that no search finds yet.
+    `problems` are sentences about the filter, and about other parameters that cannot be read, `notes` about what the
+    list may lack: calls that are not counted yet, or that no search finds yet.
     """
 
     items: list[Item]
@@ -297,7 +297,7 @@ def _describe(sentence: str, schema: object) -> dict[str, Any]:
 def _parameter(name: str, place: str) -> dict[str, object]:
     kind: dict[str, object] = {"type": "string"}
     if name in INTEGERS:
-        kind = {"type": "integer", "minimum": 0}
+        kind = {"type": "integer", "minimum": 0 if name == "offset" else 1}
     elif name in IDS:
         kind = {"type": "string", "format": "uuid"}
     return {"name": name, "in": place, "required": place == "path", "schema": kind}
