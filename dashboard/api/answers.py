@@ -38,6 +38,8 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
 class CallItem(msgspec.Struct, frozen=True, kw_only=True):
     """`seen_lines` of `output_lines` reached the model, where the output was recorded.
 
+    `tokens`, `is_cut` and `seen_lines` are null where no receipt was recorded: what the model got is not known.
+
     `outcome` is the word by which `outcome:` filters. A list gives a call that is stored and not counted yet the
     `outcome` "not counted yet", and null for all that follows from its evidence; its halves are computed when they
     are asked for.
@@ -65,8 +67,8 @@ class CallItem(msgspec.Struct, frozen=True, kw_only=True):
 class ItemPage(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     """`next` is the cursor of the page behind this one, None on the last.
 
-    `problems` are sentences about the filter, `notes` about what the list may lack: calls that are not counted yet, or
-    that no search finds yet.
+    `problems` are sentences about the filter, and about other parameters that cannot be read, `notes` about what the
+    list may lack: calls that are not counted yet, or that no search finds yet.
     """
 
     items: list[Item]
@@ -295,7 +297,7 @@ def _describe(sentence: str, schema: object) -> dict[str, Any]:
 def _parameter(name: str, place: str) -> dict[str, object]:
     kind: dict[str, object] = {"type": "string"}
     if name in INTEGERS:
-        kind = {"type": "integer", "minimum": 0}
+        kind = {"type": "integer", "minimum": 0 if name == "offset" else 1}
     elif name in IDS:
         kind = {"type": "string", "format": "uuid"}
     return {"name": name, "in": place, "required": place == "path", "schema": kind}

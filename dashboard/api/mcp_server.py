@@ -13,11 +13,12 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
 from django.http import Http404
+from msgspec import UNSET, Meta, UnsetType
 
 from dashboard.api import reading
 from dashboard.api.answers import CallHalves, CallItem, ItemPage, StepContext, TextWindow
@@ -43,29 +44,82 @@ class ToolAnswer(NamedTuple):
     structured: dict[str, Any]
 
 
-class ServedTool(NamedTuple):
-    """`properties` is JSON Schema; `required` names those that have to be given."""
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of a tool: its input schema is written from the fields, and what is given is read into them."""
 
+    def query(self, *names: str) -> dict[str, str]:
+        """Those that were given, of `names` alone where there are any."""
+        values = msgspec.structs.asdict(self)
+        return {
+            name: str(value)
+            for name, value in values.items()
+            if value not in (UNSET, "") and (not names or name in names)
+        }
+
+
+class ListArguments(Arguments, frozen=True, kw_only=True):
+    q: Annotated[
+        str,
+        Meta(
+            description="The filter language of the dashboard, "
+            "e.g. tool:Bash cut:yes receipt:denied failed:>3 after:2026-01-20"
+        ),
+    ] = ""
+    sort: Annotated[
+        str,
+        Meta(description="newest, tokens, took or unseen; runs: newest, calls, failed, cut, tokens or duration"),
+    ] = ""
+    after: Annotated[str, Meta(description="The cursor that an earlier answer named")] = ""
+    limit: Annotated[int, Meta(ge=1, le=MOST_ITEMS, description=f"How many, {ITEMS} unless given")] = ITEMS
+
+
+class WindowArguments(Arguments, frozen=True, kw_only=True):
+    call: Annotated[UUID, Meta(description="The id of the call")]
+    offset: Annotated[int, Meta(ge=0, le=LARGEST, description="The first character, 0 unless given")] | UnsetType = (
+        UNSET
+    )
+    limit: Annotated[
+        int, Meta(ge=1, le=MOST_CHARACTERS, description=f"Characters of each window, {CHARACTERS:,} unless given")
+    ] = CHARACTERS
+
+
+class HalvesArguments(WindowArguments, frozen=True, kw_only=True):
+    part: (
+        Annotated[Literal["args", "canonical", "receipt"], Meta(description="Only this half in a window")] | UnsetType
+    ) = UNSET
+
+
+class UnseenArguments(WindowArguments, frozen=True, kw_only=True):
+    pointer: Annotated[str, Meta(description="Of the output, as call_halves names it")] = ""
+
+
+class ContextArguments(Arguments, frozen=True, kw_only=True):
+    run: Annotated[UUID, Meta(description="The id of the run")]
+    position: Annotated[int, Meta(ge=1, description="Of the call in the run, from 1")]
+
+
+class VariantArguments(WindowArguments, frozen=True, kw_only=True):
+    variant: Annotated[str, Meta(description="e.g. receipt, markdown, outcome_json")] = "receipt"
+
+
+class ServedTool(NamedTuple):
     description: str
-    properties: dict[str, dict[str, Any]]
-    required: tuple[str, ...]
-    answer: Callable[[Project, Mapping[str, Any]], ToolAnswer]
+    arguments: type[Arguments]
+    answer: Callable[[Project, Any], ToolAnswer]
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        _, components = msgspec.json.schema_components([self.arguments])
+        (schema,) = components.values()
+        return {name: value for name, value in schema.items() if name != "title"}
 
 
 class WrongArguments(ValueError):
     """A sentence for the model that asked."""
 
 
-def _text(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
-
-
-def _number(description: str, most: int | None = None) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 0, "description": description} | ({"maximum": most} if most else {})
-
-
-def _search_runs(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    page = reading.list_runs(project, _list_query(given))
+def _search_runs(project: Project, given: ListArguments) -> ToolAnswer:
+    page = reading.list_runs(project, given.query())
     lines = [
         f"run {run.run} · {run.title or run.external_id} · {run.calls} calls, {run.failed} failed"
         + (f" · {run.waiting:,} not counted yet" if run.waiting else "")
@@ -74,8 +128,8 @@ def _search_runs(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
     return _page_answer(page, lines, "search_runs", given)
 
 
-def _search_calls(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    page = reading.list_calls(project, _list_query(given))
+def _search_calls(project: Project, given: ListArguments) -> ToolAnswer:
+    page = reading.list_calls(project, given.query())
     lines = [
         f"call {call.call} · {call.tool} · {_outcome_words(call)}"
         + (f" · model saw {call.seen_lines:,} of {call.output_lines:,} lines" if call.is_cut else "")
@@ -89,17 +143,16 @@ def _outcome_words(call: CallItem) -> str:
     return call.outcome if call.outcome == NOT_COUNTED else describe_outcome(call.outcome, call.exit_status)
 
 
-def _page_answer(page: ItemPage[Any], lines: list[str], tool: str, given: Mapping[str, Any]) -> ToolAnswer:
+def _page_answer(page: ItemPage[Any], lines: list[str], tool: str, given: ListArguments) -> ToolAnswer:
     lines = [*(f"Problem: {problem}" for problem in page.problems), *lines] or ["Nothing matches."]
     lines = [*(f"Note: {note}" for note in page.notes), *lines]
     if page.next:
-        lines.append(f"More: {_describe_question(tool, _query(given, 'q', 'sort') | {'after': page.next})}.")
+        lines.append(f"More: {_describe_question(tool, given.query('q', 'sort') | {'after': page.next})}.")
     return ToolAnswer("\n".join(lines), msgspec.to_builtins(page, str_keys=True))
 
 
-def _call_halves(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    key = _key(given, "call")
-    halves = reading.load_halves(project, key, _window_query(given, "part"))
+def _call_halves(project: Project, given: HalvesArguments) -> ToolAnswer:
+    halves = reading.load_halves(project, given.call, given.query())
     lines = [f"{halves.call.tool} · {_outcome_words(halves.call)}"]
     lines += [_window_text(name, window, halves) for name, window in _windows(halves)]
     if halves.call.result_fidelity == "parsed_from_receipt":
@@ -110,7 +163,7 @@ def _call_halves(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
         if gaps.unseen:
             lines.append(
                 f"Of {gaps.pointer} the model saw {gaps.seen_lines:,} of {gaps.lines:,} lines. The rest: "
-                + _describe_question("unseen_output", {"call": str(key), "pointer": gaps.pointer})
+                + _describe_question("unseen_output", {"call": str(given.call), "pointer": gaps.pointer})
                 + "."
             )
     return ToolAnswer("\n\n".join(lines), msgspec.to_builtins(halves))
@@ -141,19 +194,15 @@ def _describe_question(tool: str, arguments: Mapping[str, Any]) -> str:
     return f"{tool} with {', '.join(words)}"
 
 
-def _unseen_output(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    key = _key(given, "call")
-    window = reading.load_unseen(project, key, _window_query(given, "pointer"))
-    arguments = {"call": str(key), **_query(given, "pointer")}
-    text = _cited(f"call {key}, recorded output from its first unseen line", window, "unseen_output", arguments)
+def _unseen_output(project: Project, given: UnseenArguments) -> ToolAnswer:
+    window = reading.load_unseen(project, given.call, given.query())
+    arguments = given.query("call", "pointer")
+    text = _cited(f"call {given.call}, recorded output from its first unseen line", window, "unseen_output", arguments)
     return ToolAnswer(text, msgspec.to_builtins(window))
 
 
-def _context_at_step(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    position = given["position"]
-    if not isinstance(position, int) or isinstance(position, bool):
-        raise WrongArguments(f"position is a whole number from 1, not {json.dumps(position)[:60]}.")
-    context = reading.load_step_context(project, _key(given, "run"), position)
+def _context_at_step(project: Project, given: ContextArguments) -> ToolAnswer:
+    context = reading.load_step_context(project, given.run, given.position)
     return ToolAnswer("\n".join(_context_lines(context)), msgspec.to_builtins(context))
 
 
@@ -174,74 +223,34 @@ def _context_lines(context: StepContext) -> list[str]:
     ]
 
 
-def _variant_receipt(project: Project, given: Mapping[str, Any]) -> ToolAnswer:
-    name = str(given.get("variant", "receipt"))
-    rendered = reading.render_variant(project, _key(given, "call"), name, _window_query(given))
+def _variant_receipt(project: Project, given: VariantArguments) -> ToolAnswer:
+    rendered = reading.render_variant(project, given.call, given.variant, given.query("offset", "limit"))
     place = f"call {rendered.call}, written by {rendered.variant}; no model saw it"
-    text = _cited(place, rendered.text, "variant_receipt", {"call": rendered.call, "variant": name})
+    text = _cited(place, rendered.text, "variant_receipt", {"call": rendered.call, "variant": given.variant})
     return ToolAnswer(text, msgspec.to_builtins(rendered))
 
 
-def _query(given: Mapping[str, Any], *names: str) -> dict[str, str]:
-    return {name: given[name] for name in names if isinstance(given.get(name), str)}
-
-
-def _list_query(given: Mapping[str, Any]) -> dict[str, str]:
-    return _query(given, "q", "sort", "after") | {"limit": str(_limit(given, ITEMS, MOST_ITEMS))}
-
-
-def _window_query(given: Mapping[str, Any], *names: str) -> dict[str, str]:
-    query = _query(given, *names) | {"limit": str(_limit(given, CHARACTERS, MOST_CHARACTERS))}
-    return query | ({"offset": str(given["offset"])} if "offset" in given else {})
-
-
-def _limit(given: Mapping[str, Any], default: int, most: int) -> int:
-    value = given.get("limit", default)
-    return min(value, most) if isinstance(value, int) and value > 0 else default
-
-
-def _key(given: Mapping[str, Any], name: str) -> UUID:
-    try:
-        return UUID(str(given.get(name, "")))
-    except ValueError:
-        raise WrongArguments(f"{name} is an id as the searches list it, not {str(given.get(name))[:60]!r}.") from None
-
-
-FILTER = _text("The filter language of the dashboard, e.g. tool:Bash cut:yes receipt:denied failed:>3 after:2026-01-20")
-AFTER = _text("The cursor that an earlier answer named")
-SORT = _text("newest, tokens, took or unseen; runs: newest, calls, failed, cut, tokens or duration")
-WINDOW = {
-    "offset": _number("The first character, 0 unless given"),
-    "limit": _number(f"Characters of each window, {CHARACTERS:,} unless given", MOST_CHARACTERS),
-}
-CALL, LIMIT = _text("The id of the call"), _number(f"How many, {ITEMS} unless given", MOST_ITEMS)
-LISTED = {"q": FILTER, "sort": SORT, "after": AFTER, "limit": LIMIT}
-PART = {"type": "string", "enum": ["args", "canonical", "receipt"], "description": "Only this half in a window"}
 TOOLS: dict[str, ServedTool] = {
-    "search_runs": ServedTool("Finds recorded runs of agents.", LISTED, (), _search_runs),
-    "search_calls": ServedTool("Finds recorded tool calls across runs.", LISTED, (), _search_calls),
+    "search_runs": ServedTool("Finds recorded runs of agents.", ListArguments, _search_runs),
+    "search_calls": ServedTool("Finds recorded tool calls across runs.", ListArguments, _search_calls),
     "call_halves": ServedTool(
         "Shows both halves of a call: the complete canonical result, and the receipt that the model got.",
-        {"call": CALL, "part": PART, **WINDOW},
-        ("call",),
+        HalvesArguments,
         _call_halves,
     ),
     "unseen_output": ServedTool(
         "Shows the recorded output of a call from its first line on that the model did not see.",
-        {"call": CALL, "pointer": _text("Of the output, as call_halves names it"), **WINDOW},
-        ("call",),
+        UnseenArguments,
         _unseen_output,
     ),
     "context_at_step": ServedTool(
         "Shows what stood in the model's context when it made a call, as far as it was recorded.",
-        {"run": _text("The id of the run"), "position": _number("Of the call in the run, from 1")},
-        ("run", "position"),
+        ContextArguments,
         _context_at_step,
     ),
     "variant_receipt": ServedTool(
         "Writes the receipt of a recorded call with another renderer: what it would have said.",
-        {"call": CALL, "variant": _text("e.g. receipt, markdown, outcome_json"), **WINDOW},
-        ("call",),
+        VariantArguments,
         _variant_receipt,
     ),
 }
@@ -316,7 +325,7 @@ def _list_tools() -> Any:
         types.Tool(
             name=name,
             description=tool.description,
-            input_schema={"type": "object", "properties": tool.properties, "required": list(tool.required)},
+            input_schema=tool.input_schema,
             annotations=read_only,
         )
         for name, tool in TOOLS.items()
@@ -325,23 +334,36 @@ def _list_tools() -> Any:
 
 
 def _call_tool(project: Project, params: Mapping[str, Any]) -> Any:
-    """A question without an answer is a result with isError, so that the model reads the reason."""
+    """A question without an answer is a result with isError, so that the model reads the reason.
+
+    So are wrong arguments, as the protocol has it since 2025-11-25.
+    """
     from mcp import types
 
-    name, given = params.get("name"), params.get("arguments") or {}
+    name, given = params.get("name"), params.get("arguments")
     tool = TOOLS.get(name) if isinstance(name, str) else None
-    if tool is None or not isinstance(given, dict):
+    if tool is None:
         raise WrongArguments(f"There is no such tool; there are {', '.join(TOOLS)}.")
-    if missing := [argument for argument in tool.required if argument not in given]:
-        raise WrongArguments(f"Missing: {', '.join(missing)}.")
     try:
-        answer = tool.answer(project, given)
+        answer = tool.answer(project, _read_arguments(tool, {} if given is None else given))
     except (reading.NoSuchStep, reading.NotAnswered, WrongArguments) as reason:
         return _dump(_failed(types, str(reason)))
     except Http404:
         return _dump(_failed(types, "The project has no run or call with this id."))
     text = types.TextContent(type="text", text=answer.text)
     return _dump(types.CallToolResult(content=[text], structured_content=answer.structured, is_error=False))
+
+
+def _read_arguments(tool: ServedTool, given: object) -> Arguments:
+    """Raises WrongArguments with the name of the argument: without it, the answer would be to another question."""
+    try:
+        return msgspec.convert(given, tool.arguments)
+    except msgspec.ValidationError as error:
+        problem = str(error)
+    reason, _, name = problem.removesuffix("`").rpartition(" - at `$.")
+    if isinstance(given, dict) and name in given:
+        raise WrongArguments(f"{name}: {reason}. Given: {json.dumps(given[name], ensure_ascii=False)[:60]}")
+    raise WrongArguments(f"{problem[:200]}. The arguments are {', '.join(tool.arguments.__struct_fields__)}.")
 
 
 def _failed(types: Any, sentence: str) -> Any:

@@ -39,7 +39,7 @@ from dashboard.models import Artifact, Call, Comparison, Project, Run
 from dashboard.models.outcomes import NOT_COUNTED
 from dashboard.runs.run_list import RunListParams, build_run_list, describe_waiting
 from dashboard.text.masks import mask_around, mask_text
-from dashboard.text.params import Params
+from dashboard.text.params import Params, UnusableAddress
 from dashboard.variants.render_call import CannotRender, RenderFailed, render_call
 from dashboard.workspace.context import load_context
 from dashboard.workspace.steps import RunPosition, load_place
@@ -62,8 +62,8 @@ class NoSuchStep(Http404):
 
 def list_runs(project: Project, query: Mapping[str, str]) -> ItemPage[RunItem]:
     """Runs that meet the filter `q`, in the order of `sort`, behind the cursor `after`."""
-    params = RunListParams.from_query(_list_query(query))
-    page = build_run_list(project, params, _page_size(query))
+    own = Params(query)
+    page = build_run_list(project, RunListParams.from_query(_list_query(query)), _page_size(own))
     keys = [UUID(row["id"]) for row in page.rows]
     runs = Run.objects.defer("plan", "document").in_bulk(keys)
     waiting = _count_waiting(keys) if page.waiting else {}
@@ -71,7 +71,7 @@ def list_runs(project: Project, query: Mapping[str, str]) -> ItemPage[RunItem]:
     return ItemPage(
         items=[describe_run(runs[key], waiting.get(key, 0)) for key in keys if key in runs],
         next=_cursor(page.next_url),
-        problems=[*page.problems, *page.hints],
+        problems=[*page.problems, *page.hints, *own.problems],
         notes=[note for note in notes if note],
     )
 
@@ -84,15 +84,15 @@ def _count_waiting(runs: Sequence[UUID]) -> dict[UUID, int]:
 
 def list_calls(project: Project, query: Mapping[str, str]) -> ItemPage[CallItem]:
     """Calls that meet the filter `q`, in the order of `sort`, behind the cursor `after`."""
-    values = QueryDict(mutable=True)
+    values, own = QueryDict(mutable=True), Params(query)
     values.update(_list_query(query))
-    page = load_call_table(project, CallTableParams(values), size=_page_size(query))
+    page = load_call_table(project, CallTableParams(values), size=_page_size(own))
     keys = [UUID(row["key"]) for row in page.rows]
     calls = Call.objects.in_bulk(keys)
     return ItemPage(
         items=[describe_call(calls[key]) for key in keys if key in calls],
         next=_cursor(page.next_url),
-        problems=[*page.problems, *page.hints],
+        problems=[*page.problems, *page.hints, *own.problems],
         notes=list(page.notes),
     )
 
@@ -102,8 +102,8 @@ def _list_query(query: Mapping[str, str]) -> dict[str, str]:
     return {name: query[name] for name in ("q", "sort", "after") if name in query}
 
 
-def _page_size(query: Mapping[str, str]) -> int:
-    return Params(query).integer("limit", default=PAGE_ITEMS, least=1, most=MOST_ITEMS)
+def _page_size(params: Params) -> int:
+    return params.integer("limit", default=PAGE_ITEMS, least=1, most=MOST_ITEMS)
 
 
 def _cursor(url: str) -> str | None:
@@ -118,10 +118,13 @@ def find_run(project: Project, key: UUID) -> RunItem:
 
 
 def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHalves:
-    """Windows of `limit` characters from `offset` on, of the halves or of `part` alone. Raises Http404."""
+    """Windows of `limit` characters from `offset` on, of the halves or of `part` alone.
+
+    Raises Http404 and UnusableAddress.
+    """
     evidence, params = _load_evidence(project, key, query), Params(query)
-    offset, limit = _window_params(params)
     part = params.choice("part", PARTS, default="")
+    offset, limit = _window_params(params)
 
     def window(name: str, text: str) -> TextWindow:
         return cut_window(text, offset if part in ("", name) else 0, limit if part in ("", name) else 0)
@@ -139,7 +142,7 @@ def load_halves(project: Project, key: UUID, query: Mapping[str, str]) -> CallHa
 
 
 def load_halves_at(project: Project, key: UUID, position: int, query: Mapping[str, str]) -> CallHalves:
-    """Those of the call at that position, from 1, of the run. Raises Http404."""
+    """Those of the call at that position, from 1, of the run. Raises as `load_halves`."""
     return load_halves(project, _find_place(_get_run(project, key), position, "halves").call, query)
 
 
@@ -162,7 +165,7 @@ def _output_gaps(evidence: CallEvidence) -> list[OutputGaps]:
 def load_unseen(project: Project, key: UUID, query: Mapping[str, str]) -> TextWindow:
     """A window of the output that the model did not see, from its first unseen line, or from `offset`, on.
 
-    Characters are those of the recorded output at `pointer`. Raises Http404 and NotAnswered.
+    Characters are those of the recorded output at `pointer`. Raises Http404, NotAnswered and UnusableAddress.
     """
     evidence, params = _load_evidence(project, key, query), Params(query)
     if evidence.halves.receipt is None:
@@ -178,7 +181,7 @@ def load_unseen(project: Project, key: UUID, query: Mapping[str, str]) -> TextWi
     start = 0
     for _ in range(output.cut.gaps[0][0]):
         start = text.find("\n", start) + 1
-    offset, limit = params.integer("offset", default=start), _window_params(params)[1]
+    offset, limit = _window_params(params, start)
     return cut_window(text, offset, limit, pointer.rpartition("/")[2])
 
 
@@ -209,23 +212,28 @@ def load_step_context(project: Project, key: UUID, position: int) -> StepContext
 
 
 def list_artifacts(project: Project, query: Mapping[str, str]) -> ItemPage[ArtifactItem]:
-    """Those of `call`, or all of the project in the order of their ids behind `after`."""
+    """Those of `call`, or all of the project in the order of their ids behind `after`.
+
+    None for an id that cannot be read: all of them, or the first page again, would answer another question.
+    """
     params = Params(query)
+    call, after = params.uuid("call"), params.uuid("after")
+    if params.problems:
+        return ItemPage(items=[], problems=params.problems)
     waiting = project.calls.waiting().count()  # whose artifacts are not made yet
     rows = project.artifacts.order_by("pk")
-    if "call" in query:
-        rows = rows.filter(call=params.uuid("call"))
-    after = params.uuid("after")
-    size = _page_size(query)
+    rows = rows.filter(call=call) if call else rows
+    size = _page_size(params)
     rows = rows.filter(pk__gt=after) if after else rows
     found = list(rows[: size + 1])
     next_key = str(found[size - 1].pk) if len(found) > size else None
     notes = [describe_waiting(waiting)] if waiting else []
-    return ItemPage(items=[describe_artifact(row) for row in found[:size]], next=next_key, notes=notes)
+    items = [describe_artifact(row) for row in found[:size]]
+    return ItemPage(items=items, next=next_key, problems=params.problems, notes=notes)
 
 
 def load_artifact(project: Project, key: UUID, query: Mapping[str, str]) -> ArtifactText:
-    """A window of the content. Raises Http404, and NotAnswered where there is none."""
+    """A window of the content. Raises Http404, UnusableAddress, and NotAnswered where there is none."""
     artifact = project.artifacts.with_call().filter(pk=key).first()
     if artifact is None:
         raise Http404
@@ -249,21 +257,26 @@ def load_artifact(project: Project, key: UUID, query: Mapping[str, str]) -> Arti
 
 
 def list_experiments(project: Project, query: Mapping[str, str]) -> ItemPage[ExperimentItem]:
-    """Comparisons, the newest first, behind the cursor `after`."""
+    """Comparisons, the newest first, behind the cursor `after`; none behind a cursor that is no comparison."""
     params = Params(query)
-    size = _page_size(query)
     rows = project.comparisons.defer("summary").order_by("-created_at", "-pk")
     after = params.uuid("after")
     before = rows.filter(pk=after).first() if after else None
+    if after and before is None:
+        params.problems.append(f"after={after} is no experiment of the project")
+    if params.problems:
+        return ItemPage(items=[], problems=params.problems)
     if before is not None:
         rows = rows.filter(created_at__lte=before.created_at).exclude(pk=before.pk)
+    size = _page_size(params)
     found = list(rows[: size + 1])
     next_key = str(found[size - 1].pk) if len(found) > size else None
-    return ItemPage(items=[describe_experiment(row) for row in found[:size]], next=next_key)
+    items = [describe_experiment(row) for row in found[:size]]
+    return ItemPage(items=items, next=next_key, problems=params.problems)
 
 
 def render_variant(project: Project, key: UUID, name: str, query: Mapping[str, str]) -> RenderedVariant:
-    """Raises Http404, and NotAnswered where the variant cannot write a receipt of this call."""
+    """Raises Http404, UnusableAddress, and NotAnswered where the variant cannot write a receipt of this call."""
     evidence = _load_evidence(project, key, {})
     offset, limit = _window_params(Params(query))
     if evidence.is_answered and not evidence.has_canonical:
@@ -285,9 +298,16 @@ def cut_window(text: str, offset: int, limit: int, name: str = "") -> TextWindow
     return TextWindow(text=shown, start=start, end=end, total=len(text), next=end if end < len(text) else None)
 
 
-def _window_params(params: Params) -> tuple[int, int]:
+def _window_params(params: Params, start: int = 0) -> tuple[int, int]:
+    """`offset`, `start` unless given, and `limit`. Raises UnusableAddress for a parameter that cannot be read.
+
+    An answer with a default would look like the window that was asked for.
+    """
     limit = params.integer("limit", default=WINDOW_CHARACTERS, least=1, most=MOST_CHARACTERS)
-    return params.integer("offset", default=0), limit
+    offset = params.integer("offset", default=start)
+    if params.problems:
+        raise UnusableAddress(f"{'; '.join(params.problems)}.")
+    return offset, limit
 
 
 def _decode(data: bytes) -> str:
@@ -343,8 +363,12 @@ def describe_run(run: Run, waiting: int) -> RunItem:
 
 
 def describe_call(call: Call) -> CallItem:
-    """Without what follows from the evidence, where that waits: the defaults of its columns would be wrong claims."""
+    """Without what follows from the evidence, where that waits: the defaults of its columns would be wrong claims.
+
+    The same holds for what follows from a receipt, where none was recorded.
+    """
     is_counted = bool(call.derivation)
+    has_receipt = is_counted and call.has_tokens
     return CallItem(
         call=str(call.pk),
         external_id=call.external_id,
@@ -356,10 +380,10 @@ def describe_call(call: Call) -> CallItem:
         summary=mask_text(call.summary) if is_counted else None,
         started_at=call.started_at,
         duration_ms=call.duration_ms,
-        tokens=call.tokens if is_counted else None,
-        is_cut=call.is_cut if is_counted else None,
+        tokens=call.tokens if has_receipt else None,
+        is_cut=call.is_cut if has_receipt else None,
         output_lines=call.output_lines if is_counted else None,
-        seen_lines=call.seen_lines if is_counted else None,
+        seen_lines=call.seen_lines if has_receipt else None,
         result_fidelity=call.result_fidelity if is_counted else None,
         receipt_fidelity=call.receipt_fidelity if is_counted else None,
         url=call.get_absolute_url(),

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,8 @@ from django.utils import timezone
 
 from dashboard.artifacts.stores import LockTimeout, configured_store, hold_lock, uses_bucket
 from dashboard.artifacts.upload_folders import find_abandoned_uploads
-from dashboard.models import Artifact, Observation, load_slices
+from dashboard.models import Artifact, Observation, SentContent, load_slices
+from dashboard.models.artifacts import SENT_BEFORE_ITS_RECORD
 from dashboard.models.sources import DamagedEvidence
 from envelopes.storage.file_store import LOCK, MissingArtifact, StoreUnreachable
 
@@ -76,10 +77,11 @@ def remove_content(hashes: set[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionPlan:
-    """Contents (SHA-256) to remove with their bytes on the disk.
+    """Contents (SHA-256) to remove, or that were removed, with their bytes on the disk.
 
     `expired` are referenced by artifacts, whose rows stay; `unreferenced` by none; `unfinished` are paths that
-    a killed write left. `last_named` is the start of the newest run that refers to a content.
+    a killed write left. `last_named` is the start of the newest run that refers to a content. Content that a program
+    has just sent is in neither, because the record that refers to it may come later.
     """
 
     expired: dict[str, int]
@@ -97,46 +99,59 @@ def plan_retention(*, before: datetime | None = None, quota: int | None = None) 
     """Expires what only runs from before `before` refer to, then the oldest until the rest fits `quota` bytes."""
     store = configured_store()
     sizes = store.sizes()
-    last_named = _last_named()
+    last_named, sent = _last_named(), _recently_sent()
     by_age = sorted((last_named[sha256], sha256) for sha256 in sizes if sha256 in last_named)
-    expired = {sha256: sizes[sha256] for at, sha256 in by_age if before is not None and at < before}
+    expired = {
+        sha256: sizes[sha256] for at, sha256 in by_age if before is not None and at < before and sha256 not in sent
+    }
     kept_bytes = sum(sizes[sha256] for _, sha256 in by_age) - sum(expired.values())
     for _, sha256 in by_age:
         if quota is None or kept_bytes <= quota:
             break
-        if sha256 not in expired:
+        if sha256 not in expired and sha256 not in sent:
             expired[sha256] = sizes[sha256]
             kept_bytes -= sizes[sha256]
+    unreferenced = {sha256: size for sha256, size in sizes.items() if sha256 not in last_named and sha256 not in sent}
     return RetentionPlan(
         expired=expired,
-        unreferenced={sha256: size for sha256, size in sizes.items() if sha256 not in last_named},
+        unreferenced=unreferenced,
         unfinished=store.unfinished(STALE_SECONDS),
-        kept_bytes=kept_bytes,
+        kept_bytes=sum(sizes.values()) - sum(expired.values()) - sum(unreferenced.values()),
         last_named=last_named,
     )
 
 
-def apply_retention(plan: RetentionPlan) -> int:
-    """Removes what is planned, but for what an import has referred to since the plan was made.
+def apply_retention(plan: RetentionPlan) -> RetentionPlan:
+    """Removes what is planned, but for what an import has referred to or sent since the plan was made.
 
-    Returns how many artifacts lost their content; their rows stay, with the time of the removal.
+    Returns what was removed. The rows of artifacts that lost their content stay, with the time of the removal.
     """
     expired, unreferenced = sorted(plan.expired), sorted(plan.unreferenced)
-    count = 0
+    removed: set[str] = set()
     for start in range(0, len(expired), BATCH):
         with exclusive_store_lock():
             last_named = _last_named(expired[start : start + BATCH])
             hashes = {sha256 for sha256, at in last_named.items() if at == plan.last_named[sha256]}
+            hashes -= _recently_sent()
             artifacts = Artifact.objects.stored_files().filter(sha256__in=hashes)
-            count += artifacts.update(state=Artifact.State.REMOVED, removed_at=timezone.now())
-            remove_content(hashes - Artifact.objects.referenced(hashes))
+            artifacts.update(state=Artifact.State.REMOVED, removed_at=timezone.now())
+            hashes -= Artifact.objects.referenced(hashes)
+            remove_content(hashes)
+            removed |= hashes
     for start in range(0, len(unreferenced), BATCH):
         with exclusive_store_lock():
             hashes = set(unreferenced[start : start + BATCH])
-            remove_content(hashes - Artifact.objects.referenced(hashes))
+            hashes -= Artifact.objects.referenced(hashes)
+            remove_content(hashes)
+            removed |= hashes
     for path in plan.unfinished:
         path.unlink(missing_ok=True)
-    return count
+    done = replace(
+        plan,
+        expired={sha256: size for sha256, size in plan.expired.items() if sha256 in removed},
+        unreferenced={sha256: size for sha256, size in plan.unreferenced.items() if sha256 in removed},
+    )
+    return replace(done, kept_bytes=plan.kept_bytes + plan.freed_bytes - done.freed_bytes)
 
 
 def plan_by_settings() -> RetentionPlan | None:
@@ -150,6 +165,12 @@ def plan_by_settings() -> RetentionPlan | None:
 def apply_by_settings() -> None:
     if plan := plan_by_settings():
         apply_retention(plan)
+
+
+def _recently_sent() -> set[str]:
+    """Contents that programs have just sent, as `Artifact.objects.referenced` spares them."""
+    sent = SentContent.objects.filter(sent_at__gt=timezone.now() - SENT_BEFORE_ITS_RECORD)
+    return set(sent.values_list("sha256", flat=True))
 
 
 def _last_named(hashes: Iterable[str] | None = None) -> dict[str, datetime]:

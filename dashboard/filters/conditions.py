@@ -217,7 +217,8 @@ class Conditions:
             return reduce(or_, (Q(**{f"{row.call}{column}__icontains": value}) for column in CALL_TEXTS))
         if (kind, value) == ("state", "cut") or kind in RECEIPT_COLUMNS:
             bounds = self._bounds(term) or {"exact": value if kind == "author" else value != "no"}
-            return _on_receipt(row, RECEIPT_COLUMNS.get(kind, "is_cut"), bounds)
+            condition = _compare(_receipt_value(row, RECEIPT_COLUMNS.get(kind, "is_cut")), bounds)
+            return condition & _has_receipt(row) if (kind, value) == ("cut", "no") else condition
         if kind == "context":
             return _is_uncertain(row)
         if kind == "remark":
@@ -323,15 +324,21 @@ def _probed(probe: Exists | In) -> Q:
     return Q(Case(When(probe, then=Value(value=True)), default=Value(value=False), output_field=BooleanField()))
 
 
-def _on_receipt(row: Row, column: str, bounds: dict[str, Any]) -> Q:
-    """A condition on the receipt that a call has in a run: a copied call may have another one there than in its own."""
+def _has_receipt(row: Row) -> Q:
+    """Calls with a recorded receipt, by the rule of `Call.has_tokens`; the indexes of lists have the tokens."""
+    is_absent = Exact(_receipt_value(row, "fidelity"), Value("absent"))
+    return _compare(_receipt_value(row, "tokens"), {"gt": 0}) | ~Q(is_absent)
+
+
+def _receipt_value(row: Row, column: str) -> Expression:
+    """A column of the receipt that a call has in a run: a copied call may have another one there than in its own."""
+    of_call = "receipt_fidelity" if column == "fidelity" else column
     if row is not MEMBER:
-        return _compare(_hidden(f"{row.call}{column}"), bounds)
+        return _hidden(f"{row.call}{of_call}")
     receipts = RecordedReceipt.objects.filter(call=OuterRef("call"), run=OuterRef("run"))
     newest = receipts.order_by(Case(When(superseded_line__isnull=True, then=0), default=1), "-seq")
-    in_run = Coalesce(Subquery(newest.values(column)[:1]), F(f"call__{column}"))
-    value = Case(When(call__run=F("run"), then=F(f"call__{column}")), default=in_run)
-    return _compare(value, bounds)
+    in_run = Coalesce(Subquery(newest.values(column)[:1]), F(f"call__{of_call}"))
+    return Case(When(call__run=F("run"), then=F(f"call__{of_call}")), default=in_run)
 
 
 def _compare(value: Expression, bounds: dict[str, Any]) -> Q:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from urllib.parse import urlencode
 
 from django.conf import settings
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 from django.urls import reverse
 
 from dashboard.filters.keys import read_time
@@ -132,6 +132,7 @@ class CallSums:
 
     calls: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
+    received: int = 0  # with a recorded receipt: of others nobody knows whether it was cut
     cut: int = 0
     tokens: int = 0
     uncertain: int = 0  # in a context when tokens left it unexplained
@@ -139,6 +140,7 @@ class CallSums:
     def add(self, other: CallSums) -> None:
         self.calls += other.calls
         self.outcomes.update(other.outcomes)
+        self.received += other.received
         self.cut += other.cut
         self.tokens += other.tokens
         self.uncertain += other.uncertain
@@ -149,7 +151,7 @@ class CallSums:
 
     @property
     def cut_share(self) -> float | None:
-        return self.cut / self.calls if self.calls else None
+        return self.cut / self.received if self.received else None
 
     @property
     def cut_words(self) -> str:
@@ -238,9 +240,12 @@ def _group_calls(project: Project, query: Query, *, characters: int) -> Groups:
     """Sums by hour or day, and tool; the time of a call without one is empty."""
     groups: Groups = {}
     calls = query.calls_in(project).order_by().annotate(time=HourText("started_at", characters=characters))
-    rows = calls.values_list("time", "tool", "outcome", "is_cut").annotate(n=Count("*"), all_tokens=Sum("tokens"))
-    for time, tool, outcome, is_cut, number, tokens in rows:
-        sums = CallSums(number, Counter({outcome: number}), number if is_cut else 0, tokens)
+    has_receipt = Q(tokens__gt=0) | ~Q(receipt_fidelity="absent")
+    rows = calls.values_list("time", "tool", "outcome", "is_cut").annotate(
+        n=Count("*"), received=Count("pk", filter=has_receipt), all_tokens=Sum("tokens")
+    )
+    for time, tool, outcome, is_cut, number, received, tokens in rows:
+        sums = CallSums(number, Counter({outcome: number}), received, number if is_cut else 0, tokens)
         groups.setdefault((time or "", tool), CallSums()).add(sums)
     uncertain = query.narrowed(Term("context", "uncertain")).calls_in(project).order_by()
     dropped = uncertain.annotate(time=HourText("started_at", characters=characters))
@@ -339,7 +344,7 @@ class _TimeCharts:
             name="calls whose receipt was cut",
             ink="cut",
             values=[sums.cut_share for sums in self._sums],
-            texts=[sums.cut_words if sums.calls else "–" for sums in self._sums],
+            texts=[sums.cut_words if sums.received else "–" for sums in self._sums],
             urls=self._link([sums.cut for sums in self._sums], Term("cut", "yes")),
         )
         yield self._chart("cut", "Share of calls whose receipt was cut", [cut], "steps", scale=format_share)

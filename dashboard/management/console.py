@@ -35,7 +35,8 @@ def find_project(slug: str | None) -> Project:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:
         slugs = ", ".join(Project.objects.order_by("slug").values_list("slug", flat=True)) or "none yet"
-        raise CommandError(f"There is no project {slug!r}. Known: {slugs}.") from None
+        creation = "`create_user NAME --project SLUG --create-project` creates one."
+        raise CommandError(f"There is no project {slug!r}. Known: {slugs}. {creation}") from None
 
 
 def warn_of_unseen_project(err: OutputWrapper, project: Project) -> None:

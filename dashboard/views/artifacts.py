@@ -154,10 +154,15 @@ def _send(
 
 
 def _without_content(error: NoContent) -> HttpResponse:
-    """404, or 503 for a store that does not answer: it may have the content."""
-    if error.absence.cause != AbsenceCause.UNREACHABLE:
-        raise Http404
-    return HttpResponse(f"{error}\n", status=503, content_type="text/plain", headers={"Retry-After": "30"})
+    """404, or 503 for a store that does not answer: it may have the content. Both with the words of the page."""
+    absence = error.absence
+    is_unreachable = absence.cause == AbsenceCause.UNREACHABLE
+    return HttpResponse(
+        f"{absence.heading}.\n{absence.sentence}\n{absence.advice}\n",
+        status=503 if is_unreachable else 404,
+        content_type="text/plain; charset=utf-8",
+        headers={"Retry-After": "30"} if is_unreachable else {},
+    )
 
 
 def _load_artifact(request: OperatorRequest, pk: UUID) -> Artifact:

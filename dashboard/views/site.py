@@ -39,7 +39,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     text = "Its address, host or form is not one that this dashboard understands."
     if not isinstance(exception, UnusableAddress):
         return render_error(400, "This request cannot be read", text)
-    response = render_error(400, "This request cannot be read", str(exception))
+    response = answer_error(request, 400, "This request cannot be read", str(exception))
     log_response("%s: %s", exception, request.path, response=response, request=request)  # one line, no traceback
     return response
 

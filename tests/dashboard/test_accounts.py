@@ -321,6 +321,17 @@ def test_create_user_prints_one_json_document(client: Client) -> None:
     assert Membership.objects.get(user__username="eve").role == "operator"
 
 
+@pytest.mark.postgresql
+def test_a_second_project_is_created_for_a_user_and_then_takes_tokens() -> None:
+    create_project("work")
+    with pytest.raises(CommandError, match=r"'pa'\. Known: work\. `create_user .* --create-project` creates"):
+        call_command("create_token", "laptop", "--project", "pa")
+    for _ in range(2):
+        assert "operator in pa" in printed("create_user", "eve", "--project", "pa", "--create-project")
+    assert "in pa" in printed("create_token", "laptop", "--project", "pa")
+    assert [project.slug for project in Project.objects.order_by("slug")] == ["pa", "work"]
+
+
 def test_the_default_project_is_made_when_there_is_none() -> None:
     printed("create_user", "dora")
     assert [project.slug for project in Project.objects.all()] == ["default"]
@@ -337,6 +348,8 @@ def test_signin_link_renews_the_way_in(client: Client, alice: User) -> None:
     [
         (["create_user", "no spaces"], "cannot be a name"),
         (["create_user", "dora", "--project", "nowhere"], "There is no project 'nowhere'"),
+        (["create_user", "dora", "--create-project"], "needs --project SLUG"),
+        (["create_user", "dora", "--project", "a/b", "--create-project"], "needs --project SLUG"),
         (["signin_link", "nobody"], "There is no user 'nobody'"),
     ],
 )

@@ -71,13 +71,16 @@ def test_one_command_imports_a_folder_and_prints_the_link_to_its_runs(client: Cl
         call_command("import_and_serve", str(CHECKOUT / "templates" / "runs"), "--no-serve", stdout=StringIO())
 
 
+@pytest.mark.postgresql
 def test_a_project_that_nobody_sees_is_reported_with_the_command_that_changes_it(tmp_path: Path) -> None:
+    create_project("other")
     session = str(write(tmp_path / f"{SESSION}.jsonl", short_session()))
-    for is_seen, command in enumerate(("Nobody sees the project team on the pages yet", "")):
+    for is_seen, command in enumerate(("There was no project team, it was created. Others: other.\nNobody sees", "")):
         err, out = StringIO(), StringIO()
         call_command("import_runs", session, "--project", "team", "--json", stdout=out, stderr=err)
         assert json.loads(out.getvalue())["seen"]["calls"] == 3
         assert err.getvalue().startswith(command)
+        assert ("it was created" in err.getvalue()) is not bool(is_seen)
         assert ("`create_user NAME --project team`" in err.getvalue()) is not bool(is_seen)
         call_command("create_user", "dora", "--project", "team", stdout=StringIO())
 

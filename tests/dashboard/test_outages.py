@@ -16,7 +16,8 @@ from pathlib import Path
 import django.db
 import psycopg
 import pytest
-from django.db import DatabaseError, OperationalError, connection
+from django.core.management import call_command
+from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.utils import load_backend
 from django.test import Client
 
@@ -28,6 +29,11 @@ from tests.dashboard.factories import create_run
 from tests.dashboard.page_text import parse_page
 from tests.faults.imports import environment, migrated_store
 
+UNWRITABLE = (
+    "PRAGMA query_only=ON",
+    "PRAGMA query_only=OFF",
+    "SET CONSTRAINTS ALL IMMEDIATE; SET TRANSACTION READ ONLY",
+)
 needs_sqlite = pytest.mark.skipif("connection.vendor != 'sqlite'")
 
 
@@ -47,9 +53,7 @@ def test_a_store_that_cannot_be_written_is_read_and_refuses_changes_in_words(
 ) -> None:
     run = create_run(project, title="Ledger run")
     operator_client.raise_request_exception = False
-    with fault(
-        "PRAGMA query_only=ON", "PRAGMA query_only=OFF", "SET CONSTRAINTS ALL IMMEDIATE; SET TRANSACTION READ ONLY"
-    ):
+    with fault(*UNWRITABLE):
         for address in ("/runs/", run.get_absolute_url(), f"{run.get_absolute_url()}context", "/problems/"):
             assert operator_client.get(address).status_code == 200
         with caplog.at_level(logging.ERROR):
@@ -58,6 +62,30 @@ def test_a_store_that_cannot_be_written_is_read_and_refuses_changes_in_words(
     assert parse_page(response).by_role("heading", "The store is read-only")
     assert [record.exc_info for record in caplog.records] == [None]
     assert caplog.messages[0].startswith("The store is read-only: /runs/views/ (")
+
+
+@pytest.mark.django_db
+@pytest.mark.postgresql
+def test_a_check_of_receipts_that_cannot_store_its_result_is_an_outage_and_no_failed_check() -> None:
+    with (
+        fault(*UNWRITABLE),
+        pytest.raises(DatabaseError) as refused,
+        transaction.atomic(),
+    ):
+        call_command("check_receipts")
+    assert find_outage(refused.value) is READ_ONLY
+
+
+@pytest.mark.django_db
+@pytest.mark.postgresql
+@pytest.mark.parametrize("command", ["share", "export_run"])
+def test_an_export_that_the_audit_log_cannot_have_writes_nothing(
+    project: Project, tmp_path: Path, command: str
+) -> None:
+    run = create_run(project)
+    with fault(*UNWRITABLE), pytest.raises(DatabaseError), transaction.atomic():
+        call_command(command, str(run.pk), str(tmp_path / "target"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def _fill_free_pages() -> None:

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import Error
 
 from dashboard.experiments.drift import DriftCheck, check_all
+from dashboard.faults import find_outage
 from dashboard.management.console import terminal_text
 from dashboard.models import Project
 from dashboard.variants.fingerprints import Drift
@@ -44,12 +46,14 @@ class Command(BaseCommand):
 
 
 def _run_check(slug: str | None) -> DriftCheck:
-    """An uncaught error would end Python with status 1, which a CI would take for drift."""
+    """An uncaught error would end Python with status 1, which a CI would take for drift. An outage is caught later."""
     try:
         return check_all(None if slug is None else Project.objects.get(slug=slug))
     except Project.DoesNotExist:
         raise CommandError(terminal_text(f"There is no project {slug!r}."), returncode=2) from None
     except Exception as error:
+        if isinstance(error, (Error, OSError)) and find_outage(error):
+            raise  # the sentence and the status of an outage, as of other commands
         reason = terminal_text(f"It could not be checked: {describe_failure(error)}")
         raise CommandError(reason, returncode=2) from error
 

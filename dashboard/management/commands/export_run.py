@@ -36,6 +36,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         run = find_run(options["run"])
         folder = Path(options["folder"])
+        form = "masked" if options["masked"] else "as stored"
+        # First, because what the audit log cannot have is not exported.
+        record_command(run.project, AuditEntry.Action.EXPORT, f"run {run.external_id}, {form}")
         try:
             counts = export_run(run, folder, Masks(load_rules(run.project)) if options["masked"] else None)
         except (FolderNotEmpty, DamagedEvidence, UnknownFormat) as error:
@@ -44,8 +47,6 @@ class Command(BaseCommand):
             raise CommandError(f"The artifact store has lost {error}: run prune_artifacts or check_store.") from None
         except OSError as error:
             raise CommandError(f"{terminal_text(str(folder))}: {error.strerror or error}") from None
-        form = "masked" if options["masked"] else "as stored"
-        record_command(run.project, AuditEntry.Action.EXPORT, f"run {run.external_id}, {form}")
         if options["as_json"]:
             artifacts = counts.pop("artifacts")
             report = {"run": str(run.pk), "folder": str(folder), "lines": counts, "artifacts": artifacts}

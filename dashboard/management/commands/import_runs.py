@@ -86,7 +86,11 @@ class Command(RichCommand):
             raise CommandError("no path was given" + (", and no agent has recorded here" if options["home"] else ""))
         roots = [_existing_path(name) for name in options["artifacts_root"]]
         _check_options(options)
+        known = list(Project.objects.order_by("slug").values_list("slug", flat=True))
         project = get_or_create_project(options["project"])
+        if project.slug not in (*known, DEFAULT_PROJECT):
+            others = ", ".join(known) or "none"
+            self.stderr.write(f"There was no project {project.slug}, it was created. Others: {others}.")
         stop_mapping()  # a pool closes the connection, and another one is opened
         with artifact_roots(roots, has_hidden=options["artifacts_hidden"]):
             report = self._import(project, paths, options)

@@ -31,7 +31,7 @@ class Command(BaseCommand):
             raise CommandError("days are 0 to 36,500, and a quota is 0 bytes or more")
         plan = plan_retention(before=None if days is None else timezone.now() - timedelta(days=days), quota=quota)
         if not options["dry_run"]:
-            apply_retention(plan)
+            plan = apply_retention(plan)
         facts = {
             "dry_run": options["dry_run"],
             "retired": len(plan.expired),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from uuid import UUID
 
@@ -21,8 +22,9 @@ from envelopes.text.untrusted_json import visible
 class Command(BaseCommand):
     help = (
         "Prints the text that a variant writes for a call, and nothing else: no newline at the end. Lone surrogates, "
-        "which no terminal can print, are written as \\udxxx. Secrets are masked by the rules of the project; --stored "
-        "prints them, and the audit log has that."
+        "which no terminal can print, are written as \\udxxx; on a terminal so are control characters and others that "
+        "cannot be seen, while a file or a pipe gets them as they are. Secrets are masked by the rules of the project; "
+        "--stored prints them, and the audit log has that."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -57,7 +59,12 @@ class Command(BaseCommand):
             }
             self.stdout.write(json.dumps(facts))
         else:
-            self.stdout.write(text, ending="")
+            self.stdout.write(_terminal_lines(text) if self.stdout.isatty() else text, ending="")
+
+
+def _terminal_lines(text: str) -> str:
+    """The text as `terminal_text` has it, with its line ends and tabs."""
+    return "".join(part if part in ("\n", "\t") else terminal_text(part) for part in re.split(r"([\n\t])", text))
 
 
 def _find_call(name: str) -> Call:
@@ -71,6 +78,8 @@ def _find_call(name: str) -> Call:
     if not matches:
         raise CommandError(terminal_text(f"There is no call {name!r}."))
     if len(matches) > 1:
-        candidates = "\n".join(f"  {call.pk}  {call.tool} in run {call.run.external_id}" for call in matches)
+        candidates = "\n".join(
+            terminal_text(f"  {call.pk}  {call.tool} in run {call.run.external_id}") for call in matches
+        )
         raise CommandError(f"{terminal_text(name)} is the id of several calls. Give one of these:\n{candidates}")
     return matches[0]

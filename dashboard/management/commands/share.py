@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
 
 from dashboard.audit import record_command
 from dashboard.management.console import add_base_url_argument, terminal_text
@@ -31,8 +32,11 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         subject = _find_subject(options["subject"])
         origin, target = options["base_url"].rstrip("/"), Path(options["file"])
+        noun = "run" if isinstance(subject, Run) else "call"
+        words = f"{noun} {subject.external_id} ({subject.pk}) as an HTML file, masked"
         try:
             with masking(Masks(load_rules(subject.project))), target.open("x", encoding="utf-8", newline="") as file:
+                record_command(subject.project, AuditEntry.Action.EXPORT, words)
                 if isinstance(subject, Run):
                     file.write(share_run(subject, origin=origin))
                 else:
@@ -40,11 +44,11 @@ class Command(BaseCommand):
         except DamagedEvidence as error:
             target.unlink()
             raise CommandError(terminal_text(str(error))) from None
+        except DatabaseError:
+            target.unlink()  # what the audit log cannot have is not exported
+            raise
         except OSError as error:
             raise CommandError(f"{terminal_text(str(target))}: {error.strerror or error}") from None
-        noun = "run" if isinstance(subject, Run) else "call"
-        words = f"{noun} {subject.external_id} ({subject.pk}) as an HTML file, masked"
-        record_command(subject.project, AuditEntry.Action.EXPORT, words)
         self.stdout.write(f"{terminal_text(str(target))}: {noun} {subject.pk}, {target.stat().st_size:,} bytes")
 
 

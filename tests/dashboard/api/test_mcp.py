@@ -166,14 +166,15 @@ def test_an_agent_reads_what_waits_and_what_was_never_recorded(project: Project)
 
 
 def test_every_variant_that_is_named_as_an_example_exists(agent: Sender) -> None:
-    listed = TOOLS["variant_receipt"].properties["variant"]["description"].removeprefix("e.g. ").split(", ")
+    schema = TOOLS["variant_receipt"].input_schema
+    listed = schema["properties"]["variant"]["description"].removeprefix("e.g. ").split(", ")
     call = str(Call.objects.get(external_id="c1").pk)
     assert not any(use(agent, "variant_receipt", call=call, variant=name).is_error for name in listed)
 
 
 def test_no_answer_is_larger_than_its_window_and_none_shows_a_secret(agent: Sender) -> None:
     call = str(Call.objects.get(external_id="c9").pk)
-    whole = text_of(use(agent, "call_halves", call=call, part="canonical", limit=10**9))
+    whole = text_of(use(agent, "call_halves", call=call, part="canonical", limit=MOST_CHARACTERS))
     assert MOST_CHARACTERS < len(whole) < MOST_CHARACTERS + 2_000
     for offset in (49_990, 50_080, 50_095):
         assert "IOSFODNN7" not in text_of(use(agent, "call_halves", call=call, part="canonical", offset=offset))
@@ -192,7 +193,6 @@ BAD: dict[str, tuple[bytes, int]] = {
     ),
     "unknown": (b'{"jsonrpc":"2.0","id":1,"method":"resources/list"}', -32601),
     "no tool": (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm"}}', -32602),
-    "no call": (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"call_halves"}}', -32602),
 }
 
 
@@ -205,12 +205,37 @@ def test_a_message_that_cannot_be_read_is_an_error_of_the_protocol(agent: Sender
 @each("position", [0, -1, 99, 10**30, "1", True, None])
 def test_a_position_that_no_step_has_is_a_result_with_its_reason(agent: Sender, position: object) -> None:
     result = use(agent, "context_at_step", run=str(Run.objects.get().pk), position=position)
-    is_number = isinstance(position, int) and position is not True
+    is_position = isinstance(position, int) and position > 1
     beyond = f"No call has position {position}: the run has 4 calls."
     assert result.is_error
-    assert text_of(result) == (
-        beyond if is_number else f"position is a whole number from 1, not {json.dumps(position)}."
-    )
+    assert text_of(result) == beyond if is_position else text_of(result).startswith("position: Expected `int`")
+
+
+WRONG: dict[str, tuple[str, dict[str, Any]]] = {
+    "unknown field `query`. The arguments are q, sort, after, limit.": ("search_calls", {"query": "cut:yes"}),
+    "q: Expected `str`, got `int`. Given: 5": ("search_calls", {"q": 5}),
+    "after: Expected `str`, got `null`. Given: null": ("search_runs", {"after": None}),
+    'limit: Expected `int`, got `str`. Given: "x"': ("search_calls", {"limit": "x"}),
+    "limit: Expected `int` >= 1. Given: -3": ("search_calls", {"limit": -3}),
+    "limit: Expected `int` <= 50. Given: 51": ("search_runs", {"limit": 51}),
+    "missing required field `call`. The arguments are call, offset, limit, part.": ("call_halves", {}),
+    "unknown field `x` - at `$.q`": ("search_calls", {"x` - at `$.q": 1}),
+}
+
+
+@each("reason", WRONG)
+def test_an_argument_that_is_wrong_is_named_and_nothing_else_is_answered(agent: Sender, reason: str) -> None:
+    name, arguments = WRONG[reason]
+    result = use(agent, name, **arguments)
+    assert (result.is_error, result.structured_content) == (True, None)
+    assert reason in text_of(result)
+
+
+def test_the_schema_of_each_tool_allows_its_arguments_alone(agent: Sender) -> None:
+    for tool in ask(agent, "tools/list")["result"]["tools"]:
+        schema = tool["inputSchema"]
+        assert (schema["type"], schema["additionalProperties"]) == ("object", False)
+        assert all("description" in of_argument for of_argument in schema["properties"].values())
 
 
 @each("key", ["nothing", "00000000-0000-0000-0000-000000000001"])

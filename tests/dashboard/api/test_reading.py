@@ -171,6 +171,11 @@ def test_nothing_is_unseen_where_no_receipt_was_recorded(project: Project) -> No
     halves = get(reader, f"/api/v1/calls/{call.pk}/halves")
     assert (halves["receipt"], halves["outputs"], halves["left_out"]) == (None, [], "")
     assert halves["canonical"] is not None
+    assert halves["call"]["receipt_fidelity"] == "absent"
+    assert [halves["call"][name] for name in ("is_cut", "seen_lines", "tokens")] == [None] * 3
+    lists = [get(reader, f"/api/v1/calls?limit=200&q={term}")["items"] for term in ("cut:no", "cut:yes", "-cut:yes")]
+    assert [halves["call"] in items for items in lists] == [False, False, True]
+    assert lists[0]
     assert "no receipt was recorded" in get(reader, f"/api/v1/calls/{call.pk}/unseen", 422)["error"]
 
 
@@ -196,6 +201,41 @@ def test_the_context_at_a_step_and_experiments_are_readable(project: Project, re
     assert item["experiment"] == str(comparison.pk)
     assert get(reader, f"/api/v1/experiments?after={comparison.pk}")["items"] == []
     assert get(reader, "/api/v1/artifacts?limit=1")["items"] == []
+
+
+UNREAD_OF_LISTS = {  # with how many items it is answered
+    "runs?limit=x": 2,
+    "calls?limit=-5": 5,
+    "calls?limit=201": 5,
+    "artifacts?limit=0": 0,
+    "experiments?limit=x": 1,
+    "artifacts?after=zz": 0,
+    "artifacts?call=zz": 0,
+    "experiments?after=zz": 0,
+    "experiments?after=00000000-0000-0000-0000-000000000001": 0,
+}
+UNREAD_OF_WINDOWS = [
+    "calls/{call}/halves?part=bogus",
+    "calls/{call}/halves?offset=zz",
+    "calls/{call}/halves?limit=x",
+    "calls/{call}/halves?limit=-5",
+    "calls/{call}/halves?offset=-5",
+    "calls/{call}/variants/receipt?limit=0",
+]
+
+
+def test_a_parameter_that_cannot_be_read_is_reported(project: Project, reader: Sender) -> None:
+    compared(project, ["recorded", "receipt"])
+    call = Call.objects.filter(external_id="c1").first()
+    assert call is not None
+    for address, number in UNREAD_OF_LISTS.items():
+        page = get(reader, f"/api/v1/{address}")
+        assert (len(page["items"]), page["next"]) == (number, None), address
+        assert page["problems"][0].startswith(f"{address.partition('?')[2]} is no"), address
+        assert len(page["problems"]) == 1
+    for address in UNREAD_OF_WINDOWS:
+        error = get(reader, f"/api/v1/{address.format(call=call.pk)}", 400)["error"]
+        assert error.startswith(f"This request cannot be read. {address.partition('?')[2]} is not "), address
 
 
 def test_secrets_are_masked_as_on_pages(project: Project) -> None:

@@ -63,6 +63,25 @@ def test_not_one_byte_is_changed_and_the_status_is_the_servers(tmp_path: Path) -
     assert record.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("name", ["folder", "folder/file/frames.jsonl"])
+def test_a_file_that_cannot_be_made_ends_the_recording_and_not_the_connection(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").touch()
+    command = tapped(tmp_path / name, ECHO)
+    done = subprocess.run(command, input=b"abc\n", capture_output=True, env=environment(tmp_path), timeout=300)
+    assert (done.stdout, done.returncode) == (b"cba\nend", 3)
+    assert done.stderr.decode().startswith("counterfoil tap: nothing is recorded, the connection goes on: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_ends_the_recording_and_not_the_connection(tmp_path: Path) -> None:
+    command, sent = tapped(Path("/dev/full"), ECHO), b"abc\n" * 50_000
+    done = subprocess.run(command, input=sent, capture_output=True, env=environment(tmp_path), timeout=300)
+    assert (done.stdout, done.returncode) == (b"cba\n" * 50_000 + b"end", 3)
+    assert done.stderr == b"counterfoil tap: recording stopped: No space left on device\n"
+
+
 @pytest.mark.django_db
 def test_the_recording_of_a_connection_has_both_halves_of_its_calls(project: Project, tmp_path: Path) -> None:
     record = tmp_path / "frames.jsonl"

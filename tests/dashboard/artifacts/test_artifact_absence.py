@@ -117,6 +117,30 @@ def test_content_that_is_too_large_to_be_hashed_for_a_page_is_compared_by_its_da
     assert "may have been written to" not in open_page(client, artifact).text
 
 
+DAMAGES: dict[str, Callable[[Artifact], object]] = {
+    "is not what was stored": lambda artifact: replace_stored(name_of(artifact), b"CONTENT\n"),
+    "is lost": lambda artifact: remove_stored(name_of(artifact)),
+    "was removed": lambda artifact: Artifact.objects.update(state="removed", removed_at=timezone.now()),
+    "was not imported": lambda artifact: Artifact.objects.update(state="missing"),
+}
+
+
+@pytest.mark.parametrize("words", DAMAGES)
+def test_a_download_without_content_gives_the_reason_that_the_page_gives(
+    client: Client, call: Call, words: str
+) -> None:
+    artifact = stored(call, b"content\n")
+    DAMAGES[words](artifact)
+    page = open_page(client, artifact).text
+    for address in ("raw", "picture"):
+        response = client.get(f"/artifacts/{artifact.pk}/{address}")
+        assert (response.status_code, response["Content-Type"]) == (404, "text/plain; charset=utf-8")
+        heading, sentence, *_ = response.content.decode().splitlines()
+        assert heading == f"The content {words}."
+        assert sentence.removesuffix(".") in page
+    assert client.get(f"/artifacts/{call.pk}/raw")["Content-Type"].startswith("text/html")
+
+
 def test_a_frame_that_is_damaged_spoils_its_own_window_alone(client: Client, call: Call) -> None:
     artifact = stored(call, LARGE * 3)
     damaged = bytearray(read_stored(name_of(artifact)))

@@ -21,7 +21,7 @@ from pytest_django import Settings
 
 from dashboard.artifacts.retention import apply_retention, plan_by_settings, plan_retention, shared_store_lock
 from dashboard.artifacts.stores import configured_store
-from dashboard.models import Artifact, Call, Observation, Run
+from dashboard.models import Artifact, Call, Observation, Run, SentContent
 from tests.dashboard.factories import create_call, create_project, create_run, create_user
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.stored_artifacts import field_artifact, read_stored, remove_stored, replace_stored, stored
@@ -58,7 +58,7 @@ def is_stored(artifact: Artifact) -> bool:
 def test_what_only_old_runs_name_goes_and_its_row_says_so(client: Client) -> None:
     old, new = stored(call_at(OLD), b"old\n"), stored(call_at(NEW), b"new\n")
     shared_old, shared_new = stored(call_at(OLD), b"shared\n"), stored(call_at(NEW), b"shared\n")
-    assert apply_retention(plan_retention(before=OLD + timedelta(days=30))) == 1
+    assert set(apply_retention(plan_retention(before=OLD + timedelta(days=30))).expired) == {old.sha256}
     assert [is_stored(artifact) for artifact in (old, new, shared_old, shared_new)] == [False, True, True, True]
     old.refresh_from_db()
     assert (old.state, old.removed_at is not None) == ("removed", True)
@@ -94,6 +94,35 @@ def test_a_dry_run_changes_nothing_and_says_the_same(store: Path) -> None:
     wet = command("prune_artifacts", "--older-than", "30")
     assert wet == dry | {"dry_run": False}
     assert not is_stored(artifact)
+
+
+@pytest.mark.postgresql("folder")
+def test_content_that_was_just_sent_is_not_reported_as_removed(store: Path) -> None:
+    """Once for content without a record, and once for content that only an old run refers to."""
+    old = stored(call_at(OLD), b"old\n")
+    lone = configured_store().put(io.BytesIO(b"no record names this yet"))
+    for sha256 in (old.sha256, lone.sha256):
+        SentContent.objects.create(project=old.project, sha256=sha256, size=4, lines=1)
+    for options in (["--dry-run"], []):
+        facts = command("prune_artifacts", "--older-than", "30", *options)
+        assert (facts["retired"], facts["unnamed"], facts["freed_bytes"]) == (0, 0, 0)
+        assert facts["kept_bytes"] == sum(configured_store().sizes().values())
+    old.refresh_from_db()
+    assert (old.state, configured_store().sizes().keys()) == ("present", {old.sha256, lone.sha256})
+    SentContent.objects.update(sent_at=datetime.now(UTC) - timedelta(hours=25))
+    facts = command("prune_artifacts", "--older-than", "30")
+    assert (facts["retired"], facts["unnamed"], facts["kept_bytes"]) == (1, 1, 0)
+    assert configured_store().sizes() == {}
+
+
+@pytest.mark.postgresql("folder")
+def test_content_that_an_import_refers_to_after_the_plan_is_not_reported_as_removed(store: Path) -> None:
+    lone = configured_store().put(io.BytesIO(b"content\n"))
+    plan = plan_retention()
+    stored(call_at(NEW), b"content\n")
+    done = apply_retention(plan)
+    assert (set(plan.unreferenced), done.unreferenced, done.freed_bytes) == ({lone.sha256}, {}, 0)
+    assert done.kept_bytes == plan.freed_bytes > 0
 
 
 def test_without_options_only_what_nothing_names_goes(store: Path) -> None:

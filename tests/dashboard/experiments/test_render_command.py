@@ -35,6 +35,26 @@ def test_the_receipt_is_printed_without_a_word_more(imported: Project) -> None:
     assert printed("toolu_01") == LISTED
 
 
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_no_control_characters_and_a_pipe_gets_the_exact_text(project: Project, tmp_path: Path) -> None:
+    hostile = "a\tb\n\x08\u202ec"
+    result = {"stdout": hostile, "stderr": "", "interrupted": False, "isImage": False}
+    lines = [asks("toolu_2", session=FORK), answers("toolu_2", hostile, result, session=FORK)]
+    import_paths(project, [write(tmp_path / f"{FORK}.jsonl", lines)])
+    terminal = Terminal()
+    call_command("render", "toolu_2", stdout=terminal)
+    assert hostile in printed("toolu_2")
+    assert terminal.getvalue().endswith("a\tb\n\\x08\\u202ec")
+    create_call(create_run(project), "toolu_2", tool="\x1b]0;pwned\x07")
+    with pytest.raises(CommandError, match="is the id of several calls") as refused:
+        printed("toolu_2")
+    assert "\x1b" not in str(refused.value)
+
+
 def test_a_call_is_found_by_our_id_and_by_its_agents(imported: Project) -> None:
     call = Call.objects.get(external_id="toolu_01")
     assert printed(str(call.pk)) == printed("toolu_01", "--variant", "receipt")

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.postgresql
 DAY = timedelta(days=1)
 # Title, columns of the run, and the calls, each (id, columns).
 RUNS = [
-    ("login", {"model": "claude-opus-4", "branch": "main"}, "a Bash cut; b Bash; c Read"),
+    ("login", {"model": "claude-opus-4", "branch": "main"}, "a Bash cut; b Bash unrecorded; c Read"),
     ("Log out", {"model": "claude-opus-5", "branch": "fix/login"}, "d Read cut; e Bash failed"),
     ("third", {"model": "gpt-5", "agent": "codex", "started_at": START + 3 * DAY}, "f bash timeout slow; g Read big"),
     ("quiet", {"model": "GPT-5", "agent": "codex"}, "h Grep"),
@@ -40,6 +40,7 @@ MARKS = {
     "timeout": {"status": "error", "error_kind": "timeout"},
     "slow": {"duration_ms": 45_000},
     "big": {"tokens": 7_000},
+    "unrecorded": {"receipt_fidelity": "absent"},
 }
 
 
@@ -49,7 +50,9 @@ def stored(kept_project: Project) -> None:
     for run, (_, _, calls) in zip(runs, RUNS, strict=True):
         for words in filter(None, calls.split("; ")):
             name, tool, *marks = words.split()
-            columns = {key: value for mark in marks for key, value in MARKS[mark].items()}
+            columns = {"receipt_fidelity": "exact"} | {
+                key: value for mark in marks for key, value in MARKS[mark].items()
+            }
             create_call(run, name, tool=tool, family="x", started_at=run.started_at, **columns)
     refresh_stats(runs)
 
@@ -78,7 +81,7 @@ SELECTED = [  # the filter, the runs, the calls
     ("-tool:bash", "empty quiet", "cdgh"),
     ("tool:Bash cut:yes", "login", "a"),
     ("tool:Bash -cut:yes", "third", "bef"),
-    ("tool:Bash cut:no", "third", "bef"),
+    ("tool:Bash cut:no", "third", "ef"),
     ("tool:B* or tool:grep", "Log login quiet third", "abefh"),
     ("tool:Bash (cut:yes or status:failed)", "Log login third", "aef"),
     ("tool:Read (cut:yes or status:failed)", "Log", "d"),

@@ -39,6 +39,7 @@ def calls(kept_project: Project) -> None:
             tool=("Bash", "Read", "bash")[number % 3],
             outcome=outcomes[number % 8],
             is_cut=number % 5 == 0,
+            receipt_fidelity="exact",
             tokens=100 * number,
             duration_ms=None if number % 4 == 0 else 900 * number,
             error_kind="timeout" if number % 8 == 2 else "",
@@ -114,6 +115,19 @@ def test_the_tools_and_the_days_add_up_to_all_calls(client: Client) -> None:
     assert leading_number(page.facts["Cut"]) == 5
     assert page.facts["Tokens of receipts"] == f"≈{100 * sum(range(24)):,}"
     assert leading_number(page.facts["In a context that lost tokens unexplained"]) == 8
+
+
+@pytest.mark.usefixtures("alice")
+def test_the_share_of_cut_receipts_leaves_out_calls_without_a_receipt(client: Client, project: Project) -> None:
+    run = create_run(project)
+    for fidelity, is_cut in (("exact", True), ("exact", False), ("absent", False), ("absent", False)):
+        create_call(run, receipt_fidelity=fidelity, is_cut=is_cut)
+    create_call(run, tool="Unrecorded", started_at=START + timedelta(days=1))
+    refresh_stats([run])
+    page = load(client)
+    assert (page.facts["Calls"], page.facts["Cut"]) == ("5", "1 (50%)")
+    days = page.by_role("region", "Table: Share of calls whose receipt was cut").rows("tbody tr")
+    assert [day[-1] for day in days] == ["1 (50%)", "–"]
 
 
 @pytest.mark.usefixtures("alice", "calls")
