@@ -59,7 +59,8 @@ _CONTEXT = re.compile(
 
 def build_message(line: RolloutRead, role: str, content: bytes, **fields: object) -> MessageRecord:
     key = line.item.id or f"line-{line.number}"
-    shared = {"line": line.number, "run": line.run, "key": key, "step": line.state.turn, "at": line.at}
+    step = line.state.name_step(line.item.id or "") if role == "assistant" else None
+    shared = {"line": line.number, "run": line.run, "key": key, "step": step, "at": line.at}
     return MessageRecord(role=role, content=content, **{**shared, **fields})  # type: ignore[arg-type]
 
 
@@ -94,7 +95,7 @@ def session_records(line: RolloutRead) -> Records:
 
 def turn_records(line: RolloutRead) -> Records:
     item, state = line.item, line.state
-    state.turn = item.turn_id or state.turn
+    state.turn, state.answer = item.turn_id or state.turn, ""
     state.output_bytes = policy_bytes(bytes(item.truncation_policy)) or state.output_bytes
     if item.model and not state.model:
         yield RunRecord(line=line.number, run=line.run, model=item.model)
@@ -109,6 +110,8 @@ def reasoning_records(line: RolloutRead) -> Records:
 
 def message_records(line: RolloutRead) -> Records:
     item, content = line.item, bytes(line.item.content)
+    if item.role != "assistant":
+        line.state.answer = ""
     if item.role == "user" and (text := text_of_blocks(content)):
         line.state.prompts.append(digest(text))
         if not any(_CONTEXT.fullmatch(block.strip()) for block in read_blocks(content)):

@@ -152,7 +152,8 @@ class RolloutState(msgspec.Struct):
     messages of a user, `searches` those of the actions of ended searches by id, `unnamed` counts the searches without
     an id that are alike, `own_from` is the first ordinal that is not a copy of the parent's history. `unknown` are
     kinds of lines. `version` is the release, `has_patch_tool` says that the tool was called that takes patches as text,
-    `output_bytes` how much of an output the history keeps, 0 where that is not recorded.
+    `output_bytes` how much of an output the history keeps, 0 where that is not recorded. `answer` is the first item of
+    the model's present answer, empty before it begins.
     """
 
     run: str = ""
@@ -163,6 +164,7 @@ class RolloutState(msgspec.Struct):
     has_patch_tool: bool = False
     output_bytes: int = 0
     turn: str | None = None
+    answer: str = ""
     own_from: int = 0
     calls: dict[str, str] = {}
     inputs: dict[str, str] = {}
@@ -175,6 +177,14 @@ class RolloutState(msgspec.Struct):
     turns: list[Turn] = []
     requests: list[str] = []
     unknown: list[str] = []
+
+    def name_step(self, item: str) -> str | None:
+        """The answer of the model that an item belongs to, named by its turn and its first item.
+
+        Recordings name the turn of the person alone. An output or a message of the person ends an answer.
+        """
+        self.answer = self.answer or item
+        return f"{self.turn}/{self.answer}" if self.turn and self.answer else None
 
     def name_search(self, action: str) -> str:
         """The name of a search without an id, by its turn, its action and its place among those alike.

@@ -177,7 +177,7 @@ def _call(line: RolloutRead) -> Records:
         call=call,
         tool=storable(tool),
         args=args,
-        step=state.turn,
+        step=state.name_step(call),
         at=line.at,
         inherited=line.inherited,
     )
@@ -210,7 +210,7 @@ def _hosted_call(line: RolloutRead) -> Records:
         call=call,
         tool="web_search",
         args=bytes(item.action) or b"null",
-        step=state.turn,
+        step=state.name_step(call),
         at=line.at,
         inherited=line.inherited,
     )
@@ -224,6 +224,7 @@ def _output(line: RolloutRead) -> Records:
     What the client tells the model by itself, as the objective of a goal, is an output with a name and without a call.
     """
     item, state = line.item, line.state
+    state.answer = ""
     call, content, failed = item.call_id or "", bytes(item.output) or _text_of(bytes(item.tools)), None
     if not call and item.name:
         yield build_message(line, "tool", content, kind=storable(_tool_name(item.namespace or "", item.name)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envelopes.recordings.base import EventRecord, MessageRecord, ResultRecord, RunRecord
+from envelopes.recordings.base import CallRecord, EventRecord, MessageRecord, ResultRecord, RunRecord
 from tests.envelopes.recordings.test_recording_codex import item, rollout
 from tests.envelopes.session_lines import only
 
@@ -171,3 +171,26 @@ def test_a_session_id_that_is_used_again_has_the_record_of_the_new_command() -> 
 def test_states_of_the_program_are_neither_events_nor_unknown(kind: str) -> None:
     sample = rollout(("session_meta", {"id": "t1"}), (kind, {"thread_id": "t1", "usage": {"input_tokens": 12}}))
     assert {type(record) for record in sample.records} == {RunRecord}
+
+
+def test_calls_of_one_turn_are_of_one_answer_only_until_an_output_or_a_prompt_follows() -> None:
+    """A recording names the turn of the person, in which the model may answer many times."""
+    sample = rollout(
+        ("turn_context", {"turn_id": "t", "model": "gpt-5"}),
+        item("message", role="user", content=[{"type": "input_text", "text": "look"}]),
+        item("message", role="assistant", id="m1", content=[{"type": "output_text", "text": "I look."}]),
+        *(item("function_call", name="shell", call_id=call, arguments="{}") for call in ("a", "b")),
+        *(item("function_call_output", call_id=call, output="x") for call in ("a", "b")),
+        item("function_call", name="shell", call_id="c", arguments="{}"),
+        item("function_call_output", call_id="c", output="x"),
+        ("turn_context", {"turn_id": "u", "model": "gpt-5"}),
+        item("function_call", name="shell", call_id="d", arguments="{}"),
+    )
+    steps = {call.call: call.step for call in only(sample.records, CallRecord)}
+    assert steps == {
+        "a": "t/m1",
+        "b": "t/m1",
+        "c": "t/c",
+        "d": "u/d",
+    }
+    assert [message.step for message in only(sample.records, MessageRecord)] == [None, "t/m1"]
