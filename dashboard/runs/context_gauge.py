@@ -72,7 +72,9 @@ class ContextWeight:
                 f"more than that: {why}."
             )
         missing = [kind for kind in STANDING_KINDS if kind not in self.standing]
-        rest = f": {', '.join(missing)} and the like" if missing else ", or counted otherwise by the provider"
+        rest = ", or counted otherwise by the provider"
+        if missing:
+            rest = f": {', '.join(missing)} and the like, or what is shown is estimated too low"
         return (
             f"{recorded} About {self.shown_above:,} of them are shown before it; the rest, about {self.unrecorded:,}, "
             f"is not recorded{rest}."

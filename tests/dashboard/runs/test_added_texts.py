@@ -79,7 +79,10 @@ def test_the_history_states_what_each_text_is_and_what_of_a_request_is_not_recor
     assert badges["hook_additional_context"][:2] == ["added by the client", "compacted away later"]
     assert badges["system prompt"] == badges["tool definitions"] == ["in every request"]
     rests = [text.split("is not recorded")[1] for text in page.texts(".request")]
-    assert rests == [": tool definitions and the like.", *[", or counted otherwise by the provider."] * 2]
+    assert rests == [
+        ": tool definitions and the like, or what is shown is estimated too low.",
+        *[", or counted otherwise by the provider."] * 2,
+    ]
     [compaction] = page.select('[data-kind="compaction"] h2')
     assert compaction.text.endswith("anything above this line, except what is in every request.")
 

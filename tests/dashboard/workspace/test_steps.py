@@ -107,6 +107,13 @@ def test_a_filter_that_cannot_be_read_lists_nothing(client: Client, run: Run) ->
     page = open_step(client, run, "2/halves?q=nonsense:3")
     assert page.has("#q-problems")
     assert not page.has(".steps .call-row")
+    assert not page.all_by_text("Show all")
+
+
+def test_a_filter_without_a_match_says_so_and_leads_back_to_all_steps(client: Client, run: Run) -> None:
+    rows = open_step(client, run, "2/halves?q=tool:Bash+took:>9h").by_id("step-rows")
+    assert rows.text == "No call of this run matches. Show all"
+    assert "q=" not in rows.by_role("link", "Show all")["href"]
 
 
 def test_the_list_of_a_live_run_is_asked_for_again_and_has_what_came(

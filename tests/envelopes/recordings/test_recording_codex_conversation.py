@@ -186,11 +186,11 @@ def test_calls_of_one_turn_are_of_one_answer_only_until_an_output_or_a_prompt_fo
         ("turn_context", {"turn_id": "u", "model": "gpt-5"}),
         item("function_call", name="shell", call_id="d", arguments="{}"),
     )
-    steps = {call.call: call.step for call in only(sample.records, CallRecord)}
+    steps = {call.call: call.step for call in only(CallRecord, sample.records)}
     assert steps == {
         "a": "t/m1",
         "b": "t/m1",
         "c": "t/c",
         "d": "u/d",
     }
-    assert [message.step for message in only(sample.records, MessageRecord)] == [None, "t/m1"]
+    assert [message.step for message in only(MessageRecord, sample.records)] == [None, "t/m1"]
