@@ -60,12 +60,14 @@ class Names:
             if term.kind not in KEYS or not KEYS[term.kind].is_name or self.matching(term):
                 continue
             names = {name.casefold(): name for name in self.occurring(term.kind)}
-            near = get_close_matches(term.value.casefold().replace("*", ""), list(names), n=1, cutoff=0.5)
+            value = term.value.casefold().replace("*", "")
+            within = [name for name in names if value and value in name]
+            near = within[:1] or get_close_matches(value, list(names), n=1, cutoff=0.5)
             sentence = f"“{term}” {describe_place(term.at)} occurs nowhere"
             if near:
                 yield f"{sentence}; the nearest that does is “{Term(term.kind, names[near[0]])}”."
             else:
-                listed = ", ".join(list(names.values())[:LISTED])
+                listed = ", ".join(f"“{name}”" for name in list(names.values())[:LISTED])
                 yield f"{sentence}; {f'{listed} do' if listed else 'nothing does'}."
 
 

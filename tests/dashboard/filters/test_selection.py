@@ -249,11 +249,12 @@ def test_a_fork_is_selected_by_the_receipts_that_it_has(tmp_path: Path) -> None:
 
 
 def test_a_name_that_occurs_nowhere_is_named_with_the_nearest_that_does(store: Project) -> None:
-    query = parse("model:gtp-5 -branch:mian or tool:BASH or agent:zzz")
+    query = parse("model:gtp-5 -branch:mian or tool:BASH or agent:zzz or agent:laude*")
     assert query.hints(store) == [
         "“model:gtp-5” at character 1 occurs nowhere; the nearest that does is “model:gpt-5”.",
         "“branch:mian” at character 14 occurs nowhere; the nearest that does is “branch:main”.",
-        "“agent:zzz” at character 42 occurs nowhere; claude-code, codex do.",
+        "“agent:zzz” at character 42 occurs nowhere; “claude-code”, “codex” do.",
+        "“agent:laude*” at character 55 occurs nowhere; the nearest that does is “agent:claude-code”.",
     ]
     assert parse("source:x", over="calls").hints(create_project("other")) == [
         "“source:x” at character 1 occurs nowhere; nothing does."
