@@ -43,6 +43,7 @@ from dashboard.filters.syntax import (
     replace_terms,
 )
 from dashboard.models import Call, Project, Run
+from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import CallQuerySet, RunQuerySet
 from dashboard.models.search import ANY, is_exact
 from dashboard.text.formatting import column_text
@@ -62,6 +63,12 @@ EXCLUSIVE_STATUSES = (
     frozenset({"live", "idle"}),
     frozenset({"ended", "idle"}),
 )
+# What `conditions` makes of a status: the outcomes that a call with it may have.
+OUTCOMES_OF_STATUSES = {
+    "failed": (Outcome.FAILED, Outcome.TIMED_OUT),
+    "ok": (Outcome.SUCCEEDED,),
+    "skipped": (Outcome.SKIPPED,),
+}
 
 
 class Preset(NamedTuple):
@@ -246,9 +253,12 @@ def _contradictions(node: Node, over: Over) -> Iterator[str]:
 
 def exclude_each_other(first: Term, second: Term, over: Over) -> bool:
     """True for terms that no one run or call can meet together."""
-    if first.kind != second.kind or first.kind == TEXT or _are_same(first, second):
-        return False
     if first.is_pattern or second.is_pattern:
+        return False
+    if (first.kind, second.kind) in (("status", "outcome"), ("outcome", "status")):
+        status, outcome = sorted((first, second), key=lambda term: term.kind == "outcome")
+        return over == "calls" and outcome.value not in OUTCOMES_OF_STATUSES.get(status.value, (outcome.value,))
+    if first.kind != second.kind or first.kind == TEXT or _are_same(first, second):
         return False
     values = frozenset({first.value, second.value})
     if first.kind == "status":

@@ -129,6 +129,11 @@ def test_no_input_breaks_the_search(project: Project, text: str) -> None:
 
 def test_calls_exclude_each_other_where_runs_have_both() -> None:
     assert str(parse("tool:Bash tool:Read cut:yes")) == "(tool:Bash) (tool:Read) (cut:yes)"
+    assert str(parse("outcome:refused status:failed")) == "(outcome:refused) (status:failed)"
+    assert str(parse("outcome:timed_out status:failed")) == "outcome:timed_out status:failed"
+    assert str(parse("outcome:refused status:ok")) == "outcome:refused status:ok"  # no call of the run failed
+    both = ("“status:failed” and “outcome:refused” cannot both hold.",)
+    assert parse("status:failed outcome:refused", over="calls").problems == both
     assert parse("tool:Bash tool:bash model:a*").problems == ()
     problems = parse("tool:Bash tool:Read", over="calls").problems
     assert problems == ("“tool:Bash” and “tool:Read” cannot both hold.",)
