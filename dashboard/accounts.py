@@ -184,7 +184,7 @@ class SignInClient:
 
 
 def identify_client(request: HttpRequest, name: str) -> SignInClient:
-    """By the cookie that an earlier sign-in to this account left, else by the address."""
+    """Identifies a client by the cookie that an earlier sign-in to this account left, else by its address."""
     device = request.get_signed_cookie(DEVICE_COOKIE, "", salt=_account_digest(name), max_age=DEVICE_SECONDS)
     if device:
         return SignInClient(f"device {device}", is_known_device=True)

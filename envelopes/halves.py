@@ -64,7 +64,7 @@ class OutputCut(msgspec.Struct, frozen=True):
 
     @property
     def _prefix(self) -> tuple[SourceCut, ...]:
-        """The lines in front of the output as a gap that stands for no line of it."""
+        """The lines in front of the output, as a gap that counts no line of it."""
         gap = SourceCut(pointer=self.field.pointer, unit="lines", end=self.prefix_lines)
         return (gap,) if self.prefix_lines else ()
 
@@ -151,9 +151,9 @@ def read_halves(
     noted. `args` None: not recorded. `answer` is the content of the first receipt where another one took its place: it
     has what the tool returned, where no result was recorded, and which lines the model saw, where it had been sent
     (`is_answer_sent`). `skip` is the reason of a call that was skipped or refused; without a message it is the kind of
-    the recorded failure. `is_further`: the model has earlier receipts of
-    it too. `stored` gives the stored envelope of a mapping, which is then not computed again. Not `is_linked`: the
-    segments of the receipt come without sources, for a caller that only counts characters.
+    the recorded failure. `is_further`: the model has earlier receipts of it too. `stored` gives the stored envelope of
+    a mapping, which is then not computed again. Not `is_linked`: the segments of the receipt come without sources, for
+    a caller that only counts characters.
 
     `first`: align only this many characters of the receipt. Allowed when the import recorded that nothing was cut
     from the outputs, and used when an envelope is stored.

@@ -91,8 +91,7 @@ class CallAttempt:
 class CallPage:
     """`left` is the canonical result, the envelope as it is stored, or the recorded result; `canonical_form` is the
     parameter that asks for the first, None where it is the default. `lines` has both halves line by line, where the
-    address asks for that. `receipt_row` is the receipt in view, None for one
-    that only another source reports.
+    address asks for that. `receipt_row` is the receipt in view, None for one that only another source reports.
 
     `run` is the one that is open, which a copied call does not belong to. `disagreeing` are surfaces that sources
     reported differently. `other_run` is the run of the receipts in view where the open run has none of this call.

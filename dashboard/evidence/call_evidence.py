@@ -254,7 +254,9 @@ def build_evidence(
     *,
     first: int | None = None,
 ) -> CallEvidence:
-    """The same from loaded rows in the same order. The envelope is loaded when needed, unless the call was with it.
+    """Builds the evidence from loaded rows, in the order of `load_evidence`.
+
+    The stored envelope is one more query, unless the call was loaded with it.
 
     A copy of the call in another run may have another receipt: the call's columns, unsaved, are then those of it.
     """

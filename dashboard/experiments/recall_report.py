@@ -162,7 +162,7 @@ def measure_next_recall(
         return True
     still_open.update(attempts=F("attempts") + 1, state=State.RUNNING, done=0)
     try:
-        results, summary = _Measuring(report, is_over, on_pause).measure()
+        results, summary = _RecallMeasurement(report, is_over, on_pause).measure()
     except _Interrupted:
         return True
     except (UnusableColumns, DamagedEvidence) as problem:
@@ -196,7 +196,7 @@ class _QuotedOutput:
     places: Mapping[int, StepPlace]
 
 
-class _Measuring:
+class _RecallMeasurement:
     """One measurement, with the counts of what it left out."""
 
     def __init__(self, report: RecallReport, is_over: Callable[[], bool], on_pause: Callable[[], object]) -> None:

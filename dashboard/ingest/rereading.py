@@ -181,8 +181,8 @@ class _Group:
 class _EarlierRows:
     """Deletes the rows that whole sources yielded; `restore` gives the rows that came again what no record has.
 
-    A call of which evidence is left, of a source of which a run was deleted, stays and gets what its others yield. So
-    does a run of such a source. `keys` are those of deleted rows that other tables may point at.
+    A source of which a run was deleted is not read again. Calls and runs of which it has evidence stay, and get what
+    the other sources yield. `keys` are those of deleted rows that other tables may point at.
     """
 
     def __init__(self, sources: Sequence[Source], runs: Collection[UUID]) -> None:

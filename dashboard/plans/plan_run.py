@@ -178,7 +178,7 @@ class PlanOrder:
     searches: tuple[SearchProvider, ...] = ()
     children: Mapping[str, ActionPlan] = field(default_factory=dict)
     home: Path | None = None
-    on_waiting: Callable[[UUID], None] = lambda _run: None
+    on_waiting: Callable[[UUID], None] = lambda _executor: None
 
     @property
     def folder(self) -> Path:
@@ -215,7 +215,7 @@ def run_plan(project: Project, order: PlanOrder, on_start: Callable[[Executor], 
     anything is recorded, FileExistsError where the id was used before, and what ended a run that could not be recorded
     or imported; its folder stays.
     """
-    started: SimpleQueue[_PlanRun] = SimpleQueue()
+    started: SimpleQueue[_PlanRunImport] = SimpleQueue()
     artifacts = RunArtifacts(order.folder)
     program = partial(_run_child, project, order, started) if order.children else None
     with _open_executor(order, artifacts, program) as (executor, tools):
@@ -224,7 +224,7 @@ def run_plan(project: Project, order: PlanOrder, on_start: Callable[[Executor], 
         with hold_folder(order.folder):
             recorder = FileRecorder(order.folder, artifacts)
             on_start(executor)
-            return _PlanRun(project, order, executor, recorder).run(started, tools.stop_children)
+            return _PlanRunImport(project, order, executor, recorder).run(started, tools.stop_children)
 
 
 def _find_faults(executor: Executor, order: PlanOrder) -> Iterator[PlanFault]:
@@ -235,12 +235,12 @@ def _find_faults(executor: Executor, order: PlanOrder) -> Iterator[PlanFault]:
             yield msgspec.structs.replace(fault, step_id=f"child {name}, {fault.step_id or 'plan'}")
 
 
-def _run_child(project: Project, order: PlanOrder, started: SimpleQueue[_PlanRun], child: ChildAgent) -> str:
+def _run_child(project: Project, order: PlanOrder, started: SimpleQueue[_PlanRunImport], child: ChildAgent) -> str:
     """The program of a child agent: runs its plan on the thread of its task, and returns the report."""
     own = order.for_child(child)
     artifacts = RunArtifacts(own.folder)
     with _open_executor(own, artifacts, child=child) as (executor, _tools), hold_folder(own.folder):
-        run = _PlanRun(project, own, executor, FileRecorder(own.folder, artifacts))
+        run = _PlanRunImport(project, own, executor, FileRecorder(own.folder, artifacts))
         started.put(run)
         return run.execute_as(child)
 
@@ -265,7 +265,7 @@ def _open_executor(
         tools.close()
 
 
-class _PlanRun:
+class _PlanRunImport:
     """One run: the executor on its thread, everything else on the main one."""
 
     def __init__(self, project: Project, order: PlanOrder, executor: Executor, recorder: FileRecorder) -> None:
@@ -280,11 +280,11 @@ class _PlanRun:
         self._is_cancelled = self._is_over = False
         executor.confirm = self._confirm
 
-    def run(self, started: SimpleQueue[_PlanRun], stop_children: Callable[[], None]) -> RunResult:
+    def run(self, started: SimpleQueue[_PlanRunImport], stop_children: Callable[[], None]) -> RunResult:
         """Runs the plan on a thread; `started` gets the runs of its children, which end with it."""
         thread = threading.Thread(target=self._execute, name="plan", daemon=True)
         thread.start()
-        children: list[_PlanRun] = []
+        children: list[_PlanRunImport] = []
         try:
             while thread.is_alive():
                 self._look_and_survive()
@@ -374,7 +374,7 @@ class _PlanRun:
             import_paths(self._project, [self._order.folder], retry=Retry.NOTHING)
 
 
-def _look_at(children: Iterable[_PlanRun], started: SimpleQueue[_PlanRun]) -> list[_PlanRun]:
+def _look_at(children: Iterable[_PlanRunImport], started: SimpleQueue[_PlanRunImport]) -> list[_PlanRunImport]:
     """Looks at the children that run, and closes those that are over; returns the others."""
     left = []
     for child in (*children, *_take_all(started)):
@@ -387,6 +387,6 @@ def _look_at(children: Iterable[_PlanRun], started: SimpleQueue[_PlanRun]) -> li
     return left
 
 
-def _take_all(started: SimpleQueue[_PlanRun]) -> Iterator[_PlanRun]:
+def _take_all(started: SimpleQueue[_PlanRunImport]) -> Iterator[_PlanRunImport]:
     while not started.empty():
         yield started.get()

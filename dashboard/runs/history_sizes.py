@@ -46,7 +46,7 @@ def count_tokens(delivery: str, tokens: int, size: int) -> int:
 
 
 def load_message_sizes(rows: QuerySet[Message]) -> list[HistorySize]:
-    """In order."""
+    """Returns the sizes of the messages in their order."""
     sizes, standing = [], dict[str, int]()
     columns = ("line", "place", "hex", "role", "kind", "delivery", "tokens", "size")
     stored: Any = rows.annotate(hex=UUIDDigits("id"), place=PLACE).order_by().values_list(*columns)

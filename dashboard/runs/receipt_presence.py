@@ -125,8 +125,8 @@ class ContextState:
     def usage_note(self, line: int, superseded_line: int | None, *, is_receipt: bool = True) -> EntryNote | None:
         """States what the recorded usage says against that it is still there; None where it says nothing.
 
-        That all of the history weighs too much is said of receipts alone, which clients remove by themselves: on each
-        message it would claim more of that message than is known.
+        Only receipts are marked as contradicted: clients remove receipts without a record. For a message the mark would
+        claim more than is known.
         """
         drop = drop_concerning(self.drops, line, superseded_line)
         left = drop.sentence.replace("this step", f"the step at {self._place(drop.line)}") + "." if drop else ""

@@ -40,8 +40,8 @@ REMOVAL_MEANING = (
     "The microcompaction names calls of which nothing is recorded here. What the model had of them is not known."
 )
 DROP_MEANING = (
-    "By the recorded usage the request of this step weighed so many tokens less than the one before it. No compaction, "
-    "clear or rewind between the two is recorded."
+    "By the recorded usage the request of this step had so many tokens fewer than the one before it. No compaction, "
+    "clear or rewind is recorded between the two."
 )
 GAP_MEANING = "If it was a message or a receipt, the model had it, and this page lacks it."
 
@@ -206,14 +206,14 @@ def load_branches(run: Run) -> list[Branch]:
 
 
 def load_branches_and_removals(run: Run, until: int | None = None) -> tuple[list[Branch], list[Removal]]:
-    """Both, up to the line before `until`, in one query for their events."""
+    """Loads the branches that rewinds left and the removals, up to the line before `until`, by one query."""
     events = [event for event in _load_events(run, REWIND, MICROCOMPACTION) if until is None or event.line < until]
     removing = [event for event in events if event.kind == MICROCOMPACTION]
     return _find_branches(event for event in events if event.kind == REWIND), _find_removals(run, removing)
 
 
 def _load_events(run: Run, *kinds: str) -> list[Event]:
-    """In order, with their payloads."""
+    """Loads the events of these kinds in their order, with their payloads."""
     events = sorted(Event.objects.filter(run=run, kind__in=kinds), key=attrgetter("line", "pk"))
     load_slices(events)
     return events
@@ -229,7 +229,7 @@ def _find_branches(rewinds: Iterable[Event]) -> list[Branch]:
 
 
 def outermost(branches: Sequence[Branch]) -> list[Branch]:
-    """Those that lie in no other; of two that overlap both stay."""
+    """Returns the branches that no other one contains. Of two that overlap in part both stay."""
     return [
         branch
         for branch in branches

@@ -192,7 +192,10 @@ class Timeline:
         self._sizes: dict[str, list[HistorySize]] = {}
 
     def has(self, line: int, *, is_request: bool = False) -> bool:
-        """True for a line of these items, or for that of the request behind them; not of a branch that was left."""
+        """True for a line inside the branch, before `until`, and in no branch that was left.
+
+        With `is_request` the line `until` counts too.
+        """
         is_inside = self._branch is None or self._branch.has(line)
         is_before = self._until is None or line < self._until + is_request
         is_left = bool(self.left) and any(other.has(line) for other in self.left)

@@ -57,7 +57,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     if isinstance(exception, NoSuchStep):
         text = str(exception)
     elif request.path_info == METRICS:
-        text = "Metrics are not taken. Traces go to /v1/traces, and logs to /v1/logs."
+        text = "Metrics are not accepted. Traces go to /v1/traces, and logs to /v1/logs."
     if request.path_info.startswith(PROGRAMS):
         return answer_error(request, 404, "Not found", text)
     other = find_other_project(request)

@@ -1,7 +1,7 @@
 """The tab "In context": what stood before the model when it made a call, newest first, and what changed since.
 
-The context is that of the request which the call answers, as far as it is recorded: what
-came before the last compaction is left out of the sums, and counted as earlier.
+The context is that of the request which the call answers, as far as it is recorded. What came before the last
+compaction is left out of the sums, and counted as earlier.
 """
 
 from __future__ import annotations

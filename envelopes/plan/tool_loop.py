@@ -67,7 +67,10 @@ class ModelMessage(msgspec.Struct, frozen=True):
 
 
 class TurnBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """None: no limit. A call beyond `most_calls` or after the deadline is denied, a round beyond the most not asked."""
+    """The limits of a turn; None is no limit.
+
+    Calls beyond `most_calls` or after the deadline are denied. No round beyond `most_rounds` is requested.
+    """
 
     most_rounds: int = 50
     most_calls: int | None = None

@@ -341,7 +341,7 @@ class Conversation:
         kind: str | None = None,
         delivery: Delivery = "sent",
     ) -> None:
-        """An empty content, as that of a message which only calls tools, is no message."""
+        """Adds a message. One without content is left out: it only calls tools."""
         if content.raw not in (b'""', b"[]"):
             self.records.append(
                 MessageRecord(

@@ -217,7 +217,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
     yield described
     keys = _name_messages(messages)
     sizes = {key: _count_places(node) for key, node in zip(keys, messages, strict=True)}
-    yield from _find_left(head, integer_member(members, "compaction_count"), run, places, sizes, saved)
+    yield from _removal_events(head, integer_member(members, "compaction_count"), run, places, sizes, saved)
     reader = _Reader(run, places, has_title=described.title is not None)
     for key, node in zip(keys, messages, strict=True):
         places.take(key, sizes[key])
@@ -255,10 +255,13 @@ def _count_places(node: DocumentValue) -> int:
     return 1 + node.raw.count(b'"tool_call"')
 
 
-def _find_left(
+def _removal_events(
     head: DocumentValue, count: int, run: str, places: DocumentPlaces, sizes: dict[str, int], saved: dict[str, Any]
 ) -> Records:
-    """Yields that messages of an earlier version of the document have left: by a compaction, or a person went back."""
+    """Yields what removed the messages that an earlier version of the document had.
+
+    It is a compaction where the document counts one more, else a rewind.
+    """
     is_compacted = count > int(saved.get("compactions", 0))
     saved["compactions"] = count
     spans = places.remove_missing(sizes)

@@ -1,4 +1,4 @@
-/* A theme that is remembered, keys that walk through a list, and a help of the page's keys. */
+/* The theme switch, the keys of lists, hotkeys, and the dialog that lists the keys of a page. */
 "use strict";
 
 for (const hidden of document.querySelectorAll("[data-needs-script]")) hidden.hidden = false;
@@ -116,7 +116,7 @@ document.addEventListener("keydown", (event) => {
   if (isDone) event.preventDefault();
 });
 
-/* In a box of several lines Enter begins a new one. */
+/* Ctrl+Enter (Cmd+Enter) in a box of several lines submits its form. */
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.matches?.("textarea")) return;
   event.preventDefault();

@@ -73,7 +73,7 @@ function startCompleting(input) {
     close();
     input.focus();
     input.setSelectionRange(at, at);
-    input.dispatchEvent(new Event("input", { bubbles: true })); /* for what counts along, as a new comparison does */
+    input.dispatchEvent(new Event("input", { bubbles: true })); /* for listeners of the box, such as the count of a new comparison */
     stopLoading();
     if (input.value[at - 1] === ":") load();
   }

@@ -41,7 +41,10 @@ def behind(number: int) -> int:
 
 
 class PlacedMessages(Conversation):
-    """`starts` has the first record of each message, `lines` those of the receipts by call."""
+    """Places the records of a run by the numbers of its messages.
+
+    `starts` has the index of the first record of each message, `keys` the ids of the messages.
+    """
 
     def __init__(self, root: DocumentValue, run: str) -> None:
         super().__init__(root, run, AGENT)

@@ -284,7 +284,10 @@ class TaskReader(PlacedMessages):
                         yield from self._end_receipt(call, edit, requests)
 
     def _end_receipt(self, call: str, edit: JsonValue, requests: Mapping[int, int]) -> Iterator[Placed]:
-        """The next request but one has the text: the stamp is that of the one whose answer filled the context."""
+        """Yields the end of a receipt that an edit replaced.
+
+        `stamp` names the request whose answer filled the context. The replacement is first sent two requests later.
+        """
         match edit:
             case [int(stamp), "text", [str(text), *_], *_] if stamp in requests:
                 number = min(requests[stamp] + 2, self.number)

@@ -9,7 +9,7 @@
 2. `tool.execution_complete` of a success has `result.content`, the text that the model gets, and beside it what is
    there for the client: `detailedContent`, a difference or the lines of a file, `structuredContent` of an MCP server,
    in later releases `shellExecution` with the exit code and `fileEdits`. Those are the result. A `detailedContent` that
-   repeats the content is none, but where a `view` sent no text the record has it in place of the content.
+   repeats the content is ignored. For a `view` that sent no text, the record has it in place of the content.
 3. Of a failure there is `error: {message, code}`, which is often not the sentence that was sent: the receipt is
    reconstructed from it. A session that is resumed sends what was recorded, and of a call that had no end a sentence.
 4. A compaction works beside the agent: what was recorded before its start has left the context with its end, in whose

@@ -106,7 +106,7 @@ def sniff(head: bytes, path: SourcePath) -> bool:
 
 
 def run_of(path: SourcePath) -> str:
-    """The agents of a swarm may have files with the same lines."""
+    """The run that the path names: agents of a swarm may have files with the same lines."""
     file = _FILE.fullmatch(path.path)
     return _name_run(file["session"], file["agent"]) if file else ""
 

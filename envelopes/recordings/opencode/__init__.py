@@ -126,7 +126,7 @@ class _Reader:
             self.records.append(message.node.problem(refusal.path, refusal.reason))
 
     def add_undone(self, line: int, sizes: Mapping[str, int]) -> None:
-        """Adds that messages have left which were in the session before. `sizes` are those of its messages now."""
+        """Adds a rewind for each span of messages that the session had before. `sizes` are of its messages now."""
         spans = self.places.remove_missing(sizes)
         for span in spans:
             text, payload = "messages were removed from the session", msgspec.json.encode({"left": span})

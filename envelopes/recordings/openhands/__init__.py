@@ -66,7 +66,7 @@ BESIDE = 40  # events at each edge of what a condensation left out
 
 
 def run_of(path: SourcePath) -> str:
-    """A fork has the same files in the folder of another conversation."""
+    """The run that the path names: a fork has the same files in the folder of another conversation."""
     place = find_place(path)
     return place.run if place else ""
 
@@ -140,9 +140,9 @@ def _read_time(members: Members, place: EventPlace) -> str | None:
 
 
 def _rewind(event: ConversationEvent) -> Records:
-    """The events of going back, where the parent is an earlier one than the event before.
+    """Yields a rewind for each span of events that left, where the parent of an event is not the event before it.
 
-    One for each span of events that left. With another parent a span may return that an earlier event had left.
+    Going back to another branch may return a span that an earlier rewind left.
     """
     parent, place = text_member(event.members, "parent_id"), event.place
     if parent is None or event.kind == HOOK or place.before() in ("", parent):

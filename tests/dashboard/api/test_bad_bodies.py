@@ -109,7 +109,7 @@ def test_a_full_disk_is_507(sender: Sender) -> None:
 
 @each("kind", ["application/x-protobuf", "application/json", "text/plain"])
 def test_an_address_that_takes_nothing_is_answered_with_404_whatever_is_sent(sender: Sender, kind: str) -> None:
-    metrics = "Not found. Metrics are not taken. Traces go to /v1/traces, and logs to /v1/logs."
+    metrics = "Not found. Metrics are not accepted. Traces go to /v1/traces, and logs to /v1/logs."
     for body, headers in ((b"{}", {}), (b"x" * 20_000_000, {}), (b"{}", {"Transfer_Encoding": "chunked"})):
         answer = sender.post("/v1/metrics", body, kind, **headers)
         assert (answer.status_code, json.loads(answer.content)) == (404, {"error": metrics})
