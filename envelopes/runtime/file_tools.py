@@ -6,6 +6,7 @@ ReadArtifact opens what a receipt left out, a few lines at a time or by a text i
 from __future__ import annotations
 
 import io
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -20,6 +21,8 @@ from envelopes.families.file.results import (
     ArtifactMatch,
     ArtifactMatches,
     ArtifactSlice,
+    PatchedFile,
+    PatchResult,
     artifact_not_found,
     line_out_of_range,
     matches_outcome,
@@ -33,6 +36,7 @@ from envelopes.runtime.apply_patch import apply_patch
 from envelopes.runtime.unified_diff import PatchRefused, parse_patch
 from envelopes.runtime.workspaces import Workspaces, open_workspaces
 from envelopes.schema.result import CompleteOutput, ToolError
+from envelopes.schema.settlement import Created, Deleted, Effects, Modified, Renamed
 from envelopes.storage.line_index import LineIndex, build_index
 from envelopes.text.json_layout import lay_out_line
 from envelopes.text.preview import split_lines
@@ -71,7 +75,23 @@ class FileTools:
             result = apply_patch(self._workspaces.active.cwd, call.patch, check)
         except PatchRefused as refused:
             raise ToolFailed.from_error(refused.error) from refused
+        context.effects = self._list_effects(result)
         return CompleteOutput.success("ApplyPatch", patch_outcome(result), result)
+
+    def _list_effects(self, result: PatchResult) -> Effects:
+        """What the patch changed, by paths relative to the root of the workspace (CALL-050, CALL-056)."""
+        at = "" if self._workspaces.folder == "." else f"{self._workspaces.folder}/"
+        changed: defaultdict[str, list[PatchedFile]] = defaultdict(list)
+        for file in result.changed_files:
+            changed[file.action].append(file)
+        return Effects(
+            created=tuple(Created(path=at + file.path, kind="file") for file in changed["add"]),
+            modified=tuple(Modified(path=at + file.path, kind="file") for file in changed["modify"]),
+            deleted=tuple(Deleted(path=at + file.path, kind="file") for file in changed["delete"]),
+            renamed=tuple(
+                Renamed(from_path=at + (file.from_path or ""), to_path=at + file.path) for file in changed["move"]
+            ),
+        )
 
     def _find_paths(self, call: ApplyPatchInput) -> Iterator[str]:
         """The files of the patch, relative to the root of the workspace. A patch that cannot be read has none."""

@@ -10,7 +10,9 @@ from typing import Any
 
 from envelopes.plan.effects import EffectsObserver, compare, merge, scan_folder, scan_folders
 from envelopes.plan.tool_answers import Tool
+from envelopes.runtime.file_tools import FileTools
 from envelopes.schema.settlement import Created, Deleted, Effects, Modified, Renamed
+from envelopes.storage.file_store import FileStore
 from tests.envelopes.plan.simulation import HANG, Ran, Simulation, Value, echo, make_plan, make_tool, run_plan, step
 
 
@@ -134,6 +136,23 @@ def test_a_rename_that_the_tool_reports_and_the_folder_shows_is_one(tmp_path: Pa
     assert ran.recorder.results[1].effects == Effects(
         created=(), modified=(), deleted=(), renamed=(Renamed(from_path="x", to_path="y"),)
     )
+
+
+def test_a_patch_reports_its_rename_and_a_file_of_git_that_is_not_scanned(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write("x")
+    patch = (
+        "--- /dev/null\n+++ b/.git/hooks/pre-commit\n@@ -0,0 +1 @@\n+exit 0\n"
+        "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n"
+    )
+    store = FileStore(tmp_path.with_name(f"{tmp_path.name}-artifacts"))
+    tool, _ = FileTools(tmp_path, store.open).tools()
+    ran = world.run(step("a", "ApplyPatch", {"patch": patch}), tools=(tool,))
+    effects = ran.recorder.results[0].effects
+    assert effects is not None
+    assert effects.renamed == (Renamed(from_path="x", to_path="y"),)
+    assert Created(path=".git/hooks/pre-commit", kind="file") in (effects.created or ())
+    assert not effects.deleted
 
 
 def test_e_28_changes_outside_every_attempt_belong_to_the_run(tmp_path: Path) -> None:
