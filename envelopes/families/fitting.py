@@ -22,12 +22,15 @@ MOST_PIECES = 400  # of one output; more would cost a page more than its links a
 
 
 def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment] = ()) -> list[Segment]:
-    """`body` then `tail` within the policy. `tail` (paths, identifiers) stays whole unless it takes half."""
+    """`body` then `tail` within the policy.
+
+    `tail` (paths, identifiers) stays whole unless it takes half, or the room of the first line.
+    """
     segments, last = list(body), list(tail)
     behind = _length(last)
     if _length(segments) + behind <= policy.characters:
         return [*segments, *last]
-    if behind > policy.characters // 2:
+    if behind > policy.characters // 2 or policy.characters - behind <= _first_line(segments) < policy.characters:
         segments, last, behind = [*segments, *last], [], 0
     return [*_shorten(segments, policy.characters - behind, policy), *last]
 
@@ -119,21 +122,30 @@ def _clip(segments: Sequence[Segment], room: int) -> list[Segment]:
         first, last = pointers.index("/error/kind") - KIND_WORDS, pointers.index("/error/retryable") + 1
         head, facts = segments[:first], segments[first:last]
         for_head = room - _length(facts)
-        if MARKER_ROOM // 2 <= for_head < _length(head) + MARKER_ROOM:
+        first_line = _first_line(head)
+        least = first_line + 1 if first_line < room else MARKER_ROOM // 2
+        if least <= for_head <= _length(head) + MARKER_ROOM:
             return [*_clip_end(head, for_head, total), *facts]
     return _clip_end(segments, room, total)
 
 
 def _clip_end(segments: Sequence[Segment], room: int, total: int) -> list[Segment]:
     """The first line stays while there is room for it: the marker is an ellipsis where a longer one would end it."""
-    text = "".join(segment.text for segment in segments)
-    first_line = len(text.partition("\n")[0])
-    limit = room - len(_cut_words(room, total))
-    if limit < (first_line if first_line < room else room // 2):
+    text, first_line = "".join(segment.text for segment in segments), _first_line(segments)
+    least = first_line if first_line < room else room // 2
+    limit = room - MARKER_ROOM
+    if limit < least:
+        limit = room - len(_cut_words(room, total))
+    if limit < least:
         return [*_first(segments, max(0, room - 1)), _marker("…"[:room])] if room > 0 else []
-    line_end = text.rfind("\n", 0, limit + 1)
+    line_end = text.rfind("\n", 0, limit)
     limit = line_end if line_end > limit // 2 else limit
     return [*_first(segments, limit), _marker(_cut_words(limit, total))]
+
+
+def _first_line(segments: Iterable[Segment]) -> int:
+    """The characters of the first line."""
+    return len("".join(segment.text for segment in segments).partition("\n")[0])
 
 
 def _cut_words(limit: int, total: int) -> str:

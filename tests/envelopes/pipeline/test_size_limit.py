@@ -112,6 +112,15 @@ def test_the_ceiling_is_a_policy_that_every_tool_keeps(tool: str, sort: str, cha
     assert all(artifact.path in text for artifact in projection.canonical.artifacts)
 
 
+@each(("tool", "sort"), GALLERY)
+def test_the_first_line_stays_under_any_policy_that_has_room_for_it(tool: str, sort: str) -> None:
+    canonical = lowered(samples(tool)[sort])[0].canonical
+    for name in builtin(tool)[0].renderers:
+        outcome = receipt_of(canonical, name).text.split("\n")[0]
+        for limit in range(len(outcome) + 1, 420, 7):
+            assert receipt_of(canonical, name, limit).text.startswith(outcome), (name, limit)
+
+
 @each("characters", [24_000, 6_000, 2_000, 400])
 @each(("tool", "sort"), GALLERY)
 def test_whatever_is_cut_the_outer_fields_stay_as_they_are(tool: str, sort: str, characters: int) -> None:
