@@ -17,7 +17,7 @@ from envelopes.text.terminal import fold_terminal, kept_ranges
 MARKER_ROOM = 120  # characters for the statement of a cut
 INDENT = "   "
 SMALLEST_PREVIEW = 200
-KIND_WORDS = 2  # segments of the line of a failure's kind that stand before the kind
+KIND_TITLE = "Kind: "  # in the receipt of a failure, after its message
 MOST_PIECES = 400  # of one output; more would cost a page more than its links are worth
 
 
@@ -62,6 +62,9 @@ def cut_segment(segment: Segment, budget: int, policy: RenderPolicy) -> list[Seg
 
 def indent_lines(segment: Segment, indent: str = INDENT) -> Iterator[Segment]:
     """The lines of a text, the further ones indented, so that none of them can pass for a line of the receipt."""
+    if "\n" not in segment.text:  # nearly every field
+        yield segment
+        return
     start = 0
     for index, line in enumerate(segment.text.split("\n")):
         if index:
@@ -117,9 +120,10 @@ def _shorten(segments: list[Segment], room: int, policy: RenderPolicy) -> list[S
 def _clip(segments: Sequence[Segment], room: int) -> list[Segment]:
     """Cuts the end; of a failure the end of its message, so that kind, hint and repetition stay (RFC-025)."""
     pointers = [segment.source.pointer if segment.source else "" for segment in segments]
+    labels = [segment.text if segment.role == "label" else "" for segment in segments]
     total = _length(segments)
-    if "/error/kind" in pointers and "/error/retryable" in pointers:
-        first, last = pointers.index("/error/kind") - KIND_WORDS, pointers.index("/error/retryable") + 1
+    if KIND_TITLE in labels and "/error/retryable" in pointers:
+        first, last = labels.index(KIND_TITLE) - 1, pointers.index("/error/retryable") + 1
         head, facts = segments[:first], segments[first:last]
         for_head = room - _length(facts)
         first_line = _first_line(head)

@@ -107,7 +107,7 @@ def phrase(canonical: CanonicalResult, words: str, pointer: str = "/result") -> 
     r"""Labels, with the field `<pointer>/name` in place of `{name}`: `phrase(canonical, "\n[{index}] {cmd}", …)`."""
     for part in _split_phrase(words):
         if part.startswith("{"):
-            yield value(canonical, f"{pointer}/{part[1:-1]}")
+            yield from indent_lines(value(canonical, f"{pointer}/{part[1:-1]}"))
         elif part.startswith("\n"):
             yield line_break(len(part))
         elif part:
@@ -124,7 +124,7 @@ def item_phrase(item: RecordedObject, pointer: str, words: str) -> Iterable[Segm
         elif (number := item.number(part[1:-1])) is not None:
             yield Segment(str(number), "value", SegmentSource("canonical", f"{pointer}/{part[1:-1]}"))
         else:
-            yield text_value(item.text(part[1:-1]) or "", f"{pointer}/{part[1:-1]}")
+            yield from indented(item.text(part[1:-1]) or "", f"{pointer}/{part[1:-1]}")
 
 
 @lru_cache(256)
@@ -138,7 +138,7 @@ def marked_values(record: RecordedObject, pointer: str, marks: Iterable[tuple[st
         if text := record.text(name):
             if mark:
                 yield label(mark)
-            yield text_value(text, f"{pointer}/{name}")
+            yield from indented(text, f"{pointer}/{name}")
 
 
 def member_line(canonical: CanonicalResult, title: str, pointer: str) -> Iterable[Segment]:
@@ -148,7 +148,7 @@ def member_line(canonical: CanonicalResult, title: str, pointer: str) -> Iterabl
         return
     yield line_break()
     yield label(f"{title}: ")
-    yield text_value(field, pointer) if isinstance(field, str) else value(canonical, pointer, scalar_text(field))
+    yield from indent_lines(field_segment(field, pointer))
 
 
 def member_lines(
@@ -342,10 +342,13 @@ def error_receipt(
     if start := _refused_arguments(canonical, error):
         yield from _bounded_message(error.message, start)
     elif reason := _unsaid_reason(canonical, error):
-        yield Segment(word_members(reason), "headline", SegmentSource("canonical", "/error/details/parse_error"))
+        words = " ".join(word_members(reason).split())
+        yield Segment(words, "headline", SegmentSource("canonical", "/error/details/parse_error"))
         yield from _example(canonical.tool_name, reason, error, tools)
     else:
-        yield from message(error.message) if message else _bounded_message(error.message, 0)
+        for segment in message(error.message) if message else ():
+            yield from [segment] if segment.role == "marker" else indent_lines(segment)
+        yield from () if message else _bounded_message(error.message, 0)
     yield from phrase(canonical, "\nKind: {kind}", "/error")
     for title, name in details:
         field = _field(canonical, f"/error/details/{name}")
