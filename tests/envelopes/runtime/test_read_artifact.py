@@ -87,6 +87,19 @@ def test_the_rest_of_a_cut_output_is_read_by_the_arguments_that_its_receipt_prin
     assert first.laid_out is (stdout[:1] == "[")
 
 
+def test_a_cut_that_is_not_of_a_command_prints_the_arguments_that_read_on(store: FileStore) -> None:
+    """Commands, tasks and files add the way themselves; `receipt_renderer` adds it for every other family."""
+    result = builtin("MemoryGet")[1].read_data({"memory": {**MEMORY, "content": LOG}, "max_chars": 20_000})
+    family, _ = builtin("MemoryGet")
+    canonical = project(output("MemoryGet", result), family, family.projection, store).canonical
+    way = WAY.search(render(canonical, family, family.rendering).text)
+    assert way is not None
+    assert way["path"] == canonical.artifacts[0].path
+    lines = LOG.splitlines(keepends=True)
+    assert read(store, path=way["path"], line=int(way["line"]), limit=1).text == lines[int(way["line"]) - 1]
+    assert lines[int(way["line"]) - 1] not in canonical.result["memory"]["content"]  # type: ignore[index,call-overload]
+
+
 def test_a_profile_without_the_tool_is_told_how_much_is_left_out_and_no_path() -> None:
     canonical = projected(command(LOG, max_output_tokens=400)).canonical
     family, _ = builtin("ExecCommand")
