@@ -34,6 +34,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from envelopes.families.fitting import indent_lines
 from envelopes.families.segments import word_repetition
 from envelopes.pipeline.droppable_parts import (
     REDUCED,
@@ -115,7 +116,7 @@ def _order(canonical: CanonicalResult) -> list[Dropped]:
     for root, value in _roots(canonical):
         parts = find_droppable(value, root)
         texts += parts.texts
-        rows += [DroppableRows(root, len(value))] if _is_long_root(value, parts) else parts.rows
+        rows += [DroppableRows(root, _count(value))] if _is_long_root(value, parts) else parts.rows
         is_whole = not parts.has_handle and (root == DETAILS or isinstance(value, list))
         members += [DroppableMembers(root, parts.size)] if is_whole and parts.size > SHORT else parts.members
     document = canonical.to_json()
@@ -253,7 +254,7 @@ def _recap_error(error: ToolError, summary: str) -> Iterable[Segment]:
 
 
 def _line(title: str, pointer: str, text: str, role: Role = "value") -> Iterable[Segment]:
-    return Segment(f"\n{title}: ", "label"), _whole(pointer, text, role)
+    return Segment(f"\n{title}: ", "label"), *indent_lines(_whole(pointer, text, role))
 
 
 def _whole(pointer: str, text: str, role: Role = "value") -> Segment:

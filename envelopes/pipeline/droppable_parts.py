@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from json.encoder import encode_basestring
+from typing import TypeGuard
 
 import msgspec
 
@@ -140,7 +141,7 @@ def _scalar(value: JsonValue, position: _Position) -> tuple[bool, int, bool]:
     return is_named, json_characters(value), False
 
 
-def _is_map(value: JsonValue) -> bool:
+def _is_map(value: JsonValue) -> TypeGuard[dict[str, JsonValue]]:
     """True for an object of objects whose names are ids. A count that compaction put beside one is no row."""
     if not isinstance(value, dict):
         return False
@@ -152,8 +153,9 @@ def _is_map(value: JsonValue) -> bool:
 
 def is_long(value: JsonValue, parts: DroppableParts, marks: int) -> bool:
     """True for rows that lose more than the `marks`, the characters that state their number. A short list stays."""
-    is_rows = isinstance(value, list) or _is_map(value)
-    return is_rows and parts.has_handle and len(value) > FEW_ROWS and parts.loose * LEAST_MEMBER > marks
+    if not isinstance(value, list) and not _is_map(value):
+        return False
+    return parts.has_handle and len(value) > FEW_ROWS and parts.loose * LEAST_MEMBER > marks
 
 
 def _container(

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from envelopes.codecs import call as codec
 from envelopes.families.registry import builtin
-from envelopes.pipeline.render import render
 from envelopes.plan.recorders import MemoryRecorder
 from envelopes.plan.tool_answers import Tool, ToolFailed, fail
 from envelopes.plan.tool_loop import AnsweredRequest, ToolLoop, ToolRequest, TurnBudget
@@ -411,28 +410,6 @@ def test_one_failure_gives_error_settlement_outcome_and_receipt() -> None:
     assert without_family.canonical.result == without_family.settlement.data
     with pytest.raises(LookupError):
         _ = without_family.receipt
-
-
-def test_a_call_of_a_loop_returns_the_envelope_and_the_receipt_that_follows_from_it() -> None:
-    """RFC-084: the two halves, for a success and for a failure."""
-    family, definition = builtin("WebSearch")
-
-    def search(call: Any, _context: Any) -> Any:
-        if call.query == "down":
-            raise ToolFailed("network_failed", "no route to host", retryable=True)
-        return {"query": call.query, "provider": "own", "fetched_at": "2026-01-05T10:00:00Z"}
-
-    loop = ToolLoop([Tool(definition, search, family)], MemorySink(), environment=Simulation().environment())
-    state = loop.begin_turn()
-    for query, status, fact in (
-        ("receipts", "success", "No web results from own"),
-        ("down", "error", "Same call again: may work"),
-    ):
-        answer = loop.answer(ToolRequest(query, "WebSearch", {"query": query}), state)
-        assert (answer.canonical.tool_name, answer.canonical.status) == ("WebSearch", status)
-        assert fact in answer.receipt.text
-        assert answer.receipt == render(answer.canonical, family, family.rendering)
-        assert (answer.answered.receipt, answer.answered.canonical) == (answer.receipt, answer.canonical)
 
 
 def test_arguments_without_a_hash_are_recorded_without_one() -> None:
