@@ -15,17 +15,22 @@ from envelopes.text.preview import CutPreview, count_fitting_lines, find_cut, he
 from envelopes.text.terminal import fold_terminal, kept_ranges
 
 MARKER_ROOM = 120  # characters for the statement of a cut
+INDENT = "   "
 SMALLEST_PREVIEW = 200
+KIND_TITLE = "Kind: "  # in the receipt of a failure, after its message
 MOST_PIECES = 400  # of one output; more would cost a page more than its links are worth
 
 
 def fit(body: Iterable[Segment], policy: RenderPolicy, *, tail: Iterable[Segment] = ()) -> list[Segment]:
-    """`body` then `tail` within the policy. `tail` (paths, identifiers) stays whole unless it takes half."""
+    """`body` then `tail` within the policy.
+
+    `tail` (paths, identifiers) stays whole unless it takes half, or the room of the first line.
+    """
     segments, last = list(body), list(tail)
     behind = _length(last)
     if _length(segments) + behind <= policy.characters:
         return [*segments, *last]
-    if behind > policy.characters // 2:
+    if behind > policy.characters // 2 or policy.characters - behind <= _first_line(segments) < policy.characters:
         segments, last, behind = [*segments, *last], [], 0
     return [*_shorten(segments, policy.characters - behind, policy), *last]
 
@@ -53,6 +58,34 @@ def cut_segment(segment: Segment, budget: int, policy: RenderPolicy) -> list[Seg
         slice_segment(segment, tail, len(text)),
     ]
     return [part for part in parts if part.text]
+
+
+def indent_lines(segment: Segment, indent: str = INDENT) -> Iterator[Segment]:
+    """The lines of a text, the further ones indented, so that none of them can pass for a line of the receipt."""
+    if "\n" not in segment.text:  # nearly every field
+        yield segment
+        return
+    start = 0
+    for index, line in enumerate(segment.text.split("\n")):
+        if index:
+            yield Segment("\n", "break")
+            yield Segment(indent, "label")
+        yield slice_segment(segment, start, start + len(line))
+        start += len(line) + 1
+
+
+def count_indented(text: str) -> int:
+    """The characters that `indent_lines` gives."""
+    return len(text) + len(INDENT) * text.count("\n")
+
+
+def bound_lines(segment: Segment, budget: int) -> list[Segment]:
+    """The indented lines of a text; of a longer one its beginning and its end, at most `budget` characters together."""
+    parts, room = cut_segment(segment, budget, RenderPolicy()), budget
+    while (length := sum(count_indented(part.text) for part in parts if part.role != "marker")) > budget:
+        room = room * budget // length
+        parts = cut_segment(segment, room, RenderPolicy())
+    return [piece for part in parts for piece in ([part] if part.role == "marker" else indent_lines(part))]
 
 
 def _cut_again(text: str, before: CutPreview, budget: int, policy: RenderPolicy) -> tuple[int, int, str]:
@@ -85,13 +118,42 @@ def _shorten(segments: list[Segment], room: int, policy: RenderPolicy) -> list[S
 
 
 def _clip(segments: Sequence[Segment], room: int) -> list[Segment]:
-    text = "".join(segment.text for segment in segments)
-    if room <= MARKER_ROOM:
-        return [*_first(segments, max(0, room - 1)), _marker("…"[:room])] if room > 0 else []
+    """Cuts the end; of a failure the end of its message, so that kind, hint and repetition stay (RFC-025)."""
+    pointers = [segment.source.pointer if segment.source else "" for segment in segments]
+    labels = [segment.text if segment.role == "label" else "" for segment in segments]
+    total = _length(segments)
+    if KIND_TITLE in labels and "/error/retryable" in pointers:
+        first, last = labels.index(KIND_TITLE) - 1, pointers.index("/error/retryable") + 1
+        head, facts = segments[:first], segments[first:last]
+        for_head = room - _length(facts)
+        first_line = _first_line(head)
+        least = first_line + 1 if first_line < room else MARKER_ROOM // 2
+        if least <= for_head <= _length(head) + MARKER_ROOM:
+            return [*_clip_end(head, for_head, total), *facts]
+    return _clip_end(segments, room, total)
+
+
+def _clip_end(segments: Sequence[Segment], room: int, total: int) -> list[Segment]:
+    """The first line stays while there is room for it: the marker is an ellipsis where a longer one would end it."""
+    text, first_line = "".join(segment.text for segment in segments), _first_line(segments)
+    least = first_line if first_line < room else room // 2
     limit = room - MARKER_ROOM
+    if limit < least:
+        limit = room - len(_cut_words(room, total))
+    if limit < least:
+        return [*_first(segments, max(0, room - 1)), _marker("…"[:room])] if room > 0 else []
     line_end = text.rfind("\n", 0, limit)
     limit = line_end if line_end > limit // 2 else limit
-    return [*_first(segments, limit), _marker(f"\n[receipt cut: first {limit} of {len(text)} characters]")]
+    return [*_first(segments, limit), _marker(_cut_words(limit, total))]
+
+
+def _first_line(segments: Iterable[Segment]) -> int:
+    """The characters of the first line."""
+    return len("".join(segment.text for segment in segments).partition("\n")[0])
+
+
+def _cut_words(limit: int, total: int) -> str:
+    return f"\n[receipt cut: first {limit} of {total} characters]"
 
 
 def _first(segments: Sequence[Segment], characters: int) -> list[Segment]:

@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
-from envelopes.families.fitting import fit, place_folded, slice_segment
-from envelopes.schema.budget import RenderPolicy
+from envelopes.families.fitting import INDENT, bound_lines, fit, indent_lines, place_folded, slice_segment
+from envelopes.schema.budget import HINT_CHARACTERS, MESSAGE_CHARACTERS, RenderPolicy
 from envelopes.schema.conversion import MISSING, UNKNOWN, word_members
 from envelopes.schema.receipt import Renderer, Role, Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue, ToolError
@@ -107,7 +107,7 @@ def phrase(canonical: CanonicalResult, words: str, pointer: str = "/result") -> 
     r"""Labels, with the field `<pointer>/name` in place of `{name}`: `phrase(canonical, "\n[{index}] {cmd}", …)`."""
     for part in _split_phrase(words):
         if part.startswith("{"):
-            yield value(canonical, f"{pointer}/{part[1:-1]}")
+            yield from indent_lines(value(canonical, f"{pointer}/{part[1:-1]}"))
         elif part.startswith("\n"):
             yield line_break(len(part))
         elif part:
@@ -124,7 +124,7 @@ def item_phrase(item: RecordedObject, pointer: str, words: str) -> Iterable[Segm
         elif (number := item.number(part[1:-1])) is not None:
             yield Segment(str(number), "value", SegmentSource("canonical", f"{pointer}/{part[1:-1]}"))
         else:
-            yield text_value(item.text(part[1:-1]) or "", f"{pointer}/{part[1:-1]}")
+            yield from indented(item.text(part[1:-1]) or "", f"{pointer}/{part[1:-1]}")
 
 
 @lru_cache(256)
@@ -138,7 +138,7 @@ def marked_values(record: RecordedObject, pointer: str, marks: Iterable[tuple[st
         if text := record.text(name):
             if mark:
                 yield label(mark)
-            yield text_value(text, f"{pointer}/{name}")
+            yield from indented(text, f"{pointer}/{name}")
 
 
 def member_line(canonical: CanonicalResult, title: str, pointer: str) -> Iterable[Segment]:
@@ -148,7 +148,7 @@ def member_line(canonical: CanonicalResult, title: str, pointer: str) -> Iterabl
         return
     yield line_break()
     yield label(f"{title}: ")
-    yield text_value(field, pointer) if isinstance(field, str) else value(canonical, pointer, scalar_text(field))
+    yield from indent_lines(field_segment(field, pointer))
 
 
 def member_lines(
@@ -232,15 +232,9 @@ def artifact_paths(canonical: CanonicalResult, policy: RenderPolicy) -> Iterator
         yield field_segment(artifact.path, f"/artifacts/{index}/path")
 
 
-def indented(text: str, pointer: str, indent: str = "   ") -> Iterable[Segment]:
+def indented(text: str, pointer: str, indent: str = INDENT) -> Iterable[Segment]:
     """A whole string whose further lines are indented, so that none of them can pass for a line of the receipt."""
-    start = 0
-    for index, line in enumerate(text.split("\n")):
-        if index:
-            yield line_break()
-            yield label(indent)
-        yield text_value(line, pointer, start)
-        start += len(line) + 1
+    return indent_lines(text_value(text, pointer), indent)
 
 
 def artifact_lines(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
@@ -338,20 +332,23 @@ def error_receipt(
 ) -> Iterable[Segment]:
     """Outcome, kind, the details that the family names, hint, what the same call would give. ValueError for a success.
 
-    A call that never ran is "not run", any other "failed". `message` writes the error's message, for a family that
-    bounds it. A detail that the message names already is not repeated.
+    A call that never ran is "not run", any other "failed". Message and hint are bounded; `message` writes the message
+    of a family that bounds it in its own way. A detail that the message names already is not repeated.
     """
     error = canonical.error
     if error is None:
         raise ValueError("error_receipt needs an envelope with an error")
     yield from phrase(canonical, f"{{tool_name}} {_how_it_ended(error)}: ", "")
     if start := _refused_arguments(canonical, error):
-        yield text_value(error.message[start:], "/error/message", start, role="headline")
+        yield from _bounded_message(error.message, start)
     elif reason := _unsaid_reason(canonical, error):
-        yield Segment(word_members(reason), "headline", SegmentSource("canonical", "/error/details/parse_error"))
+        words = " ".join(word_members(reason).split())
+        yield Segment(words, "headline", SegmentSource("canonical", "/error/details/parse_error"))
         yield from _example(canonical.tool_name, reason, error, tools)
     else:
-        yield from message(error.message) if message else [text_value(error.message, "/error/message", role="headline")]
+        for segment in message(error.message) if message else ():
+            yield from [segment] if segment.role == "marker" else indent_lines(segment)
+        yield from () if message else _bounded_message(error.message, 0)
     yield from phrase(canonical, "\nKind: {kind}", "/error")
     for title, name in details:
         field = _field(canonical, f"/error/details/{name}")
@@ -360,10 +357,15 @@ def error_receipt(
     if error.recovery_hint:
         yield line_break()
         yield label("Hint: ")
-        yield text_value(error.recovery_hint, "/error/recovery_hint", role="hint")
+        yield from bound_lines(text_value(error.recovery_hint, "/error/recovery_hint", role="hint"), HINT_CHARACTERS)
     yield line_break()
     yield label("Same call again: ")
     yield value(canonical, "/error/retryable", word_repetition(error))
+
+
+def _bounded_message(message: str, start: int) -> Iterable[Segment]:
+    """The message from the character `start`."""
+    return bound_lines(text_value(message[start:], "/error/message", start, role="headline"), MESSAGE_CHARACTERS)
 
 
 def word_repetition(error: ToolError) -> str:

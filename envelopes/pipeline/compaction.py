@@ -17,11 +17,13 @@ These are dropped, each only while the envelope is still too large (RFC-139):
     preview   a string named `…_preview` or of more than 200 characters, the largest first
     text      another string of more than 80 characters, the largest first
     members   a list or an object without a handle, below `result` or `error.details`, the largest first
-    rows      of the objects in a list of more than 20, all but their handles, in the order of the envelope
+    rows      of the objects in a list of more than 20, or in an object of more than 20 by their ids, all but their
+              handles, in the order of the envelope
 
 Each is replaced by a mark of its own type that states how much was dropped, so that a family's renderer can still
 render the rest and nothing shortened looks whole: `[8000 characters dropped by compaction]`, an empty list beside
-`<field>_omitted`, `<field>_reduced` beside reduced rows, an object with the one member `omitted`.
+`<field>_omitted`, `<field>_reduced` beside reduced rows or a last item where the result is a list itself, an object
+with the one member `omitted`.
 """
 
 from __future__ import annotations
@@ -32,14 +34,18 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from envelopes.families.fitting import indent_lines
 from envelopes.families.segments import word_repetition
 from envelopes.pipeline.droppable_parts import (
+    REDUCED,
     SHORT,
     DroppableMembers,
+    DroppableParts,
     DroppableRows,
     DroppableText,
     find_droppable,
     handles_only,
+    is_long,
     json_characters,
     text_mark,
 )
@@ -54,6 +60,7 @@ Measure: TypeAlias = Callable[[CanonicalResult], int]
 
 RESULT = "/result"
 DETAILS = "/error/details"
+QUOTES = 3  # and the comma
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -109,7 +116,7 @@ def _order(canonical: CanonicalResult) -> list[Dropped]:
     for root, value in _roots(canonical):
         parts = find_droppable(value, root)
         texts += parts.texts
-        rows += parts.rows
+        rows += [DroppableRows(root, _count(value))] if _is_long_root(value, parts) else parts.rows
         is_whole = not parts.has_handle and (root == DETAILS or isinstance(value, list))
         members += [DroppableMembers(root, parts.size)] if is_whole and parts.size > SHORT else parts.members
     document = canonical.to_json()
@@ -124,6 +131,14 @@ def _order(canonical: CanonicalResult) -> list[Dropped]:
         ),
         *(Dropped(part.pointer, "rows", part.length) for part in rows),
     ]
+
+
+def _is_long_root(value: JsonValue, parts: DroppableParts) -> bool:
+    return isinstance(value, list) and is_long(value, parts, len(_rows_mark(len(value))) + QUOTES)
+
+
+def _rows_mark(count: int) -> str:
+    return f"[{count} rows reduced to their handles by compaction]"
 
 
 def _kind(text: DroppableText) -> Kind:
@@ -180,7 +195,11 @@ def _drop(value: JsonValue, pointer: str, parts: _DroppedParts) -> JsonValue:
                 members[key] = handles_only(members[key], key)
         return members | _list_marks(value, pointer, parts)
     assert isinstance(value, list)  # something was dropped from it, so it is not empty
-    return [_drop(child, join(pointer, index), parts) for index, child in enumerate(value)]
+    items: list[JsonValue] = [_drop(child, join(pointer, index), parts) for index, child in enumerate(value)]
+    if pointer == RESULT and pointer in parts:  # there is no object beside it for the number of its rows
+        reduced = handles_only(items, "")
+        return [*reduced, _rows_mark(len(value))] if isinstance(reduced, list) else items
+    return items
 
 
 def _list_marks(members: dict[str, JsonValue], pointer: str, parts: _DroppedParts) -> dict[str, JsonValue]:
@@ -188,11 +207,10 @@ def _list_marks(members: dict[str, JsonValue], pointer: str, parts: _DroppedPart
     marks: dict[str, JsonValue] = {}
     for key, child in members.items():
         part, before = parts.get(join(pointer, key)), members.get(f"{key}_omitted", 0)
-        if part is not None and isinstance(child, list):
-            if part.kind == "rows":
-                marks[f"{key}_reduced"] = part.size
-            elif isinstance(before, int):
-                marks |= {key: [], f"{key}_omitted": before + len(child)}
+        if part is not None and part.kind == "rows":
+            marks[f"{key}{REDUCED}"] = part.size
+        elif part is not None and isinstance(child, list) and isinstance(before, int):
+            marks |= {key: [], f"{key}_omitted": before + len(child)}
     return marks
 
 
@@ -236,7 +254,7 @@ def _recap_error(error: ToolError, summary: str) -> Iterable[Segment]:
 
 
 def _line(title: str, pointer: str, text: str, role: Role = "value") -> Iterable[Segment]:
-    return Segment(f"\n{title}: ", "label"), _whole(pointer, text, role)
+    return Segment(f"\n{title}: ", "label"), *indent_lines(_whole(pointer, text, role))
 
 
 def _whole(pointer: str, text: str, role: Role = "value") -> Segment:

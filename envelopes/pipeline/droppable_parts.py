@@ -7,6 +7,9 @@ name (`task_id`, `sourceRef`, `plan_artifact`), in one table for all families, s
     path, url, uri              outside lists, because a listing can be made again; anywhere below an artifact's name
 
 Only something short is a handle: a whole number, or a string of at most 200 characters.
+
+The names in an object of objects are handles as well, `{"task_7": {…}, "task_8": {…}}`: each has a digit, or there are
+more than 20 of them. Such an object is treated as a list of rows.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from json.encoder import encode_basestring
+from typing import TypeGuard
 
 import msgspec
 
@@ -29,6 +33,8 @@ FEW_ROWS = 20
 LEAST_MEMBER = 6  # characters of `,"a":1`, the least that each object loses
 ROWS_MARK = 20  # characters of `,"…_reduced":1000` without the name
 CONTAINERS = (dict, list)
+DIGIT = re.compile(r"\d")
+REDUCED = "_reduced"  # the end of the name of the member that counts reduced rows
 WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\-. ]")
 
 
@@ -48,7 +54,7 @@ class DroppableMembers(msgspec.Struct, frozen=True):
 
 
 class DroppableRows(msgspec.Struct, frozen=True):
-    """A list of `length` objects that hold handles and more than handles."""
+    """A list of `length` objects that hold handles and more than handles, or an object of rows by their ids."""
 
     pointer: str
     length: int
@@ -117,9 +123,9 @@ def _is_handle(value: JsonValue, position: _Position) -> bool:
 def find_droppable(value: JsonValue, pointer: str, position: _Position = _ROOT) -> DroppableParts:
     """The droppable parts of a canonical value at `pointer`."""
     if isinstance(value, dict):
-        return _container(value.items(), pointer, position)
+        return _container(value.items(), pointer, position, is_map=_is_map(value))
     if isinstance(value, list):
-        return _container(enumerate(value), pointer, position)
+        return _container(enumerate(value), pointer, position, is_map=False)
     is_named, size, may_drop = _scalar(value, position)
     texts = (DroppableText(pointer, position.name, len(value)),) if may_drop and isinstance(value, str) else ()
     return DroppableParts(is_named, size, texts)
@@ -135,12 +141,31 @@ def _scalar(value: JsonValue, position: _Position) -> tuple[bool, int, bool]:
     return is_named, json_characters(value), False
 
 
-def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, position: _Position) -> DroppableParts:
+def _is_map(value: JsonValue) -> TypeGuard[dict[str, JsonValue]]:
+    """True for an object of objects whose names are ids. A count that compaction put beside one is no row."""
+    if not isinstance(value, dict):
+        return False
+    if not all(isinstance(child, dict) or name.endswith(REDUCED) for name, child in value.items()):
+        return False
+    names = [name for name in value if not name.endswith(REDUCED)]
+    return len(names) > FEW_ROWS or (bool(names) and all(DIGIT.search(name) for name in names))
+
+
+def is_long(value: JsonValue, parts: DroppableParts, marks: int) -> bool:
+    """True for rows that lose more than the `marks`, the characters that state their number. A short list stays."""
+    if not isinstance(value, list) and not _is_map(value):
+        return False
+    return parts.has_handle and len(value) > FEW_ROWS and parts.loose * LEAST_MEMBER > marks
+
+
+def _container(
+    children: Iterable[tuple[str | int, JsonValue]], pointer: str, position: _Position, *, is_map: bool
+) -> DroppableParts:
     texts: list[DroppableText] = []
     members: list[DroppableMembers] = []
     rows: list[DroppableRows] = []
     size, loose = 2, 0
-    has_handle = is_loose = False
+    has_handle, is_loose = is_map, False
     for key, child in children:
         below = position.below(key)
         if isinstance(child, CONTAINERS) and child:
@@ -148,14 +173,14 @@ def _container(children: Iterable[tuple[str | int, JsonValue]], pointer: str, po
             is_named, length = parts.has_handle, parts.size
             loose += parts.loose
             texts += parts.texts
-            members += _members(key, child, parts, pointer)
+            members += parts.members if is_map else _members(key, child, parts, pointer)
             rows += _rows(key, child, parts, pointer)
         else:  # most are scalars or empty: DroppableParts of each would be half of the time
             is_named, length, may_drop = _scalar(child, below)
             if may_drop and isinstance(child, str):
                 texts.append(DroppableText(join(pointer, key), below.name, len(child)))
         has_handle = has_handle or is_named
-        is_loose = is_loose or (isinstance(key, str) and not is_named)
+        is_loose = is_loose or (isinstance(key, str) and not is_named and not is_map)
         size += length + (below.size if isinstance(key, str) else 1)
     return DroppableParts(has_handle, size, tuple(texts), tuple(members), tuple(rows), is_loose + loose)
 
@@ -170,9 +195,9 @@ def _members(key: str | int, child: JsonValue, parts: DroppableParts, pointer: s
 
 def _rows(key: str | int, child: JsonValue, parts: DroppableParts, pointer: str) -> Iterable[DroppableRows]:
     """A short list keeps its objects, which are the outcomes of a batch."""
-    if parts.has_handle and isinstance(child, list) and isinstance(key, str):
-        is_long = len(child) > FEW_ROWS and parts.loose * LEAST_MEMBER > _key_size(key) + ROWS_MARK
-        return (DroppableRows(join(pointer, key), len(child)),) if is_long else ()
+    if parts.has_handle and isinstance(key, str) and (isinstance(child, list) or _is_map(child)):
+        is_droppable = is_long(child, parts, _key_size(key) + ROWS_MARK)
+        return (DroppableRows(join(pointer, key), len(child)),) if is_droppable else ()
     return parts.rows
 
 
@@ -181,7 +206,7 @@ def _key_size(key: str | int) -> int:
 
 
 def handles_only(value: JsonValue, name: str) -> JsonValue:
-    """The list of that name with its objects reduced to their handles; its other items stay."""
+    """The list of that name, or the object of rows, with its objects reduced to their handles; other items stay."""
     return _handles_only(value, _position(name, is_row=False))
 
 
@@ -191,7 +216,7 @@ def _has_handle(value: JsonValue, position: _Position) -> bool:
         case str() | int():
             return _is_handle(value, position)
         case dict():
-            return any(_has_handle(child, position.below(key)) for key, child in value.items())
+            return _is_map(value) or any(_has_handle(child, position.below(key)) for key, child in value.items())
         case list():
             return any(_has_handle(child, position.below(0)) for child in value)
         case _:
@@ -200,6 +225,8 @@ def _has_handle(value: JsonValue, position: _Position) -> bool:
 
 def _handles_only(value: JsonValue, position: _Position) -> JsonValue:
     match value:
+        case dict() if _is_map(value):
+            return {key: _handles_only(child, position.below(key)) for key, child in value.items()}
         case dict():
             return {
                 key: _handles_only(child, below) if isinstance(child, CONTAINERS) else child

@@ -16,14 +16,14 @@ fields with shorter texts.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping
 
 import msgspec
 
 from envelopes.families.base import Family, FieldCut, Projected
-from envelopes.schema.budget import ProjectionPolicy
+from envelopes.families.fitting import count_indented
+from envelopes.schema.budget import HINT_CHARACTERS, MESSAGE_CHARACTERS, ProjectionPolicy
 from envelopes.schema.result import CanonicalResult, CompleteOutput, InvalidOutput, JsonValue, ToolError, summarize
 from envelopes.storage.sinks import ArtifactSink
 from envelopes.text.pointer import join, text_at
@@ -108,43 +108,67 @@ def _project_error(complete: CompleteOutput, policy: ProjectionPolicy, sink: Art
     """Only `details` may shrink; every other field of the error stays (RFC-096 to RFC-098).
 
     A message or a hint that alone would pass the limit keeps its beginning and its end; kind and retryable
-    always stay. The error as its tool made it, details included, is written as an artifact.
+    always stay. The error as its tool made it is written as an artifact where anything was cut here, or will be in
+    a receipt.
     """
     canonical = CanonicalResult(
         tool_name=complete.tool_name,
         status="error",
         summary_text=summarize(complete.summary_text),
-        error=_bounded_error(complete.error, policy) if complete.error else None,
+        error=complete.error,
     )
-    if canonical.error is None or fits(canonical, policy.canonical):
+    error = complete.error
+    if error is None or _is_short(error, policy) and fits(canonical, policy.canonical):
         return Projection(canonical)
-    text = _readable(msgspec.to_builtins(complete.error))
-    whole = sink.write("error", text)
-    shorter = canonical
+    text = _readable(msgspec.to_builtins(error))
+    details, cuts = _bound_details(error.details, policy.details)
+    details |= {"error_characters": len(text), "error_artifact": 0}
+    error = msgspec.structs.replace(error, details=details)
+    shorter = msgspec.structs.replace(canonical, error=error, artifacts=(sink.write("error", text),))
+    if fits(shorter, policy.canonical):
+        return Projection(shorter, cuts)
     for limit in LIMITS:
         shortener = Shortener(limit, {})
-        error = shortener.apply_to_error(canonical.error)
-        details = {**(error.details or {}), "error_characters": len(text), "error_artifact": 0}
-        error = msgspec.structs.replace(error, details=details)
-        shorter = msgspec.structs.replace(canonical, error=error, artifacts=(whole,))
+        shorter = msgspec.structs.replace(shorter, error=shortener.apply_to_error(error))
         if fits(shorter, policy.canonical):
             break
-    return Projection(shorter, _field_cuts(shortener))
+    return Projection(shorter, (*cuts, *_field_cuts(shortener)))
 
 
-def _bounded_error(error: ToolError, policy: ProjectionPolicy) -> ToolError:
+def _is_short(error: ToolError, policy: ProjectionPolicy) -> bool:
+    """True for an error that a receipt shows whole."""
+    return (
+        count_indented(error.message) <= MESSAGE_CHARACTERS
+        and count_indented(error.recovery_hint or "") <= HINT_CHARACTERS
+        and (error.details is None or _count_compact(error.details) <= policy.details)
+    )
+
+
+def _bound_details(
+    details: dict[str, JsonValue] | None, limit: int
+) -> tuple[dict[str, JsonValue], tuple[FieldCut, ...]]:
+    """The details with shorter texts, the longest first; where that is not enough, the short members that fit.
+
+    A receipt names some members, so that they stay themselves: JSON that was cut would have none (RFC-066).
+    """
+    if details is None or _count_compact(details) <= limit:
+        return dict(details or {}), ()
+    for characters in LIMITS:
+        shortener = Shortener(characters, {})
+        shorter = shortener.apply(details, "/error/details")
+        if isinstance(shorter, dict) and _count_compact(shorter) <= limit:
+            return shorter, _field_cuts(shortener)
+    kept: dict[str, JsonValue] = {}
+    for name, member in details.items():
+        is_scalar = not isinstance(member, dict | list | tuple)
+        if is_scalar and _count_compact({**kept, name: member}) <= limit:
+            kept[name] = member
+    return {**kept, "members_omitted": len(details) - len(kept)}, ()
+
+
+def _count_compact(details: JsonValue) -> int:
     # Not msgspec: it refuses lone surrogates and integers beyond 64 bits, which recordings do hold.
-    text = json.dumps(error.details, ensure_ascii=False, separators=(",", ":"))
-    if error.details is None or len(text) <= policy.details:
-        return error
-    omitted = {
-        "omitted": True,
-        "reason": f"details are larger than {policy.details} characters",
-        "char_count": len(text),
-        "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
-        "preview": text[: policy.details],
-    }
-    return msgspec.structs.replace(error, details=omitted)
+    return len(json.dumps(details, ensure_ascii=False, separators=(",", ":")))
 
 
 def _field_cuts(shortener: Shortener) -> tuple[FieldCut, ...]:

@@ -1,7 +1,7 @@
 """The second projection of the RFC: a canonical result becomes a receipt (RFC-073 to RFC-085).
 
-    render(canonical, family, policy)     -> Receipt   bounded, every character with its source
-    rendered_pair(projection, receipt)    -> Pair      both halves, for `envelopes.lint.rules.lint`
+    render(canonical, family, policy)   -> Receipt     bounded, every character with its source
+    lint_input(projection, receipt)     -> LintInput   both halves, for `envelopes.lint.rules.lint`
 
 The family is an argument: this module knows none. The same envelope and policy give the same receipt.
 """
@@ -28,9 +28,9 @@ def render(
 ) -> Receipt:
     """Renders the text that the model reads.
 
-    `variant` is the name of one of the family's renderers, or a variant that serves every family. The family's own
-    policy is a default: output with a budget that the tool's definition promises comes on top of it (E-29). Any other
-    policy holds as it is.
+    `variant` is the name of one of the family's renderers, or a variant that serves every family. The number of
+    characters in the family's own policy is a default: output with a budget that the tool's definition promises comes
+    on top of it (E-29), whatever the other options are. Any other number holds as it is.
     Raises KeyError for a name that the family lacks and ReceiptTooLong when the renderer exceeds the policy.
 
     >>> from envelopes import ToolError, builtin
@@ -47,7 +47,7 @@ def render(
     else:
         name, renderer = f"{family.name}/{variant}", family.renderers[variant]
         renderer = render_stub if is_stub(canonical) else renderer
-    if policy == family.rendering and canonical.error is None and not is_stub(canonical):
+    if policy.characters == family.rendering.characters and canonical.error is None and not is_stub(canonical):
         policy = msgspec.structs.replace(policy, characters=policy.characters + family.granted(canonical.result))
     receipt = text_receipt(renderer(canonical, policy))
     if len(receipt.text) > policy.characters:

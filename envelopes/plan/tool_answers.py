@@ -277,11 +277,17 @@ class SettledCall:
             canonical = msgspec.structs.replace(canonical, summary_text="")
         return outcome_codec.encode(self.settlement, canonical, sink)
 
-    def receipt(self, sink: ArtifactSink) -> Receipt:
-        """The text that the model reads. Raises LookupError for the result of a tool without a family."""
+    def receipt(self, sink: ArtifactSink, is_exposed: Callable[[str], bool] = lambda _tool: True) -> Receipt:
+        """The text that the model reads. Raises LookupError for the result of a tool without a family.
+
+        `is_exposed` answers whether the model has a tool. Without the one that reads artifacts no path is written.
+        """
         if (family := self.rendering_family) is None:
             raise LookupError(f"{self.complete.tool_name} has no family, so no receipt")
-        return render(self.canonical(sink), family, family.rendering)
+        canonical, policy = self.canonical(sink), family.rendering
+        if canonical.artifacts and policy.read_tool is not None and not is_exposed(policy.read_tool):
+            policy = msgspec.structs.replace(policy, read_tool=None)
+        return render(canonical, family, policy)
 
 
 def _reported_failure(definition: ToolDefinition, answer: dict[str, Any]) -> ToolFailed:

@@ -83,6 +83,7 @@ class AnsweredRequest:
 
     settled: SettledCall
     sink: ArtifactSink
+    is_exposed: Callable[[str], bool] = lambda _tool: True
 
     @property
     def call(self) -> ToolCall:
@@ -99,7 +100,7 @@ class AnsweredRequest:
     @cached_property
     def receipt(self) -> Receipt:
         """The text for the model. Raises LookupError for a tool without a family."""
-        return self.settled.receipt(self.sink)
+        return self.settled.receipt(self.sink, self.is_exposed)
 
     @cached_property
     def outcome(self) -> ToolOutcome:
@@ -271,7 +272,7 @@ class ToolLoop:
         self._dispatcher.report(settled)
         answer, self._prepared = self._prepared, None
         if answer is None or answer.settled is not settled:
-            answer = AnsweredRequest(settled, self.artifacts)
+            answer = self._make_answer(settled)
         if settled.settlement.phase == "executed" and call.risk_level != "read-only":
             self.replay.forget_successes()
         apply_outcome(answer.outcome, settled.args, state, self.replay, call.provider_call_id)
@@ -283,8 +284,18 @@ class ToolLoop:
 
     def _prepare(self, settled: SettledCall) -> None:
         """Computes the forms that write to the sink, so that a call whose output cannot be stored failed (OUT-001)."""
-        self._prepared = AnsweredRequest(settled, self.artifacts)
+        self._prepared = self._make_answer(settled)
         _ = self._prepared.outcome, self._prepared.canonical if settled.family is not None else None
+
+    def _make_answer(self, settled: SettledCall) -> AnsweredRequest:
+        return AnsweredRequest(settled, self.artifacts, lambda tool: self._is_exposed(tool, settled.call))
+
+    def _is_exposed(self, name: str, call: ToolCall) -> bool:
+        """True for a tool that the model could call after `call`: a receipt names no other one (spec/model.md E-27)."""
+        tool = self._dispatcher.tools.get(name)
+        if tool is None or tool.unavailable or check_tool(tool.definition, self.policy) is not None:
+            return False
+        return self.allow_tool(msgspec.structs.replace(call, tool=name, args={}), tool.definition) is None
 
     def run_turn(self, model: Model, state: TurnState | None = None) -> TurnResult:
         """Asks the model until it asks for no call. It gets the answers of its last round, none in the first.

@@ -23,6 +23,9 @@ RECEIPT_CHARACTERS = 12_000  # OUT-008 and spec/model.md E-8: the ceiling of a r
 CANONICAL_CHARACTERS = 2 * RECEIPT_CHARACTERS
 PREVIEW_CHARACTERS = 8_000
 DETAILS_CHARACTERS = 1_000
+# Of the message and the hint of an error in a receipt; with the details, all of them fit into one.
+MESSAGE_CHARACTERS = 6_000
+HINT_CHARACTERS = 2_000
 LIST_ROWS = 200
 HEAD_SHARE = 50
 READ_ARTIFACT = "ReadArtifact"

@@ -17,7 +17,7 @@ error and no result. `JsonValue` stands for any value that JSON can hold.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -77,7 +77,7 @@ class CompleteOutput(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raises InvalidOutput unless exactly the half that `status` asks for is present."""
         _check_exclusive(self.status, self.result is not None, self.error is not None)
-        if not self.summary_text:
+        if not self.summary_text.strip():
             raise InvalidOutput(f"{self.tool_name}: summary_text is empty (RFC-027)")
 
 
@@ -117,6 +117,13 @@ class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
     def from_json(cls, document: JsonValue) -> CanonicalResult:
         """The inverse of `to_json`. Raises msgspec.ValidationError with a `$.path`, or InvalidOutput."""
         canonical = convert_json(document, cls)
+        if not canonical.summary_text.strip():
+            raise msgspec.ValidationError("the summary is empty (RFC-027) - at `$.summary_text`")
+        if len(canonical.summary_text) > SUMMARY_CHARACTERS:
+            reason = f"the summary is longer than {SUMMARY_CHARACTERS} characters (RFC-029)"
+            raise msgspec.ValidationError(f"{reason} - at `$.summary_text`")
+        if "\n" in canonical.summary_text:
+            raise msgspec.ValidationError("the summary has more than one line (RFC-029) - at `$.summary_text`")
         _check_exclusive(canonical.status, canonical.result is not None, canonical.error is not None)
         return canonical
 
@@ -131,6 +138,8 @@ def _check_exclusive(status: str, has_result: bool, has_error: bool) -> None:  #
     if has_result == has_error:
         halves = "both a result and an error" if has_result else "neither a result nor an error"
         raise InvalidOutput(f"{halves} in one output (RFC-076)")
+    if status not in get_args(Status):  # the type of a member is checked only where it is decoded
+        raise InvalidOutput(f"status {status!r} is neither success nor error (RFC-024)")
     if has_error != (status == "error"):
         raise InvalidOutput(f"status {status!r} does not match the half that is present")
 

@@ -229,15 +229,22 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None = None
     is_text: bool = True
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The beginning and the end of the text; both are the whole text where all of it was read."""
+        repeated = len(self.start) + len(self.end) - self.characters
+        if repeated < 0:
+            return self.start, self.end
+        whole = self.start + self.end[repeated:]
+        return whole, whole
+
     def preview(self, budget: int) -> TextPreview:
         """The preview that `head_tail` gives for the whole text, up to the characters that were read of an end."""
-        if self.characters <= len(self.start):
-            return head_tail(self.start, budget)
-        budget = min(budget, len(self.start))
-        repeated = len(self.start) + len(self.end) - self.characters
-        if repeated >= 0:
-            return head_tail(self.start + self.end[repeated:], budget)
-        first, last = split_lines(self.start), split_lines(self.end)
+        start, end = self.ends
+        budget = budget if self.characters <= len(self.start) else min(budget, len(self.start))
+        if self.characters <= len(start):
+            return head_tail(start, budget)
+        first, last = split_lines(start), split_lines(end)
         head = count_fitting_lines(first, budget // 2)
         # The first line of the end may be half a line. It never fits: the end is longer than half the budget.
         tail = count_fitting_lines(last[::-1], budget - budget // 2)

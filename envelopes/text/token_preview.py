@@ -30,9 +30,10 @@ def fits_tokens(text: str, budget: int) -> bool:
 def count_up_to(text: str | FileText, limit: int) -> int:
     """The tokens of the text; `limit` + 1 for more than `limit`."""
     if isinstance(text, FileText):
-        if text.characters > len(text.start):
+        start, _ = text.ends
+        if text.characters > len(start):
             return limit + 1
-        text = text.start
+        text = start
     if len(text) > MOST_PER_TOKEN * limit:
         return limit + 1
     return min(count_tokens(text).count, limit + 1) if text else 0
@@ -41,7 +42,7 @@ def count_up_to(text: str | FileText, limit: int) -> int:
 def preview_tokens(text: str | FileText, budget: int) -> TextPreview:
     """A preview of at most `budget` tokens; the marker comes on top. Half of them are for the beginning."""
     if isinstance(text, FileText):
-        start, end, characters, lines = text.start, text.end, text.characters, text.lines
+        start, end, characters, lines = *text.ends, text.characters, text.lines
     else:
         start = end = text
         characters, lines = len(text), text.count("\n") + (not text.endswith("\n"))

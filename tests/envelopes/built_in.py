@@ -58,7 +58,7 @@ def receipt_text(complete: CompleteOutput, variant: str = "receipt", characters:
 def ceiling(canonical: CanonicalResult, characters: int) -> int:
     """The most characters of a receipt under a policy of so many: a promised budget tops the family's own policy."""
     family, _ = builtin(canonical.tool_name)
-    is_default = RenderPolicy(characters=characters) == family.rendering and canonical.error is None
+    is_default = characters == family.rendering.characters and canonical.error is None
     return characters + (family.granted(canonical.result) if is_default else 0)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from envelopes.codecs import content_blocks, holon
 from envelopes.codecs.content_blocks import ReceiptBlocks
 from envelopes.schema.receipt import ImagePart, OtherPart, Receipt, Segment, TextPart, image_part
-from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError
+from envelopes.schema.result import ArtifactRef, CanonicalResult, ToolError, summarize
 from envelopes.text.untrusted_json import Untrusted, dump_json
 from tests.envelopes.settled import (
     JSON,
@@ -42,18 +42,19 @@ POINTING = st.recursive(
     ),
     max_leaves=6,
 )
+SUMMARY = NAME.map(summarize).filter(bool)
 CANONICALS = st.builds(
     CanonicalResult,
     tool_name=NAME,
     status=st.just("success"),
-    summary_text=NAME,
+    summary_text=SUMMARY,
     result=POINTING.filter(lambda value: value is not None),
     artifacts=PATHS,
 ) | st.builds(
     CanonicalResult,
     tool_name=NAME,
     status=st.just("error"),
-    summary_text=NAME,
+    summary_text=SUMMARY,
     error=st.builds(
         ToolError,
         kind=NAME,

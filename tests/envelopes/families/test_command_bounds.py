@@ -26,7 +26,9 @@ from envelopes.schema.result import TaskHandle
 from envelopes.storage.file_store import FileStore
 from envelopes.storage.sinks import MemorySink, capture
 from envelopes.text.preview import FileText
+from envelopes.text.token_preview import preview_tokens
 from envelopes.text.tokens import count_tokens
+from tests.cases import each
 from tests.envelopes.built_in import hold_to_its_limits, output, projected, receipt_text, result_of
 
 VARIANTS = ("receipt", "tail_first", "json_aware")
@@ -49,6 +51,21 @@ def test_a_command_shows_as_many_tokens_as_its_caller_was_promised(requested: in
     assert diagnostics["output_char_budget"] == len(preview)
     assert effective - 12 <= count_tokens(own).count <= effective
     assert own == "".join(line for line in receipt_text(complete).splitlines(keepends=True) if line.startswith("line "))
+
+
+@each("size", [66_000, 100_000, 255_000, 256_500, 280_000, 600_000])
+def test_an_output_in_a_file_shows_its_last_lines_whatever_its_size(size: int) -> None:
+    """A file whose text is read whole has no end of its own, so the tail is taken from its beginning."""
+    log = "".join(f"row {number:05d}\n" for number in range(size // 10))
+    shown = capture("stdout", log.encode(), MemorySink())
+    assert isinstance(shown, FileText)
+    preview = preview_tokens(shown, 8_000)
+    assert preview.cut is not None
+    head, tail = preview.cut.ends
+    assert preview.cut.unit == "lines"
+    assert head >= 700
+    assert tail >= 700
+    assert preview == preview_tokens(log, 8_000)
 
 
 def test_output_within_the_promised_tokens_is_whole_however_many_characters_it_has() -> None:

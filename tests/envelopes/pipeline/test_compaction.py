@@ -40,7 +40,7 @@ REFUSED = ToolError(
     retryable=False,
 )
 KEYS = st.sampled_from(
-    ["task_id", "sourceRef", "path", "ids", "artifacts", "text", "stdout_preview", "rows", "a", "b/~"]
+    ["task_id", "sourceRef", "path", "ids", "artifacts", "text", "stdout_preview", "rows", "a", "b/~", "t1", "t2"]
 )
 SCALARS = st.none() | st.booleans() | st.integers(-9, 10**12) | st.text(max_size=300) | st.text("xy\n", min_size=60)
 VALUES = st.recursive(

@@ -108,11 +108,26 @@ def test_a_result_of_another_family_is_refused_with_both_names() -> None:
         project(output("success", Answer("4")), FAMILIES[0], ProjectionPolicy(), MemorySink())
 
 
-@pytest.mark.parametrize("status", ["success", "error"])
-def test_an_output_without_a_summary_is_refused(status: Status) -> None:
+@each("status", ["success", "error"])
+@each("summary", ["", " ", "\n\t "])
+def test_an_output_without_a_summary_is_refused(status: Status, summary: str) -> None:
     halves = {"result": Answer("4")} if status == "success" else {"error": TIMED_OUT}
     with pytest.raises(InvalidOutput, match="summary_text is empty"):
-        project(output(status, **halves, summary_text=""), FAMILIES[0], ProjectionPolicy(), MemorySink())
+        project(output(status, **halves, summary_text=summary), FAMILIES[0], ProjectionPolicy(), MemorySink())
+
+
+@each("summary", ["", " ", "two\nlines", "x" * 201, "a line\n" * 3_000])
+def test_an_envelope_without_a_summary_of_one_short_line_is_not_read(summary: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"the summary .*\$\.summary_text"):
+        CanonicalResult.from_json({"tool_name": "Ask", "status": "success", "summary_text": summary, "result": {}})
+
+
+@each("status", ["cancelled", "timeout", ""])
+def test_an_output_of_any_other_status_is_refused(status: str) -> None:
+    """Python code is not decoded, so nothing but the check sees the status that it gives."""
+    complete = CompleteOutput(tool_name="Ask", status=status, summary_text="done", result=Answer("4"))  # type: ignore[arg-type]
+    with pytest.raises(InvalidOutput, match="neither success nor error"):
+        project(complete, FAMILIES[0], ProjectionPolicy(), MemorySink())
 
 
 def test_no_status_but_success_and_error_is_read() -> None:
@@ -155,8 +170,8 @@ def test_of_an_error_only_the_details_shrink() -> None:
         True,
     )
     assert error.details is not None
-    assert (error.details["omitted"], len(error.details["preview"])) == (True, 100)
-    assert list(canonical.to_json()) == FIVE
+    assert error.details["members_omitted"] == 1
+    assert list(canonical.to_json()) == [*FIVE, "artifacts"]
 
 
 @pytest.mark.parametrize("error", [TIMED_OUT, ToolError(kind="odd", message="no", retryable=False)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -109,6 +110,15 @@ def test_the_ceiling_is_a_policy_that_every_tool_keeps(tool: str, sort: str, cha
     check_bounds(projection, sink)
     text = receipt_of(projection.canonical).text
     assert all(artifact.path in text for artifact in projection.canonical.artifacts)
+
+
+@each(("tool", "sort"), GALLERY)
+def test_the_first_line_stays_under_any_policy_that_has_room_for_it(tool: str, sort: str) -> None:
+    canonical = lowered(samples(tool)[sort])[0].canonical
+    for name in builtin(tool)[0].renderers:
+        outcome = receipt_of(canonical, name).text.split("\n")[0]
+        for limit in range(len(outcome) + 1, 420, 7):
+            assert receipt_of(canonical, name, limit).text.startswith(outcome), (name, limit)
 
 
 @each("characters", [24_000, 6_000, 2_000, 400])
@@ -223,9 +233,11 @@ def test_a_message_of_any_length_is_bounded_and_kept_with_its_details() -> None:
     assert bounded.message.startswith("line 0 of the log\n")
     assert bounded.message.endswith("line 999 of the log\n")
     assert "of 2000 lines]" in bounded.message
-    assert {field.pointer for field in projection.cuts} == {"/error/message", "/error/recovery_hint"}
+    assert {field.pointer for field in projection.cuts} == {
+        *("/error/message", "/error/recovery_hint", "/error/details/hunks/0")
+    }
     assert bounded.details is not None
-    assert bounded.details["omitted"] is True
+    assert bounded.details["path"] == "a.py"
     whole = sink.texts[projection.canonical.artifacts[bounded.details["error_artifact"]].path]
     assert json.loads(whole) == msgspec.to_builtins(error)
     assert bounded.details["error_characters"] == len(whole)
@@ -258,9 +270,42 @@ def test_a_list_from_a_package_of_its_own_is_kept_as_a_whole() -> None:
 
 
 def test_an_error_that_fits_is_as_its_tool_made_it() -> None:
-    error = ToolError(kind="network_failed", message="m" * 11_000, recovery_hint="h" * 11_000, retryable=True)
+    error = ToolError(kind="network_failed", message="m" * 6_000, recovery_hint="h" * 2_000, retryable=True)
     projection, sink = lowered(failure("WebFetch", error))
     assert (projection.canonical.error, projection.cuts, sink.texts) == (error, (), {})
+    text = receipt_of(projection.canonical).text
+    assert "m" * 6_000 in text
+    assert "h" * 2_000 in text
+
+
+@each("message", ["boom " + "x" * 13_000, "line\n" * 4_000, "\n" * 23_000, "boom\n" + "y" * 100_000])
+@each("hint", ["use the mirror", "h" * 9_000])
+def test_a_receipt_of_a_long_message_keeps_kind_hint_and_repetition_and_the_path_of_the_whole(
+    message: str, hint: str
+) -> None:
+    error = ToolError(kind="network_failed", message=message, recovery_hint=hint, retryable=True)
+    for tool in tools():
+        sink = MemorySink()
+        family, _ = builtin(tool)
+        canonical = project(failure(tool, error), family, family.projection, sink).canonical
+        (path,) = sink.texts
+        assert json.loads(sink.texts[path]) == msgspec.to_builtins(error)
+        for limit in (400, 1_000, 3_000, 12_000):
+            text = receipt_of(canonical, characters=limit).text
+            assert len(text) <= limit
+            assert (
+                len(hint) > 100
+                and limit < 12_000
+                or set(text.splitlines())
+                >= {
+                    "Kind: network_failed",
+                    "Same call again: may work",
+                    path,
+                }
+            )
+        assert text.splitlines()[0].startswith(f"{tool} failed: ")
+        assert re.search(r"\[(receipt shortened here|message cut): first \d+ .*of \d+ (lines|characters)\]", text)
+        assert f"\nHint: {hint[:900]}" in text
 
 
 @each("text", ["\ud800" * 30_000, "\x00" * 5_000, "é" * 24_000])

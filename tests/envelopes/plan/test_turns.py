@@ -1,13 +1,16 @@
-"""What a turn of a tool loop decides about its calls: which one ends it, and which one is a duplicate."""
+"""What a turn of a tool loop decides: which call ends it, which one is a duplicate, what each call returns."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from envelopes.families.registry import builtin
+from envelopes.pipeline.render import render
+from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.tool_loop import ToolLoop, ToolRequest
 from envelopes.schema.outcome import ToolExecutionResult
 from envelopes.storage.sinks import MemorySink
+from envelopes.transports import AnsweredCall
 from tests.envelopes.plan.simulation import Simulation, echo, make_tool
 
 
@@ -60,3 +63,25 @@ def test_an_outcome_states_that_its_arguments_were_repaired() -> None:
         assert isinstance(outcome, ToolExecutionResult)
         assert (outcome.output["number"], outcome.was_coerced) == (5, was_coerced)
     loop.close()
+
+
+def test_a_call_of_a_loop_returns_the_envelope_and_the_receipt_that_follows_from_it() -> None:
+    """RFC-084: the two halves, for a success and for a failure."""
+    family, definition = builtin("WebSearch")
+
+    def search(call: Any, _context: Any) -> Any:
+        if call.query == "down":
+            raise ToolFailed("network_failed", "no route to host", retryable=True)
+        return {"query": call.query, "provider": "own", "fetched_at": "2026-01-05T10:00:00Z"}
+
+    loop = ToolLoop([Tool(definition, search, family)], MemorySink(), environment=Simulation().environment())
+    state = loop.begin_turn()
+    for query, status, fact in (
+        ("receipts", "success", "No web results from own"),
+        ("down", "error", "Same call again: may work"),
+    ):
+        answer = loop.answer(ToolRequest(query, "WebSearch", {"query": query}), state)
+        assert (answer.canonical.tool_name, answer.canonical.status) == ("WebSearch", status)
+        assert fact in answer.receipt.text
+        assert answer.receipt == render(answer.canonical, family, family.rendering)
+        assert answer.answered == AnsweredCall(answer.receipt, answer.canonical, answer.ids)

@@ -5,23 +5,36 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from envelopes.families.file.results import ArtifactMatches, ArtifactSlice
 from envelopes.families.registry import builtin, samples, tools
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
+from envelopes.plan.tool_answers import Tool
+from envelopes.plan.tool_loop import UNSANDBOXED, ToolLoop, ToolRequest
 from envelopes.runtime.file_tools import ArtifactRefused, read_artifact
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.result import CompleteOutput
+from envelopes.schema.call import ToolRules
+from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.storage.file_store import FileStore
 from envelopes.storage.sinks import MemorySink
 from tests.cases import each
 from tests.envelopes.built_in import output, projected, receipt_of
 
+MEMORY = {
+    "kind": "brief",
+    "source_ref": "brief:b1",
+    "scope_kind": "agent",
+    "agent_id": "ada",
+    "title": "A title",
+    "updated_at": "2026-05-26T18:04:11Z",
+}
 FAMILY, DEFINITION = builtin("ReadArtifact")
 WAY = re.compile(r"\[[^\n]*: ReadArtifact path=(?P<path>\S+) line=(?P<line>\d+)(?: column=(?P<column>\d+))?\]")
 LOG = "".join(f"test case_{number:05} ... ok\n" for number in range(1, 9_001))
@@ -74,6 +87,19 @@ def test_the_rest_of_a_cut_output_is_read_by_the_arguments_that_its_receipt_prin
     assert first.laid_out is (stdout[:1] == "[")
 
 
+def test_a_cut_that_is_not_of_a_command_prints_the_arguments_that_read_on(store: FileStore) -> None:
+    """Commands, tasks and files add the way themselves; `receipt_renderer` adds it for every other family."""
+    result = builtin("MemoryGet")[1].read_data({"memory": {**MEMORY, "content": LOG}, "max_chars": 20_000})
+    family, _ = builtin("MemoryGet")
+    canonical = project(output("MemoryGet", result), family, family.projection, store).canonical
+    way = WAY.search(render(canonical, family, family.rendering).text)
+    assert way is not None
+    assert way["path"] == canonical.artifacts[0].path
+    lines = LOG.splitlines(keepends=True)
+    assert read(store, path=way["path"], line=int(way["line"]), limit=1).text == lines[int(way["line"]) - 1]
+    assert lines[int(way["line"]) - 1] not in canonical.result["memory"]["content"]  # type: ignore[index,call-overload]
+
+
 def test_a_profile_without_the_tool_is_told_how_much_is_left_out_and_no_path() -> None:
     canonical = projected(command(LOG, max_output_tokens=400)).canonical
     family, _ = builtin("ExecCommand")
@@ -94,6 +120,47 @@ def test_no_receipt_of_any_tool_prints_a_path_that_its_model_cannot_read() -> No
             assert not [artifact.path for artifact in canonical.artifacts if artifact.path in text], (name, sort)
             assert "Artifacts, for" not in text, (name, sort)
     assert stored >= 10
+
+
+DENIED = ToolError(kind="policy_denied", message="not for this agent", retryable=False)
+READER = Tool.built_in("ReadArtifact", lambda _given, _context: None)
+
+
+@each(
+    ("is_readable", "tools_beside", "settings"),
+    [
+        (True, [READER], {}),
+        (False, [], {}),
+        (False, [replace(READER, unavailable="no store is set up")], {}),
+        (False, [READER], {"policy": msgspec.structs.replace(UNSANDBOXED, tool_rules=ToolRules(deny=(READER.name,)))}),
+        (False, [READER], {"allow_tool": lambda call, _tool: DENIED if call.tool == READER.name else None}),
+    ],
+)
+def test_a_loop_names_no_reader_of_artifacts_that_its_model_lacks(
+    is_readable: bool,  # noqa: FBT001
+    tools_beside: list[Tool],
+    settings: dict[str, Any],
+) -> None:
+    run = Tool.built_in("ExecCommand", lambda _given, _context: command(LOG * 2))
+    loop = ToolLoop([run, *tools_beside], MemorySink(), **settings)
+    answer = loop.answer(ToolRequest("toolu_1", "ExecCommand", {"cmd": "make"}), loop.begin_turn())
+    loop.close()
+    (artifact,) = answer.canonical.artifacts
+    assert re.search(r"showing first \d+ and last \d+ of 18000 lines", answer.receipt.text)
+    assert (READER.name in answer.receipt.text) is is_readable
+    assert (artifact.path in answer.receipt.text) is is_readable
+
+
+def test_a_promised_budget_holds_whatever_tool_reads_artifacts() -> None:
+    """Only another number of characters is a policy of one's own: E-29."""
+    memory = {**MEMORY, "content": "Q\n" * 20_000}
+    result = builtin("MemoryGet")[1].read_data({"memory": memory, "max_chars": 50_000})
+    complete = output("MemoryGet", result)
+    family, _ = builtin("MemoryGet")
+    canonical = projected(complete).canonical
+    for read_tool in ("ReadArtifact", "open_artifact", None):
+        assert render(canonical, family, RenderPolicy(read_tool=read_tool)).text.count("Q\n") == 20_000
+    assert len(render(canonical, family, RenderPolicy(characters=9_000, read_tool=None)).text) <= 9_000
 
 
 @each(

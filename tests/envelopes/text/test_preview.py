@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
@@ -17,8 +16,9 @@ from envelopes.pipeline.render import ReceiptTooLong, lint_input, render
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.receipt import Segment, text_receipt
 from envelopes.schema.result import CanonicalResult, ToolError
+from envelopes.storage.sinks import MemorySink
 from envelopes.text.preview import Cut, TextPreview, count_fitting_lines, head_tail, shorten, split_lines
-from tests.envelopes.built_in import failure, projected
+from tests.envelopes.built_in import failure, projected, receipt_of
 
 BOTH = Cut("lines", 10, ((0, 2), (9, 10)))
 TAIL = Cut("lines", 10, ((7, 10),))
@@ -109,28 +109,43 @@ def details_of(details: dict[str, Any], limit: int) -> dict[str, Any]:
     return canonical.error.details
 
 
-def test_details_that_are_too_large_say_how_large_and_which() -> None:
-    details = {"log": "é" * 20, "n": [1, 2]}
-    text = json.dumps(details, ensure_ascii=False, separators=(",", ":"))
-    assert details_of(details, 10) == {
-        "omitted": True,
-        "reason": "details are larger than 10 characters",
-        "char_count": len(text),
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-        "preview": text[:10],
+def test_of_details_that_are_too_large_the_longest_texts_are_shortened_first() -> None:
+    """Members that a receipt names stay themselves: RFC-066, RFC-079."""
+    details = details_of({"url": "https://example.org/", "log": "v" * 2_000, "port": 443, "trace": ["t" * 90]}, 1_000)
+    assert details["url"] == "https://example.org/"
+    assert (details["port"], details["trace"]) == (443, ["t" * 90])
+    assert details["log"] == "v" * 499 + "…"
+
+
+def test_of_details_with_too_many_members_the_short_ones_that_fit_stay() -> None:
+    error = ToolError(
+        kind="network_failed",
+        message="no route",
+        details={"url": "https://example.org/", "rows": [[index] for index in range(900)], "port": 443},
+        retryable=True,
+    )
+    sink = MemorySink()
+    projection = projected(failure("WebFetch", error), sink)
+    assert projection.canonical.error is not None
+    (whole,) = sink.texts.values()
+    assert json.loads(whole) == msgspec.to_builtins(error)
+    assert projection.canonical.error.details == {
+        "url": "https://example.org/",
+        "port": 443,
+        "members_omitted": 1,
+        "error_characters": len(whole),
+        "error_artifact": 0,
     }
-
-
-def test_details_that_no_utf_8_can_hold_are_hashed_all_the_same() -> None:
-    details = details_of({"log": "\ud800" * 20}, 10)
-    assert details["sha256"] == hashlib.sha256(b'{"log":"' + b"\xed\xa0\x80" * 20 + b'"}').hexdigest()
+    text = receipt_of(projection.canonical).text
+    assert "\nURL: https://example.org/\n" in text
+    assert f"all of it: ReadArtifact path={projection.canonical.artifacts[0].path}]" in text
 
 
 def test_details_of_exactly_the_limit_stay() -> None:
     details = {"log": "é" * 20, "n": [1, 2]}
     size = len(json.dumps(details, ensure_ascii=False, separators=(",", ":")))
     assert details_of(details, size) == details
-    assert details_of(details, size - 1)["omitted"] is True
+    assert details_of(details, size - 1)["members_omitted"] == 1
 
 
 def test_a_receipt_may_have_exactly_as_many_characters_as_its_policy_allows() -> None:
