@@ -79,7 +79,7 @@ class FileTools:
         return CompleteOutput.success("ApplyPatch", patch_outcome(result), result)
 
     def _list_effects(self, result: PatchResult) -> Effects:
-        """What the patch changed, by paths relative to the root of the workspace (CALL-050, CALL-056)."""
+        """Lists what the patch changed, by paths relative to the root of the workspace (CALL-050, CALL-056)."""
         at = "" if self._workspaces.folder == "." else f"{self._workspaces.folder}/"
         changed: defaultdict[str, list[PatchedFile]] = defaultdict(list)
         for file in result.changed_files:

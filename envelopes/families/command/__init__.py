@@ -35,7 +35,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers=RENDERERS,
-    versions={"receipt": 6, "json_aware": 6, "tail_first": 6},
+    versions={"receipt": 7, "json_aware": 7, "tail_first": 7},
     tools=TOOLS,
     granted=granted_characters,
     outcomes={CommandResult: command_outcome, BatchResult: batch_outcome},

@@ -20,7 +20,7 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 3},
+    versions={"receipt": 4},
     mappings=(*cline.MAPPINGS, *codex.MAPPINGS, *openhands.MAPPINGS),
     examples=Path(__file__).with_name("examples.json"),
 )

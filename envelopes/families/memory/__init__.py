@@ -25,7 +25,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 4},
+    versions={"receipt": 5},
     projection=ProjectionPolicy(preview=MEMORY_CHARACTERS),
     tools=TOOLS,
     granted=granted_characters,

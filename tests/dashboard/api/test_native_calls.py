@@ -107,6 +107,6 @@ def test_words_that_may_come_from_the_result_are_not_said_to_be_the_runtimes_own
         page = parse_page(client.get(recorded[tool].get_absolute_url(), follow=True))
         return page.select_one("[data-half=receipt] .share").text
 
-    assert "the text is not linked, because its place in the result is not certain" in share("weather")
-    assert "the text is not linked, because its place in the result is not certain" in share("join_log")
+    for tool in ("weather", "join_log"):
+        assert share(tool) == "The text is not linked to the result, because its place in it is not certain."
     assert "the text was added by the runtime" in share("greet")
