@@ -236,7 +236,7 @@ class StoredSessionMiddleware(SessionMiddleware):
 
 
 class OneLineFormatter(logging.Formatter):
-    """Keeps secrets out of the log, and payloads from forging one of its lines (reliability.md class 41).
+    """Keeps secrets out of the log, and payloads from forging one of its lines.
 
     A traceback follows its line indented. One-time links are secrets whatever the status of the response, query
     strings may contain what somebody searched for, and messages of exceptions may contain anything.

@@ -153,7 +153,7 @@ DATABASES: dict[str, dict[str, Any]] = {
 LOCK_SECONDS = env.float("COUNTERFOIL_LOCK_SECONDS", default=20.0)  # that a statement waits for another's lock
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["ENGINE"] = "dashboard.store_sqlite3"
-    # FULL, not the usual NORMAL: with NORMAL a power cut loses acknowledged rows (reliability.md 7.1).
+    # FULL, not the usual NORMAL: with NORMAL a power cut loses acknowledged rows (D-5).
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": LOCK_SECONDS,

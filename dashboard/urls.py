@@ -1,4 +1,4 @@
-"""The addresses of all pages. A page and its fragments have one address (style.md 9.5); names are noun-view."""
+"""The addresses of all pages. A page and its fragments have one address; names are noun-view."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ gives the cause: content that is lost, a store that does not answer now, and con
 different remedies.
 
 A download never opens as one of our pages, and answers one range at a time: a request for several gets the whole
-content, so that no request causes more than one reading (reliability.md sections 0 and 7).
+content, so that no request causes more than one reading (D-7).
 """
 
 from __future__ import annotations

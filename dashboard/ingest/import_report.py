@@ -35,7 +35,7 @@ class ImportProgress:
 
 @dataclass
 class ImportReport:
-    """The document that `import_runs --json` prints (design.md section 4)."""
+    """The document that `import_runs --json` prints."""
 
     files: int = 0
     seen: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTED_ROWS, 0)))

@@ -2,7 +2,7 @@
 
 Evidence is written by `write` and acknowledged first; a call whose evidence changed has an empty `derivation` until
 what follows from it is stored. Whatever is derived can be computed again, so a killed process loses none of it: the
-next import, the worker or `rederive` continues (design.md section 1a).
+next import, the worker or `rederive` continues (D-2).
 
     derive_waiting(project)           computes and stores for all calls that wait for it
     open_deriver(project, pool)       for an import, with other processes when it is large

@@ -41,7 +41,7 @@ class ObservationQuerySet(models.QuerySet["Observation"]):
 class Observation(SourceSlice):
     """One source's evidence for one surface of a call: append-only, byte for byte.
 
-    `data` is JSON exactly as it is in the source, and stored there (design.md section 1a). One observation per
+    `data` is JSON exactly as it is in the source, and stored there (D-1). One observation per
     surface is `selected`.
     """
 
@@ -108,7 +108,7 @@ class RecordedReceipt(LoadedRow):
     """A text that the model of one run got for a call, at its line of that run's recording.
 
     A fork that copied the call has rows of its own: whether a receipt was replaced, or removed by compaction, is a
-    fact of the run in which that happened (design.md section 1a). `seq` counts the receipts of a call within a run.
+    fact of the run in which that happened (D-3). `seq` counts the receipts of a call within a run.
     """
 
     id = CompactUUIDField(primary_key=True, editable=False)

@@ -2,7 +2,7 @@
 
 Ids are derived from what a row describes, so that another import of the same lines finds the stored rows. A call is
 (project, namespace, external run, external call); a namespace whose call ids are globally unique leaves the run out,
-so that the call is one row across files (design.md section 1, Identity).
+so that the call is one row across files (D-4).
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class Call(LoadedRow):
     author = models.CharField(max_length=8, choices=ReceiptAuthor.choices, default="")  # of its receipt
     revision = models.BigIntegerField(default=0)  # of its run, when it last changed
 
-    # Evidence and what is derived from it are written apart (design.md section 1a):
+    # Evidence and what is derived from it are written apart (D-2):
     evidence_version = models.IntegerField(default=0)  # incremented with every change of the evidence
     derivation = models.CharField(max_length=40, default="")  # versions of what derived the columns; empty: nothing yet
 

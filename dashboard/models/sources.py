@@ -1,7 +1,7 @@
 """The files that records came from, their raw bytes, and the lines that could not be imported.
 
 The raw bytes are the evidence: what a call's row or a message refers to is a slice of them (`SourceSlice`), stored
-once (design.md section 1a).
+once (D-1).
 """
 
 from __future__ import annotations

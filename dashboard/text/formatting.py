@@ -2,7 +2,7 @@
 
 The templates have the former as filters. Columns are for finding and listing; the originals stay in the observations.
 A NUL becomes a visible sign, a lone surrogate its escape, and a text that is too long ends in an ellipsis: SQLite
-would store any of them, PostgreSQL none (reliability.md 7.2).
+would store any of them, PostgreSQL none (D-6).
 """
 
 from __future__ import annotations

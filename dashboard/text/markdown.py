@@ -31,7 +31,7 @@ ORDER = (
         "together",
     ),
     *("renderers", "comparisons", "changing-receipts", "keys"),
-    *("storage", "deployment", "runtime", "recorder", "tour", "bad-inputs", "requirements"),
+    *("storage", "deployment", "runtime", "recorder", "tour", "bad-inputs", "decisions", "requirements"),
 )
 ADDRESS = re.compile(r"https://|/(?!/)|#|[a-z-]+/?$")
 DOCUMENT = re.compile(r"^([a-z-]+)\.md(?=#|$)")  # a page beside this one, as the file itself links it

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponse, HttpResponseBase
 from django.template.loader import render_to_string
 
-# A browser must not run recorded bytes, whatever they contain (reliability.md section 0, 7).
+# A browser must not run recorded bytes, whatever they contain (D-7).
 SANDBOX_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
 
 Response = TypeVar("Response", bound=HttpResponseBase)

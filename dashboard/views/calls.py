@@ -121,7 +121,7 @@ def raw(request: OperatorRequest, pk: UUID, surface: str) -> HttpResponse:
 
 
 def attachment(data: bytes, content_type: str, name: str) -> HttpResponse:
-    """A download that is never rendered as a page of ours, whatever it contains (reliability.md section 0, 7)."""
+    """A download that is never rendered as a page of ours, whatever it contains (D-7)."""
     return sandboxed(HttpResponse(data, content_type=content_type), file_name=name)
 
 

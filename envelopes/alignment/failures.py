@@ -6,7 +6,7 @@
 
 The recorded result comes first. The receipt is read only where no result was recorded, and the fidelity is
 then `parsed_from_receipt`. The agent's own error flag decides where there is one; sentences decide only
-without it (design.md section 1).
+without it (D-9).
 """
 
 from __future__ import annotations

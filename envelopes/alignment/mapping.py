@@ -5,7 +5,7 @@
     ToolMapping  one row of a family's `(agent, tool)` table, with its own version
 
 The source's own error flag is kept as evidence; the reading decides the status of the envelope (a non-zero
-exit is a verdict inside a success, design.md section 1).
+exit is a verdict inside a success, D-8).
 """
 
 from __future__ import annotations

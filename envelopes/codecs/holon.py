@@ -1,4 +1,4 @@
-"""The envelope as Holon writes it: artifacts inside the result, no nulls (spec/model.md E-4, E-24).
+"""The envelope as Holon writes it: artifacts inside the result, no nulls (E-4, E-24).
 
 `encode` puts the artifacts beside the members that refer to them: into the first object, from the result
 downwards, that has a member `…_artifact`, else into the result. Where there is an error, or a result that is not an

@@ -1,4 +1,4 @@
-"""The outcomes of a tool loop, a union of five, from settlements and back (the Outcome column of E.3).
+"""The outcomes of a tool loop, a union of five, from settlements and back (the table `SITUATIONS`).
 
 An outcome contains less than a settlement. `decode` takes the rest from `ended_at` and the table of situations;
 encoding the settlement again gives the same outcome, if no point in time is finer than a microsecond.

@@ -1,4 +1,4 @@
-"""The gates before a tool runs, in their one order (spec/model.md E-12, OD-20).
+"""The gates before a tool runs, in their one order (E-12, OD-20).
 
     in the registry · block-list · deadline · policy · arguments · replay · sandbox · hook · confirmation ·
     write approval · deadline again

@@ -175,7 +175,7 @@ def _look_up(reference: PlanReference, scope: Scope, pointer: str) -> Any:
 def find_member(members: Collection[str], name: str) -> str | None:
     """The member that a reference names: the one of that name, else the one that an envelope publishes as `name`.
 
-    An envelope has previews of the outputs, a reference always gets the whole output (spec/model.md E.2).
+    An envelope has previews of the outputs, a reference always gets the whole output (D-10).
 
     >>> find_member(("task", "stdout"), "initial_output_preview"), find_member(("task", "stdout"), "task_handle")
     ('stdout', 'task')

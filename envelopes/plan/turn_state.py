@@ -24,7 +24,7 @@ from envelopes.schema.outcome import (
 from envelopes.text.canonical_json import NotCanonical, named_hash
 
 Key: TypeAlias = tuple[str, str]
-SAME_FAILURES = 3  # after which a tool is blocked, however often it says that it may be retried (spec/model.md E-26)
+SAME_FAILURES = 3  # after which a tool is blocked, however often it says that it may be retried (E-26)
 
 
 @dataclass
@@ -80,7 +80,7 @@ class ReplayControl:
         _count(self.timed_out, tool, args)
 
     def record_denied(self, tool: str, args: dict[str, Any]) -> None:
-        """A denied call did not run, so the same call later is not a duplicate (spec/model.md E-13)."""
+        """A denied call did not run, so the same call later is not a duplicate (E-13)."""
         _count(self.denied, tool, args)
 
 
@@ -96,7 +96,7 @@ def apply_outcome(
     The third call that fails alike blocks it as well; a cancel is the operator's and counts for nothing. A refusal
     that follows names the call by `provider_call_id`, the only id of it that the model has seen.
 
-    Rules: OUT-046, OUT-047, spec/model.md E-13.
+    Rules: OUT-046, OUT-047, E-13.
     """
     tool = outcome.tool_name
     match outcome:

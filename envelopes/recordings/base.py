@@ -373,7 +373,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     `read` changes in it is stored for the next part. A reader raises nothing: it yields a LineProblem.
 
     Run ids are unique within `namespace`. Call ids for which `is_global_call_id` is true are unique everywhere
-    and join across files (design.md section 1, Identity).
+    and join across files (D-4).
 
     `mark` names what a file of this format contains, by which `sniff` recognises it. `is_document`: a file is one
     document, and `read` gets all of its lines at once. `is_archive`: it begins like a compressed file.

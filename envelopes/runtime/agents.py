@@ -54,7 +54,7 @@ class AgentPlaneTools:
 
     `program` runs private children; without it none can be spawned. With `has_runs` it records each under
     `ChildAgent.run_id`, and the result of the call that spawned it names that run. `templates` are the roles that the
-    runtime knows. A private child gets tools of its own with its `profile`, which cannot spawn (spec/model.md E-16).
+    runtime knows. A private child gets tools of its own with its `profile`, which cannot spawn (E-16).
     AgentGet reads what it is given: the tasks, the workspaces, the work items.
 
     >>> from tempfile import mkdtemp

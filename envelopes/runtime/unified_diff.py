@@ -1,4 +1,4 @@
-"""Reads the subset of unified diffs that ApplyPatch accepts (spec/tools.md B.1).
+"""Reads the subset of unified diffs that ApplyPatch accepts (D-11).
 
     parse_patch(text)   the files of the patch with their hunks, metadata that is not applied, and diagnostics
     PatchRefused        why a patch is refused: a kind, a sentence, where in the patch, and the way out

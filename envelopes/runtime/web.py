@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-TIMEOUT_S = 20.0  # spec/tools.md, WebFetch
+TIMEOUT_S = 20.0
 MOST_BYTES = 750_000
 MOST_REDIRECTS = 5
 REDIRECTS = (301, 302, 303, 307, 308)

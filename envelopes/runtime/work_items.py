@@ -380,7 +380,7 @@ def _focus(readiness: Readiness, *, is_current: bool) -> Focus:
 
 
 def _matches(view: WorkItemView, chosen: Filter) -> bool:
-    """`blocked` is about the readiness of an item that is not current (spec/tools.md, ListWorkItems)."""
+    """`blocked` is about the readiness of an item that is not current."""
     match chosen:
         case "all":
             return True

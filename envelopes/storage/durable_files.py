@@ -1,7 +1,7 @@
 """Files that are either complete or absent, and on disk before anything refers to them.
 
 A file is written under another name, fsynced and renamed, and then its folder is fsynced: without the fsyncs a
-power cut can lose what was acknowledged (reliability.md section 7).
+power cut can lose what was acknowledged (D-5).
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _escape(segment: Segment, runs: re.Pattern[str]) -> Iterator[Segment]:
 
 
 def render(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    """Without paths for a model that has no tool to read them (spec/model.md E-27)."""
+    """Without paths for a model that has no tool to read them (E-27)."""
     document = canonical.to_json()
     if policy.read_tool is None:
         document.pop("artifacts", None)

@@ -80,7 +80,7 @@ def _failure(tool: str, error: ToolError) -> ToolOutcome:
 
 
 def _output(canonical: CanonicalResult) -> Any:
-    """The result, with the artifacts that the envelope has beside it inside it (spec/model.md E-4)."""
+    """The result, with the artifacts that the envelope has beside it inside it (E-4)."""
     document = canonical.to_json()
     result = document["result"]
     if not canonical.artifacts or not isinstance(result, dict):

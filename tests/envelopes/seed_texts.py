@@ -1,7 +1,7 @@
 """The examples and tables of the four seeds, word for word.
 
 CALL's two objects are in `tests/envelopes/settled.py`. Our copy of the RFC has lost its indentation and the
-blank lines of its receipts; spec/model.md E-17 restores the blank lines.
+blank lines of its receipts; E-17 restores the blank lines.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def ran(**fields: Any) -> CommandResult:
 
 @pytest.mark.parametrize(("requested", "effective"), [(50, 50), (None, 8_000), (0, 8_000), (90_000, 64_000)])
 def test_a_command_shows_as_many_tokens_as_its_caller_was_promised(requested: int | None, effective: int) -> None:
-    """spec/model.md E-29: the budget is counted in tokens, and no ceiling in characters comes before it."""
+    """E-29: the budget is counted in tokens, and no ceiling in characters comes before it."""
     log = LOG * 20
     complete = output("ExecCommand", ran(stdout=log, cmd="make", max_output_tokens=requested))
     result = result_of(complete)

@@ -1,4 +1,4 @@
-"""The seeds' examples and tables hold word for word, except where spec/model.md decides otherwise."""
+"""The seeds' examples and tables hold word for word, except where an E- rule of decisions.md differs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def shortened(result: dict[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def with_blank_lines(receipt: str) -> str:
-    """spec/model.md E-17: our copy has lost the line before `stdout:` and the like."""
+    """E-17: our copy has lost the line before `stdout:` and the like."""
     return re.sub(r"\n(stdout|Initial output):\n", r"\n\n\1:\n", receipt)
 
 
@@ -95,7 +95,7 @@ def test_a_finished_and_a_promoted_command_are_the_examples_of_the_rfc() -> None
     canonical = projected(finished).canonical
     assert json.dumps(canonical.to_json()) == json.dumps(json.loads(seeds.COMPLETED))
     assert receipt_of(canonical).text == with_blank_lines(seeds.SHORT)
-    # spec/model.md E-7 adds the task's status where it is known; the example does not know it.
+    # E-7 adds the task's status where it is known; the example does not know it.
     task = TaskHandle(task_id="task_123", kind=COMMAND_TASK, status=None)
     promoted = CommandResult(disposition="promoted_to_task", task=task, stdout="short output preview")
     canonical = projected(output("ExecCommand", promoted, "command promoted to managed task")).canonical
@@ -139,7 +139,7 @@ def test_one_text_for_both_streams_has_one_index_as_in_the_rfc() -> None:
 
 
 def test_artifacts_inside_a_result_are_another_codecs_form() -> None:
-    """spec/model.md E-4: ours are at the top level; Holon's form beside the indexes is read and written (E-6)."""
+    """E-4: ours are at the top level; Holon's form beside the indexes is read and written (E-6)."""
     example = json.loads(seeds.NESTED)
     sink = Named(stdout="/path/to/stdout.log", stderr="/path/to/stderr.log")
     document = ran(sink, stdout=LONG, stderr=LONG)
@@ -236,12 +236,12 @@ def test_the_reasons_of_a_denial_are_the_six_of_the_outcome_page() -> None:
 
 
 def seed_tools() -> dict[str, ToolDefinition]:
-    """The built-in tools without the one that the seeds lack (spec/model.md E-27)."""
+    """The built-in tools without the one that the seeds lack (E-27)."""
     return {name: tool for name, tool in tools().items() if name != "ReadArtifact"}
 
 
 def test_the_families_of_the_tools_page_are_capabilities() -> None:
-    """spec/model.md E-16: the Task tools, in no family there, are CoreAgent's; a profile may be given less."""
+    """E-16: the Task tools, in no family there, are CoreAgent's; a profile may be given less."""
     planes = dict(re.findall(r"### (\w+)[\w ]* plane\n((?:\|.*\n?)+)", seeds.PLANES))
     work_items = set(re.findall(r"`(\w+WorkItems?)`", planes["WorkItem"]))
     tasks = set(re.findall(r"`(Task\w+)`", planes["Task"]))
@@ -267,7 +267,7 @@ def test_the_planes_of_the_tools_page_list_our_tools() -> None:
 
 
 def test_a_definition_has_the_parts_that_the_tools_page_names() -> None:
-    """spec/model.md E-16: `family` is our capability, and `parameters` is called `input_schema`."""
+    """E-16: `family` is our capability, and `parameters` is called `input_schema`."""
     ours = {"family": "capability", "parameters": "input_schema"}
     named = re.findall(r"(family)|\{ (name), (description), (parameters) \}", seeds.DEFINITION)
     for part in {part for parts in named for part in parts if part}:
@@ -280,7 +280,7 @@ def test_a_definition_has_the_parts_that_the_tools_page_names() -> None:
 
 
 def test_startup_input_and_result_metadata_of_a_command_are_those_of_the_tools_page() -> None:
-    """spec/model.md E-16: the page's list lacks duplicate_policy."""
+    """E-16: the page's list lacks duplicate_policy."""
     properties = set(builtin("ExecCommand")[1].input_schema()["properties"])
     assert properties == {*seeds.STARTUP_INPUT.split(), "duplicate_policy"}
     for field in seeds.RESULT_METADATA.split():
@@ -291,7 +291,7 @@ def test_startup_input_and_result_metadata_of_a_command_are_those_of_the_tools_p
 
 
 def test_a_receipt_as_content_blocks_is_what_the_tools_page_calls_canonical() -> None:
-    """spec/model.md E-1: the page's `content` array is a codec of ours, the RFC's envelope is what is stored."""
+    """E-1: the page's `content` array is a codec of ours, the RFC's envelope is what is stored."""
     blocks = content_blocks.ReceiptBlocks(
         text_receipt((Segment("Process exited with code 0", "headline"),)), (ArtifactRef("artifacts/a/stdout.txt"),)
     )

@@ -1,4 +1,4 @@
-"""The decisions OD-1 to OD-21 of the action plan, each shown by a run (the others: test_decisions_of_runs.py)."""
+"""The decisions OD-1 to OD-21 about plans, each shown by a run (the others: test_decisions_of_runs.py)."""
 
 from __future__ import annotations
 

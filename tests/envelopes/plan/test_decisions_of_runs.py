@@ -338,7 +338,7 @@ def test_od_34_context_requests_are_met_before_the_first_step_or_nothing_runs() 
     assert ran.result.reason == "PRECONDITION_FAILED: the plan needs selection"
 
 
-# The ten defects of the system that the plan's schema comes from (action-plan.md C.2)
+# The ten defects of the system that the plan's schema comes from
 
 
 def test_defect_01_a_step_whose_dependency_comes_later_in_the_list_runs_after_it() -> None:

@@ -66,7 +66,7 @@ def command(stdout: str, **fields: Any) -> CompleteOutput:
 def test_the_rest_of_a_cut_output_is_read_by_the_arguments_that_its_receipt_prints(
     tmp_path_factory: pytest.TempPathFactory, stdout: str
 ) -> None:
-    """spec/model.md E-27: what the marker names begins where the head of the preview ends."""
+    """E-27: what the marker names begins where the head of the preview ends."""
     store = FileStore(tmp_path_factory.mktemp("store"))
     family, _ = builtin("ExecCommand")
     canonical = project(command(stdout, max_output_tokens=400), family, family.projection, store).canonical
