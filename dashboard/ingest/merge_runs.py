@@ -130,7 +130,7 @@ def _is_own_ancestor(run: Run, parents: Mapping[UUID, UUID | None]) -> bool:
 class RunAliases:
     """Merges a run known only by its spawning call with the same run once its own name is known.
 
-    Only call ids that are global tell that two runs are the same (design.md section 1, Identity); without them two
+    Only call ids that are global tell that two runs are the same (D-4); without them two
     runs stay. `names` maps each alias to the run's own name; `stored` has the runs that were stored under an alias.
     """
 

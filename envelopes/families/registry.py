@@ -28,7 +28,7 @@ from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import DISPATCH_KINDS, Capability, InvalidToolOutput, Profile, ToolDefinition
 
-# spec/model.md E-16: a child that one agent supervises creates no agents of its own.
+# E-16: a child that one agent supervises creates no agents of its own.
 WITHHELD: dict[Profile, frozenset[Capability]] = {
     "public_named": frozenset(),
     "private_child": frozenset({"agent_creation"}),
@@ -99,7 +99,7 @@ def may_call(profile: Profile, tool: str) -> bool:
     """Checks whether an agent of this profile may call the tool. Raises KeyError for an unknown tool.
 
     All profiles is the default (TOOLS-005 to TOOLS-008); a profile takes away whole capabilities and a
-    definition may name fewer profiles (spec/model.md E-16).
+    definition may name fewer profiles (E-16).
     """
     definition = tools()[tool]
     return profile in definition.profiles and definition.capability not in WITHHELD[profile]

@@ -302,7 +302,7 @@ def compact_history(
 ) -> CompactedHistory:
     """Compacts the oldest calls first, and each only as far as the whole still exceeds `tokens`.
 
-    The newest `keep_newest` rounds stay exactly as they were sent (spec/tools.md B.3), and so does a call whose
+    The newest `keep_newest` rounds stay exactly as they were sent, and so does a call whose
     recap would be no smaller. `write` renders a compacted call, so that a family's renderer may be used instead of
     the recap; `count` must give the same tokens for the same text.
     """

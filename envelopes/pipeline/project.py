@@ -9,7 +9,7 @@ many characters of JSON. Where a result passes it, or an id is as long as a book
 first, each with its cut recorded and stated, by one limit for all of them that is lowered until the envelope fits;
 when texts were not the reason, the result becomes a stub. Either way the whole is written first, and
 `result_artifact` (of an error: `error_artifact` in its details) is the index of its artifact, beside how many
-characters it has. Text with a budget that the tool's definition promises does not count (spec/model.md E-29): it
+characters it has. Text with a budget that the tool's definition promises does not count (E-29): it
 comes on top of the limit and is not shortened. Serialised JSON is never cut (RFC-066): what remains are the same
 fields with shorter texts.
 """

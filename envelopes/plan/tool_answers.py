@@ -172,7 +172,7 @@ def _read_failure(definition: ToolDefinition, failure: ToolFailed) -> ToolError:
 
 def _describe(definition: ToolDefinition, error: BaseException) -> tuple[CompleteOutput, str | None]:
     """An exception does not state whether the same call may succeed later: only a tool that changes nothing may be
-    called again (spec/model.md E-10).
+    called again (E-10).
     """
     kind = CANCELLED if isinstance(error, asyncio.CancelledError) else FAILED
     try:

@@ -291,7 +291,7 @@ class ToolLoop:
         return AnsweredRequest(settled, self.artifacts, lambda tool: self._is_exposed(tool, settled.call))
 
     def _is_exposed(self, name: str, call: ToolCall) -> bool:
-        """True for a tool that the model could call after `call`: a receipt names no other one (spec/model.md E-27)."""
+        """True for a tool that the model could call after `call`: a receipt names no other one (E-27)."""
         tool = self._dispatcher.tools.get(name)
         if tool is None or tool.unavailable or check_tool(tool.definition, self.policy) is not None:
             return False

@@ -1,4 +1,4 @@
-"""ApplyPatch and ReadArtifact as tools, and how the second reads (spec/model.md E-27).
+"""ApplyPatch and ReadArtifact as tools, and how the second reads (E-27).
 
 ReadArtifact opens what a receipt left out, a few lines at a time or by a text in them.
 """

@@ -4,7 +4,7 @@
     UNLIMITED          a projection that shortens nothing, for a page that shows all that was recorded
     RenderPolicy       sizes of the receipt
 
-Each family owns its defaults (RFC-110); together they keep a receipt within 12,000 characters (spec/model.md E-8).
+Each family owns its defaults (RFC-110); together they keep a receipt within 12,000 characters (E-8).
 They hold for tools that promise nothing. A tool whose definition promises its caller a budget gives that one, in the
 unit of the definition (E-29): its output comes on top of both ceilings. What may run at all is a third policy,
 `envelopes.schema.call.RunPolicy`.
@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-RECEIPT_CHARACTERS = 12_000  # OUT-008 and spec/model.md E-8: the ceiling of a receipt without a promised budget
+RECEIPT_CHARACTERS = 12_000  # OUT-008 and E-8: the ceiling of a receipt without a promised budget
 # Twice what a receipt may have: handles, times and metadata come on top of the family's previews.
 CANONICAL_CHARACTERS = 2 * RECEIPT_CHARACTERS
 PREVIEW_CHARACTERS = 8_000
@@ -72,7 +72,7 @@ class RenderPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """`characters` bounds the whole receipt; renderers cut previews to stay within it.
 
     `head_share` percent of a shortened text are its beginning, and the cut keeps whole lines unless `cut_at` is
-    "characters". `read_tool` is the tool by which the model opens an artifact (spec/model.md E-27): markers and paths
+    "characters". `read_tool` is the tool by which the model opens an artifact (E-27): markers and paths
     name it. None for a profile that withholds it; then no path is written. An option at its default is left out of the
     fingerprint, so that adding an option changes no older fingerprint.
     """

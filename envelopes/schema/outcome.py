@@ -22,12 +22,12 @@ from envelopes.schema.result import ArtifactRef, summarize
 
 TOOL_MESSAGE_MAX_CHARS = RECEIPT_CHARACTERS
 READ_TOOL = "read_file"  # OUT-029; a runtime whose tool has another name passes that
-CANCELLED = "cancelled"  # spec/model.md E-14: a cancelled call is a retryable failure with this error
+CANCELLED = "cancelled"  # E-14: a cancelled call is a retryable failure with this error
 
 Gate: TypeAlias = Literal["block_list", "replay", "authorisation", "readiness"]
 DeniedReason: TypeAlias = Literal["duplicate", "blocked", "pre_hook", "validation", "deadline", "write_denied"]
 
-# Six reasons, four gates (spec/model.md E-12).
+# Six reasons, four gates (E-12).
 DENIAL_GATES: dict[DeniedReason, Gate] = {
     "duplicate": "replay",
     "blocked": "block_list",
@@ -55,7 +55,7 @@ class ToolExecutionResult:
 
 @dataclass(frozen=True)
 class ToolTimeout:
-    """The tool ran into its deadline: `deadline_s`, in seconds since 1970, not a duration (spec/model.md E-15).
+    """The tool ran into its deadline: `deadline_s`, in seconds since 1970, not a duration (E-15).
 
     >>> ToolTimeout("call_1", "ExecCommand", deadline_s=1767607200.0, elapsed_ms=30_000).retryable
     True
@@ -122,7 +122,7 @@ ToolOutcome: TypeAlias = Union[  # noqa: UP007 - the alias as its users know it;
 
 
 def fits_inline(output: dict[str, Any]) -> bool:
-    """True for an output whose JSON text has at most 12,000 characters (spec/model.md E-9)."""
+    """True for an output whose JSON text has at most 12,000 characters (E-9)."""
     return len(json.dumps(output)) <= TOOL_MESSAGE_MAX_CHARS
 
 

@@ -26,8 +26,8 @@ from envelopes.schema.conversion import convert_json
 JsonValue: TypeAlias = None | bool | int | float | str | list[Any] | dict[str, Any]
 Status: TypeAlias = Literal["success", "error"]
 
-SUMMARY_CHARACTERS = 200  # spec/model.md E-8: summary 200
-CHILD_REPORT_CHARACTERS = 4_000  # spec/model.md E-8, RFC-114
+SUMMARY_CHARACTERS = 200  # E-8: summary 200
+CHILD_REPORT_CHARACTERS = 4_000  # E-8, RFC-114
 
 
 class InvalidOutput(ValueError):
@@ -35,7 +35,7 @@ class InvalidOutput(ValueError):
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a tool failed (RFC-038). `retryable` is always explicit (spec/model.md E-10).
+    """Why a tool failed (RFC-038). `retryable` is always explicit (E-10).
 
     >>> ToolError(kind="missing_file", message="plan.md does not exist", retryable=False).retryable
     False
@@ -84,7 +84,7 @@ class CompleteOutput(msgspec.Struct, frozen=True, kw_only=True):
 class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
     """The bounded record of a call's result, with five keys (RFC-021).
 
-    `artifacts` is a sixth key, present only when there are any (spec/model.md E-4).
+    `artifacts` is a sixth key, present only when there are any (E-4).
 
     >>> canonical = CanonicalResult(tool_name="Ask", status="success", summary_text="asked", result={"answer": "yes"})
     >>> list(canonical.to_json())
@@ -101,7 +101,7 @@ class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: tuple[ArtifactRef, ...] = ()
 
     def to_json(self) -> dict[str, JsonValue]:
-        """The envelope as JSON members, in the RFC's order; nulls are explicit (spec/model.md E-24)."""
+        """The envelope as JSON members, in the RFC's order; nulls are explicit (E-24)."""
         document: dict[str, JsonValue] = {
             "tool_name": self.tool_name,
             "status": self.status,
@@ -146,7 +146,7 @@ def _check_exclusive(status: str, has_result: bool, has_error: bool) -> None:  #
 
 class TaskHandle(msgspec.Struct, frozen=True, kw_only=True):
     # The docstrings of the handles are part of inventory.json: a change raises the inventory's version.
-    """Written as {task_id, kind, status} (spec/model.md E-7); without a status that is not known, as the RFC has it."""
+    """Written as {task_id, kind, status} (E-7); without a status that is not known, as the RFC has it."""
 
     task_id: str
     kind: str

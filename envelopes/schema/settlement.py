@@ -1,4 +1,4 @@
-"""How a call ended, and the table of what each kind of end is called in every vocabulary (spec/model.md E.3).
+"""How a call ended, and the table of what each kind of end is called in every vocabulary.
 
     Settlement       the stored end of a call; each call has exactly one
     Effects          what the call created, modified, deleted and renamed
@@ -139,7 +139,7 @@ SKIPPED_KINDS = frozenset(
     kind for row in SITUATIONS if row.end == "skipped" and row.kind for kind in (row.kind, *row.kinds)
 )
 RETRYABLE_KINDS = frozenset({"truncated_mutation_tool_call", "network_failed", "rate_limited", CANCELLED})
-# Kinds that no other arguments cure (spec/model.md E-26). Of an exception without a kind, `tool_execution_failed`, only
+# Kinds that no other arguments cure (E-26). Of an exception without a kind, `tool_execution_failed`, only
 # that of a tool that writes is not retryable, because nobody knows how far it came.
 BLOCKING_KINDS = frozenset(
     {
@@ -176,7 +176,7 @@ def call_code(kind: str) -> Code | None:
 
 
 def blocks_tool(error: ToolError) -> bool:
-    """Decides whether a failed call blocks its tool for the rest of the turn (OUT-050, spec/model.md E-26).
+    """Decides whether a failed call blocks its tool for the rest of the turn (OUT-050, E-26).
 
     `error.retryable` answers another question: whether the same call may succeed later. A failure that the model can
     correct by other arguments is not retryable, and the tool stays available.

@@ -5,9 +5,8 @@
     ToolAnnotations   what a tool does to the world, for a client that has to decide
     NonEmpty        a string that must not be blank; a struct that trims it names it in `trimmed`
 
-The seeds' `ToolCapabilityFamily` is called capability here; a family is always the renderer's (design.md
-section 2). A capability decides who may call a tool, a plane only where it is listed. A runtime may use names of its
-own for both.
+The `ToolCapabilityFamily` of the source texts is called capability here; a family is always the renderer's (E-16).
+A capability decides who may call a tool, a plane only where it is listed. A runtime may use names of its own for both.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Stability: TypeAlias = Literal["stable", "experimental"]
 Profile: TypeAlias = Literal["public_named", "private_child"]
 
 ALL_PROFILES: tuple[Profile, ...] = ("public_named", "private_child")
-# Any tool may fail in these ways before it runs (spec/tools.md B.0).
+# Any tool may fail in these ways before it runs.
 DISPATCH_KINDS = (
     "invalid_tool_input",
     "unknown_tool",
@@ -37,7 +36,7 @@ DISPATCH_KINDS = (
     "truncated_mutation_tool_call",
     "tool_execution_failed",
 )
-# The pattern publishes in the schema what `ToolInput` does when it parses (spec/tools.md B.0).
+# The pattern publishes in the schema what `ToolInput` does when it parses.
 NonEmpty: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 _PLAIN = (bool, int, str)
 _PLACE = re.compile(r"(?P<reason>.*) - at `\$\.(?P<field>[^`]+)`\Z", re.DOTALL)

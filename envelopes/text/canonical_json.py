@@ -23,7 +23,7 @@ Scheme: TypeAlias = Literal["jcs", "jcs+exact"]
 
 LARGEST_SAFE_INTEGER = 2**53 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# A hash that is stored alone names its scheme; plain `sha256:` is RFC 8785 (spec/action-plan.md OD-29).
+# A hash that is stored alone names its scheme; plain `sha256:` is RFC 8785 (OD-29).
 _PREFIXES: dict[Scheme, str] = {"jcs": "sha256", "jcs+exact": "sha256+exact"}
 
 

@@ -1,13 +1,13 @@
-"""Previews of the beginning and the end of a text, with a record of what was cut (design.md section 1).
+"""Previews of the beginning and the end of a text, with a record of what was cut.
 
     head_tail         a preview of a text: whole lines while they fit (RFC-099, RFC-100)
     clip              the beginning of a text that stands on one line
     find_cut          the cut of a preview, found by its marker
     shorten           a preview made smaller, its marker still counting in the whole text
     read_file_text    the two ends of a file of any size, which are all that a preview needs (RFC-064)
-    preview_command   a command on one line without its scripts and secrets, and its digest (spec/tools.md B.0)
+    preview_command   a command on one line without its scripts and secrets, and its digest
 
-Only when one line alone passes the budget are characters counted instead of lines (spec/model.md E-18).
+Only when one line alone passes the budget are characters counted instead of lines (E-18).
 """
 
 from __future__ import annotations

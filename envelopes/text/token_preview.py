@@ -1,4 +1,4 @@
-"""Previews of a text whose budget is counted in tokens (spec/model.md E-29).
+"""Previews of a text whose budget is counted in tokens (E-29).
 
     preview_tokens   the beginning and the end of a text, whole lines while they fit, as `head_tail` gives them
     count_up_to      the tokens of a text, counted no further than a limit

@@ -1,8 +1,8 @@
 """Token counts, each with the encoding it was made in and whether it is exact.
 
 `toktok` (the `tokens` extra) has the o200k vocabulary offline. Without it four characters count as one
-token. The tokenizers of Claude and Gemini are not published, so a count for their models is an estimate
-(dependencies.md section 4). Loading the vocabulary takes half a second, once a process.
+token. The tokenizers of Claude and Gemini are not published, so a count for their models is an estimate.
+Loading the vocabulary takes half a second, once a process.
 """
 
 from __future__ import annotations

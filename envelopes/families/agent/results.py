@@ -30,9 +30,9 @@ from envelopes.schema.result import (
 from envelopes.storage.sinks import MemorySink
 from envelopes.text.pointer import join
 
-AGENT_CHARACTERS = 6_000  # spec/tools.md B.1
+AGENT_CHARACTERS = 6_000
 NAMES_CHARACTERS = 400  # of the lists, and of the counts of what was left out
-LINE_CHARACTERS = 200  # spec/model.md E-8: summary 200
+LINE_CHARACTERS = 200  # E-8: summary 200
 SOURCES_CHARACTERS = 1_000
 LISTED = 10
 LISTS = (
@@ -250,7 +250,7 @@ def spawn_outcome(result: Spawned) -> str:
 
 
 def no_agents_here(profile: str) -> ToolError:
-    """A profile without the capability to create agents (spec/tools.md B.0)."""
+    """A profile without the capability to create agents."""
     return ToolError(
         kind="unsupported_agent_profile_capability",
         message=f"an agent of the profile {profile} cannot create agents",

@@ -149,7 +149,7 @@ def _read_interrupted(evidence: Evidence, result: CommandResult, cuts: tuple[Sou
 
 
 def _read_exit(evidence: Evidence, failure: FailureText, exited: re.Match[str]) -> Reading:
-    """A non-zero exit is a verdict of the command's domain inside a success (design.md section 1).
+    """A non-zero exit is a verdict of the command's domain inside a success (D-8).
 
     A command that the agent stopped at its time limit has no verdict: it is an error. The agent writes the status of a
     signal for it, so that the same sentence behind another status is an output of the command.

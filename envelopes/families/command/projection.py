@@ -1,4 +1,4 @@
-"""The bounded forms of a command and of a batch: what each output shows, within which budget (spec/model.md E-29)."""
+"""The bounded forms of a command and of a batch: what each output shows, within which budget (E-29)."""
 
 from __future__ import annotations
 

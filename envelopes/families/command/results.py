@@ -9,7 +9,7 @@ Canonical `result` of a command, by disposition (RFC "Command Tool Canonical Exa
                       instructions, as far as they are known
 
 An empty stream has a null preview (RFC-123). `<stream>_truncated` and `<stream>_artifact` (an index
-into `artifacts`) are there only for a preview that was cut (spec/model.md E-6). `<stream>_layout` is json for a
+into `artifacts`) are there only for a preview that was cut (E-6). `<stream>_layout` is json for a
 document on one line that was laid out before it was cut, and `<stream>_bytes` the size of output that is no text. A
 source that kept
 both streams as one text gives `combined_output_preview` beside two nulls. `command_diagnostics` is
@@ -17,7 +17,7 @@ there where the command's text is known; it holds a preview of it without secret
 tokens of output that the caller was granted, `effective_max_output_tokens`, and the characters of the previews within
 them, `output_char_budget`; a batch has both beside its counts.
 
-Of a batch (spec/tools.md, ExecCommandBatch):
+Of a batch:
 
     item_count, completed_count, failed_count, rejected_count, skipped_count, stop_on_error
     items  [{index (from 1), cmd, cmd_digest, status, result?, error_kind?, error_message?, duration_ms?}]
@@ -44,7 +44,7 @@ Disposition: TypeAlias = Literal["completed", "promoted_to_task", "already_runni
 ItemStatus: TypeAlias = Literal["completed", "failed", "rejected", "skipped"]
 
 CHARACTERS_PER_TOKEN = 4
-DEFAULT_OUTPUT_TOKENS = 8_000  # spec/tools.md B.1
+DEFAULT_OUTPUT_TOKENS = 8_000
 MOST_OUTPUT_TOKENS = 64_000
 SEARCHED_CHARACTERS = 2_000  # of each output, for the line that stands for it in a list
 IMAGE_PREVIEW_CHARACTERS = 80  # an image comes as a data URL; more of it is of no use to anybody

@@ -11,7 +11,7 @@ of a change (RFC-033: changed paths and receipt metadata, never the file):
     changed_files [{action: add | modify | delete, path}], changed_paths, changed_file_count,
     additions, deletions (null: no patch was recorded), user_modified, replaced_all, diff_preview
 
-of a patch that ApplyPatch applied (spec/tools.md):
+of a patch that ApplyPatch applied:
 
     changed_files [{action: add | modify | delete | move, path, from_path?}], changed_paths, changed_file_count
     ignored_metadata [{path, kind, value}]?   git's lines that were accepted and not applied

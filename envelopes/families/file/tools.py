@@ -1,7 +1,7 @@
 """The definitions of ApplyPatch and ReadArtifact.
 
 ApplyPatch accepts a subset of unified diffs and has an error for each way in which a patch can be wrong. ReadArtifact
-opens what a receipt left out (spec/model.md E-27).
+opens what a receipt left out (E-27).
 """
 
 from __future__ import annotations

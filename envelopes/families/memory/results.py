@@ -15,8 +15,8 @@ from envelopes.schema.result import JsonValue
 from envelopes.text.outline import outline_text
 from envelopes.text.preview import Cut
 
-MEMORY_CHARACTERS = 10_000  # spec/model.md E-8: of the memories that a search lists
-MAX_CHARS = 12_000  # spec/tools.md, MemoryGet
+MEMORY_CHARACTERS = 10_000  # E-8: of the memories that a search lists
+MAX_CHARS = 12_000
 MOST_CHARS = 50_000
 TITLE_CHARACTERS = 200
 SNIPPET_CHARACTERS = 400

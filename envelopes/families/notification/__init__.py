@@ -1,7 +1,7 @@
 """Notifications to an operator: records that the runtime owns (RFC-103, TOOLS-009).
 
 No model calls this family: it defines no tool, so nothing of it is in the registry of tools or in the
-inventory (TOOLS-010, spec/model.md E-16). The runtime writes such a record itself and may show its
+inventory (TOOLS-010, E-16). The runtime writes such a record itself and may show its
 receipt to the model. A delivery that failed is a verdict inside a success: the notification is recorded.
 """
 

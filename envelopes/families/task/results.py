@@ -31,7 +31,7 @@ from envelopes.text.preview import FileText, preview_command
 
 LISTED_TASKS = 50
 ROWS_SHARE = 2  # the receipt has half of a row: neither its times nor the command's identity
-LINE_CHARACTERS = 200  # spec/model.md E-8: summary 200
+LINE_CHARACTERS = 200  # E-8: summary 200
 LONG_TEXTS = {
     "command": ("result_summary",),
     "child_observability": ("waiting_reason", "blocked_reason", "last_progress", "last_result"),
@@ -318,7 +318,7 @@ def _project_stopped(result: TaskStopped, projector: Projector, policy: Projecti
 
 
 def _project_list(result: ActiveTasks, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
-    """At most 50 rows (spec/tools.md B.1). The whole list is stored when some rows are omitted.
+    """At most 50 rows. The whole list is stored when some rows are omitted.
 
     Rows are counted by what the receipt has of them: names and times of the envelope are the same in each row.
     """

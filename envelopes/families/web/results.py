@@ -25,8 +25,8 @@ from envelopes.families.base import Projection, Projector, ResultMembers, count_
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import JsonValue
 
-WEB_CHARACTERS = 10_000  # spec/model.md E-8: of a search, and of what foreign agents recorded
-MAX_CHARS = 20_000  # spec/tools.md, WebFetch: the default and the most
+WEB_CHARACTERS = 10_000  # E-8: of a search, and of what foreign agents recorded
+MAX_CHARS = 20_000  # the default and the most
 LINE_CHARACTERS = 200
 URL_CHARACTERS = 2_000
 SNIPPET_CHARACTERS = 300

@@ -22,10 +22,10 @@ from envelopes.families.base import Projection, Projector, ResultMembers, pick, 
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import JsonValue
 
-PLAN_CHARACTERS = 1_600  # spec/tools.md, CreateWorkItem
+PLAN_CHARACTERS = 1_600
 TODO_CHARACTERS = 4_000
 OBJECTIVE_CHARACTERS = 1_000
-REPORT_CHARACTERS = 4_000  # as a child's report, spec/model.md E-8
+REPORT_CHARACTERS = 4_000  # as a child's report, E-8
 ROW_CHARACTERS = 200
 ROW_TODO_CHARACTERS = 200
 LIST_CHARACTERS = 1_000

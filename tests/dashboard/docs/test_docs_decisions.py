@@ -13,6 +13,7 @@ PAGE = Path("dashboard/docs/decisions.md")
 THIS = Path("tests/dashboard/docs/test_docs_decisions.py")  # its examples cite nothing
 ENDINGS = {".py", ".md", ".toml", ".html"}
 CITED = re.compile(r"\b(OD|E|D)-(\d+)(?: to \1-(\d+))?\b")  # “to” names all rules from the first to the last
+ABSENT = re.compile(r"\b(?:design|reliability|dependencies|workspace)\.md|\bspec/[a-z-]+\.md")
 ROW = re.compile(r"^\| ((?:OD|E|D)-\d+) \| (.+) \| (.*)\|$", re.MULTILINE)
 
 
@@ -43,3 +44,9 @@ def test_every_cited_rule_is_explained_once_and_every_explained_one_is_cited() -
 def test_a_rule_names_others_that_are_on_the_page() -> None:
     page = text(PAGE)
     assert set(find_cited(page)) <= {name for name, _rule, _reason in ROW.findall(page)}
+
+
+def test_nothing_cites_a_document_that_is_not_in_the_repository() -> None:
+    code = [path for path in tracked() if path.suffix == ".py" and path.parts[0] in ("dashboard", "envelopes")]
+    assert code
+    assert not [f"{path}: {found[0]}" for path in code if (found := ABSENT.search(text(path)))]
