@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard.filters.language import parse
+from dashboard.ingest.run_stats import refresh_stats
 from dashboard.models import Project, Run
 from dashboard.models.notes import Note
 from dashboard.runs.overview import plain_axis
@@ -120,6 +121,15 @@ def test_the_strip_has_the_recorded_size_of_the_context_and_marks_its_changes(
     page = open_page(client, f"/runs/{run.pk}/")
     assert "1 unexplained drop" in page.select_one(".steps-counts").text
     assert page.select_one(".run-strip a")["href"] == f"/runs/{run.pk}/3/context"
+
+
+def test_the_head_counts_every_outcome_but_success(client: Client, run: Run) -> None:
+    for line, outcome in enumerate(("failed", "cancelled", "cancelled", "refused", "interrupted"), start=10):
+        create_call(run, line=line, outcome=outcome)
+    create_call(run, line=20, outcome="unanswered", status="unknown")
+    refresh_stats([run])
+    words = open_page(client, f"/runs/{run.pk}/").select_one(".steps-counts").text
+    assert words == "9 calls 1 failed 1 refused 2 cancelled 1 interrupted 1 unanswered 1 compaction"
 
 
 def test_the_strip_of_a_run_without_recorded_usage_has_no_line_and_says_so(client: Client, run: Run) -> None:
