@@ -18,6 +18,7 @@ from dashboard.models.sources import SLICE_FIELDS
 from dashboard.text.formatting import column_text
 from dashboard.text.masks import mask_text, mask_value
 from dashboard.text.text_markup import printable
+from envelopes.schema.result import JsonValue
 from envelopes.text.untrusted_json import Untrusted, dump_json, is_portable, parse_json
 
 ESCAPE_CHARACTERS = 6  # of the longest escape in JSON
@@ -27,6 +28,8 @@ MAX_CHARACTERS = 160
 STORED_CHARACTERS = 500
 RECEIPT_CHARACTERS = 2_000  # in which the first line of a receipt is looked for
 LEAST_REPEATED = 4  # characters; `x` is in every sentence
+# Members of results that have what a tool printed.
+OUTPUT_NAMES = ("stdout", "stdout_preview", "output", "content", "text", "stderr", "stderr_preview")
 # Argument names that agents give to what identifies a request. Without one of them the first text is the label,
 # without any text all of them.
 NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "url", "description")
@@ -132,6 +135,13 @@ def store_first_line(text: str) -> str:
                 return column_text(line, STORED_CHARACTERS)
             first = first or line
     return column_text(first, STORED_CHARACTERS)
+
+
+def find_printed(result: JsonValue) -> str:
+    """What a tool printed, for a call whose source keeps no receipt; empty where its result has no such text."""
+    members = result if isinstance(result, dict) else {"text": result}
+    texts = [text for name in OUTPUT_NAMES if isinstance(text := members.get(name), str)]
+    return next((text for text in texts if text.strip()), "")
 
 
 def show_first_line(stored: str, cwd: str) -> str:

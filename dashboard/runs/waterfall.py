@@ -281,8 +281,8 @@ def parse_row_cursor(text: str) -> tuple[int, UUID] | None:
 
 
 def _describe_answer(call: Call, cwd: str) -> str:
-    """The summary; of an external tool, whose summary names only the tool, the first line that it answered."""
-    is_answer = call.family == "external" and call.outcome == Outcome.SUCCEEDED
+    """The summary; of commands and external tools, whose summaries are alike, the first line that came back."""
+    is_answer = call.family in ("command", "external") and call.outcome == Outcome.SUCCEEDED
     first_line = show_first_line(call.first_line, cwd) if is_answer else ""
     return first_line or printable(shorten_paths(call.summary, cwd))
 

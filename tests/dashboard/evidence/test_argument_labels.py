@@ -10,6 +10,7 @@ from django.test import Client
 import dashboard
 from dashboard.evidence.argument_labels import (
     argument_labels,
+    find_printed,
     label_arguments,
     label_calls,
     show_first_line,
@@ -19,6 +20,7 @@ from dashboard.evidence.argument_labels import (
 )
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project
+from envelopes.schema.result import JsonValue
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.measured_comparisons import compared
 from tests.dashboard.page_text import Page, parse_page
@@ -110,6 +112,20 @@ def test_the_first_line_of_a_receipt_is_one_with_a_text(receipt: str, line: str)
 
 
 @pytest.mark.postgresql
+@pytest.mark.parametrize(
+    ("result", "printed"),
+    [
+        ({"exit_status": 0, "stdout": "\n", "stderr": "warning: old"}, "warning: old"),
+        ({"stdout_preview": "hello", "stderr": "x"}, "hello"),
+        ("done", "done"),
+        ({"stdout": ["a"], "count": 3}, ""),
+        (None, ""),
+    ],
+)
+def test_what_a_tool_printed_is_found_in_its_result(result: JsonValue, printed: str) -> None:
+    assert find_printed(result) == printed
+
+
 def test_paths_are_relative_to_the_working_folder_of_the_run(project: Project) -> None:
     run = create_run(project, cwd="/srv/app/")
     inside = create_call(run, args={"file_path": "/srv/app/src/a.py"})

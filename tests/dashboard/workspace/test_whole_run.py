@@ -226,6 +226,15 @@ def test_a_row_of_an_external_tool_shows_what_it_answered(client: Client, projec
     assert page.texts(".filter-chips .chip") == ["weather 1"]
 
 
+@pytest.mark.usefixtures("alice")
+def test_a_row_of_a_command_shows_the_first_line_that_it_printed(client: Client, project: Project) -> None:
+    run, summary = create_run(project, call_count=2), "command exited with status 0"
+    create_call(run, summary=summary, first_line="3 files")
+    create_call(run, summary=summary)
+    page = open_page(client, f"/runs/{run.pk}/")
+    assert page.texts(".row-summary") == ["echo hello 3 files", f"echo hello {summary}"]
+
+
 def test_a_key_of_a_run_opens_its_first_change_of_the_context(client: Client, run: Run, project: Project) -> None:
     page = open_page(client, f"/runs/{run.pk}/")
     link = page.select_one('a[data-key="]"]')
