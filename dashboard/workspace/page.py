@@ -66,7 +66,7 @@ class RawLine:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspacePage:
-    """`label` is what was asked, in a line; `seen` which lines the model got of an output that was cut.
+    """`label` is what was asked, in a line; `seen` which lines or bytes the model got of an output that was cut.
 
     `steps` is None where only the open step is asked for. `context` and `raw` belong to their tabs. `run_url` is the
     form of the tab for the whole run, empty where it has none.
@@ -106,13 +106,14 @@ def load_workspace(
     page = load_call_page(project, call, place.run, query, with_halves=shown not in WITHOUT_HALVES)
     receipt = page.receipt_row if shown == "halves" else None
     preview = page.evidence.halves.preview
+    size = next((bar.size for bar in page.cuts if bar.size), "")
     return WorkspacePage(
         place=place,
         tab=shown,
         tabs=build_tabs(place, shown, query) if place.position else (),
         call=page,
         label=show_label(call.asked, call.run.cwd),
-        seen=describe_seen_lines(call) if call.is_cut else "",
+        seen=(size or describe_seen_lines(call)) if call.is_cut else "",
         presence=load_presence(page.other_run or place.run, receipt, preview) if receipt else None,
         steps=load_step_list(place.run, place, shown, query) if with_steps and place.position else None,
         context=load_context(place, query.get("before", "")) if shown == "context" else None,
