@@ -224,6 +224,8 @@ def test_a_row_of_an_external_tool_shows_what_it_answered(client: Client, projec
     page = open_page(client, f"/runs/{run.pk}/")
     assert page.texts(".row-summary") == ['{"n": 1} sunny', '{"n": 2} weather returned a result']
     assert page.texts(".filter-chips .chip") == ["weather 1"]
+    titles = [open_page(client, f"/runs/{run.pk}/{step}/halves").title for step in (1, 2)]
+    assert titles == ["1 · weather: sunny · Counterfoil", "2 · weather: weather returned a result · Counterfoil"]
 
 
 @pytest.mark.usefixtures("alice")
