@@ -23,7 +23,7 @@ from dashboard.calls.half_panes import (
 from dashboard.calls.receipt_origin import HookRewrite, McpAudiences, build_audiences, build_rewrite, load_hooks
 from dashboard.calls.stages import CallStages, build_stages
 from dashboard.evidence.call_evidence import SURFACES, CallEvidence, find_joined, load_evidence
-from dashboard.evidence.execution import ExecutionFact, build_execution
+from dashboard.evidence.execution import ExecutionFact, build_execution, read_seen_bytes
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.evidence.remarks import RemarkList, load_remarks
@@ -181,7 +181,13 @@ def load_call_page(project: Project, call: Call, run: Run, query: QueryDict, *, 
         variants=load_variant_keys(project, evidence, query, run) if with_halves else (),
         drifted=tuple(receipt for receipt in sent if receipt.drift),
         lint=lint,
-        cuts=build_cut_bars(evidence.halves, artifacts, got=fidelity.got, hooked=rewrite.halves if rewrite else None),
+        cuts=build_cut_bars(
+            evidence.halves,
+            artifacts,
+            got=fidelity.got,
+            hooked=rewrite.halves if rewrite else None,
+            seen_bytes=read_seen_bytes(evidence),
+        ),
         receipt_row=evidence.receipt,
         other_run=None if receipt_run == run.pk else project.runs.filter(pk=receipt_run).first(),
         receipts=_receipt_options(evidence),

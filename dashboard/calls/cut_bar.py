@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from dashboard.artifacts.content import AbsenceCause
 from dashboard.artifacts.summaries import ArtifactSummary
 from dashboard.artifacts.visible_lines import LONG_BEGINNING, PartialLine, UnseenLines, find_partial_line, shown_spans
+from dashboard.evidence.execution import SeenBytes
 from dashboard.models import Artifact
 from dashboard.text.formatting import format_size
 from dashboard.text.text_markup import printable
@@ -23,6 +24,7 @@ from envelopes.text.pointer import split, text_at
 
 WIDTH = 1_000
 LEAST_WIDTH = 2.0  # a single line of a million is still visible
+OPEN_WIDTH = 150  # of the end of a drawing for lines of which nobody recorded how many they are
 MAX_NAMED_RANGES = 4
 MAX_DRAWN_RANGES = 400
 SEEN, UNSEEN = "seen by the model", "not seen"
@@ -37,7 +39,7 @@ ABSENCE_SENTENCES = {
 
 @dataclass(frozen=True, kw_only=True)
 class CutStretch:
-    """A range of lines in the drawing; `kind` is seen or unseen."""
+    """A range of lines in the drawing; `kind` is seen, unseen, or open for an unknown number of unseen lines."""
 
     x: str
     width: str
@@ -50,7 +52,8 @@ class CutBar:
     """`domain` names lines that the call did not ask for. `stretches` is empty where there is nothing to draw.
 
     `url` is the artifact page, `link` its text; `leads_to_unseen` where it opens the first line that the model did not
-    see. `has_key`: it is the first such link, which the key `g` opens.
+    see. `has_key`: it is the first such link, which the key `g` opens. `size` is the cut in bytes, where the source
+    recorded that.
     """
 
     name: str
@@ -62,10 +65,16 @@ class CutBar:
     link: str
     leads_to_unseen: bool
     has_key: bool = False
+    size: str = ""
 
 
 def build_cut_bars(
-    halves: Halves, artifacts: Sequence[ArtifactSummary], *, got: str, hooked: Halves | None = None
+    halves: Halves,
+    artifacts: Sequence[ArtifactSummary],
+    *,
+    got: str,
+    hooked: Halves | None = None,
+    seen_bytes: SeenBytes | None = None,
 ) -> tuple[CutBar, ...]:
     """`got` begins the sentence, by the receipt's fidelity. Empty without a receipt.
 
@@ -98,6 +107,8 @@ def build_cut_bars(
         output = _Output(
             cut, text, shown, is_saved=bool(saved), is_linked=is_linked, is_beginning=halves.aligned is not None
         )
+        if output.is_open:
+            output.seen_bytes = seen_bytes
         bars.append(_output_bar(output, pages.get(cut.field.pointer, ""), got))
     bars += _other_bars(halves, got)
     is_stated = halves.preview is not None and not halves.outputs  # the sentence about the preview has it
@@ -194,6 +205,9 @@ class _Output:
             total -= 1
         self.total_lines = max(total, self.lines_before + self.complete.total)
         spans = [] if output.cut.is_whole or receipt is None else shown_spans(receipt, output.field.pointer)
+        # How many lines the source left out of the middle or the end is not known.
+        self.is_open = any(gap.unit in ("output", "characters") for gap in output.source_cuts)
+        self.seen_bytes: SeenBytes | None = None
         self.partial: PartialLine | None = find_partial_line(text, spans, output.cut)
 
     def shown_characters(self, partial: PartialLine) -> tuple[int, int]:
@@ -223,6 +237,7 @@ def _output_bar(output: _Output, page: str, got: str) -> CutBar:
         url=url,
         link=link,
         leads_to_unseen=bool(url),
+        size=output.seen_bytes.words if output.seen_bytes else "",
     )
 
 
@@ -239,6 +254,8 @@ def _sentence(output: _Output, got: str) -> str:
     if not output.is_known:
         lines = f"{cut.shown_count:,} of {_count_lines(cut.total)}"
         return f"The receipt has {lines} word for word. It may have the others in another form: that is not known."
+    if output.seen_bytes:
+        return f"{got} {output.seen_bytes.words}. {describe_source_cuts(output.source_cuts)}"
     if any(gap.unit != "lines" for gap in output.source_cuts):
         least = f"{got} {cut.shown_count:,} of at least {cut.total:,} lines."
         return f"{least} {describe_source_cuts(output.source_cuts)}"
@@ -306,15 +323,13 @@ def _domain(output: _Output) -> str:
 
 
 def _stretches(output: _Output) -> tuple[CutStretch, ...]:
-    total = max(output.total_lines, 1)
+    total, scale = max(output.total_lines, 1), WIDTH - OPEN_WIDTH if output.is_open else WIDTH
+    if output.seen_bytes:
+        share = output.seen_bytes.seen / output.seen_bytes.total * WIDTH
+        return _two_stretches(share, f"{output.seen_bytes.words}: {SEEN}")
     if output.partial and total == 1:
         first, size = output.shown_characters(output.partial)
-        share = first / size * WIDTH
-        title = f"{first:,} of {size:,} characters: {SEEN}"
-        return (
-            CutStretch(x="0", width=f"{share:.2f}", kind="seen", title=title),
-            CutStretch(x=f"{share:.2f}", width=f"{WIDTH - share:.2f}", kind="unseen", title=f"the rest: {UNSEEN}"),
-        )
+        return _two_stretches(first / size * WIDTH, f"{first:,} of {size:,} characters: {SEEN}")
     ranges = [(start, end, "seen") for start, end in output.complete.shown]
     ranges += [(start, end, "unseen") for start, end in output.complete.gaps]
     stretches = []
@@ -323,10 +338,20 @@ def _stretches(output: _Output) -> tuple[CutStretch, ...]:
         lines = f"lines {start + 1:,}–{end:,}" if end > start + 1 else f"line {end:,}"
         stretches.append(
             CutStretch(
-                x=f"{start / total * WIDTH:.2f}",
-                width=f"{max(LEAST_WIDTH, (end - start) / total * WIDTH):.2f}",
+                x=f"{start / total * scale:.2f}",
+                width=f"{max(LEAST_WIDTH, (end - start) / total * scale):.2f}",
                 kind=kind,
                 title=f"{lines}: {SEEN if kind == 'seen' else UNSEEN}",
             )
         )
+    if output.is_open:
+        title = f"an unknown number of lines: {UNSEEN}"
+        stretches.append(CutStretch(x=f"{scale}", width=f"{OPEN_WIDTH}", kind="open", title=title))
     return tuple(stretches)
+
+
+def _two_stretches(share: float, title: str) -> tuple[CutStretch, ...]:
+    return (
+        CutStretch(x="0", width=f"{share:.2f}", kind="seen", title=title),
+        CutStretch(x=f"{share:.2f}", width=f"{WIDTH - share:.2f}", kind="unseen", title=f"the rest: {UNSEEN}"),
+    )

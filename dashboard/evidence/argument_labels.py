@@ -18,7 +18,8 @@ from dashboard.models.sources import SLICE_FIELDS
 from dashboard.text.formatting import column_text
 from dashboard.text.masks import mask_text, mask_value
 from dashboard.text.text_markup import printable
-from envelopes.text.untrusted_json import Untrusted, dump_json, is_portable, parse_json
+from envelopes.schema.result import JsonValue
+from envelopes.text.untrusted_json import Untrusted, dump_json, is_portable, object_slices, parse_json
 
 ESCAPE_CHARACTERS = 6  # of the longest escape in JSON
 HEAD_BYTES = 600
@@ -27,9 +28,14 @@ MAX_CHARACTERS = 160
 STORED_CHARACTERS = 500
 RECEIPT_CHARACTERS = 2_000  # in which the first line of a receipt is looked for
 LEAST_REPEATED = 4  # characters; `x` is in every sentence
+# Members of results that have what a tool printed.
+OUTPUT_NAMES = ("stdout", "stdout_preview", "output", "content", "text", "stderr", "stderr_preview")
 # Argument names that agents give to what identifies a request. Without one of them the first text is the label,
-# without any text all of them.
-NAMES = ("command", "file_path", "notebook_path", "pattern", "path", "query", "url", "description")
+# without any text all of them. Members of the arguments themselves come before those of objects in them.
+NAMES = (
+    *("command", "file_path", "notebook_path", "pattern", "path", "query", "url"),
+    *("plan", "question", "description", "prompt"),
+)
 # Of an editor of files the command is one of these, and the path names the call.
 EDITOR_COMMANDS = frozenset({"view", "create", "str_replace", "insert", "undo_edit", "delete"})
 SHELL_FLAGS = ("-c", "-lc")  # behind a shell, before the command
@@ -37,6 +43,7 @@ SHELL_FLAGS = ("-c", "-lc")  # behind a shell, before the command
 _STRING = r'"(?>[^"\\]*(?:\\.[^"\\]*)*)"?+'
 _MEMBER = re.compile(rf'"([^"\\]*)"\s*:\s*({_STRING}|\[(?:\s*{_STRING}\s*,?)+(?=\]|\Z))', re.DOTALL)
 _TEXT = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"?', re.DOTALL)
+_NAME_OR_BRACKET = re.compile(rf"{_STRING}(\s*:)?|[{{}}\[\]]", re.DOTALL)
 _TAG = re.compile(r"<[\w-]+>")
 _CODEX_HEAD = re.compile(
     r"(?:(?:(?:Script \w+|Chunk ID|Wall time|Exit code|Process|Original token count|Total output lines)\b[^\n]*\n)+"
@@ -134,6 +141,13 @@ def store_first_line(text: str) -> str:
     return column_text(first, STORED_CHARACTERS)
 
 
+def find_printed(result: JsonValue) -> str:
+    """What a tool printed, for a call whose source keeps no receipt; empty where its result has no such text."""
+    members = result if isinstance(result, dict) else {"text": result}
+    texts = [text for name in OUTPUT_NAMES if isinstance(text := members.get(name), str)]
+    return next((text for text in texts if text.strip()), "")
+
+
 def show_first_line(stored: str, cwd: str) -> str:
     return _shorten(shorten_paths(mask_text(stored), cwd))
 
@@ -147,6 +161,8 @@ def _find_label(raw: bytes) -> tuple[str, str]:
     text = raw[:HEAD_BYTES].decode("utf-8", "replace")
     if text.startswith('"'):  # the input of a tool that takes a text
         return "", _as_text(text)
+    if len(raw) > HEAD_BYTES and _outer_members(text).keys().isdisjoint(NAMES):
+        text = _head_behind(raw) or text
     name, written = _choose_text(text)
     may_be_repeated = raw.count(f'"{name}"'.encode()) > 1 or b"\\u" in raw
     if may_be_repeated and not is_portable(raw):
@@ -199,14 +215,41 @@ def _find_place(text: str, name: str) -> str:
     return "" if text.endswith(path) else _read_texts("path", path)
 
 
+def _outer_members(text: str) -> dict[str, str]:
+    """The texts of the members of the outermost object, as JSON writes them; the first one of a repeated name."""
+    starts, depth = set(), 0
+    for token in _NAME_OR_BRACKET.finditer(text):
+        if token[0] in "{[":
+            depth += 1
+        elif token[0] in "}]":
+            depth -= 1
+        elif depth == 1 and token[1]:
+            starts.add(token.start())
+    outer = [member.groups() for member in _MEMBER.finditer(text) if member.start() in starts]
+    return dict(reversed(outer))
+
+
+def _head_behind(raw: bytes) -> str:
+    """The head of the member that names the call, where it stands behind a long one; empty without it."""
+    with suppress(Untrusted):
+        members = object_slices(raw)
+        for name in NAMES:
+            if members.get(name, b"").startswith(b'"'):
+                return (b'{"%s":%s}' % (name.encode(), members[name]))[:HEAD_BYTES].decode("utf-8", "replace")
+    return ""
+
+
 def _choose_text(text: str) -> tuple[str, str]:
     """The name and the text, or the texts, as JSON writes them, of the argument that names the call."""
     members = _MEMBER.findall(text)
-    values = dict(reversed(members))  # of two objects with the same name in them, the outer or the first
+    values = dict(reversed(members))  # of two objects with the same name in them, the first
     is_editor = values.get("command", "").strip('"') in EDITOR_COMMANDS and "path" in values
     names = NAMES[1:] if is_editor else NAMES
     first = members[0][0] if members else ""
     if first == "id" and len(members) > 1 and "[" in text[: text.index('"id"')]:  # the number of an item of a list
         first = members[1][0]
-    chosen = next((name for name in names if name in values), first)
+    outer = _outer_members(text)
+    values |= outer
+    named = [name for name in names if name in values]
+    chosen = next((name for name in named if name in outer), named[0] if named else first)
     return chosen, values.get(chosen, "")

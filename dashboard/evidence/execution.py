@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dashboard.models import Observation, Run
 from dashboard.text.find_secrets import CONTEXT
@@ -102,6 +102,17 @@ class ExecutionFact:
     omitted: int = 0
 
 
+class SeenBytes(NamedTuple):
+    """The bytes of an output that the model got, and all of them, as the source recorded both."""
+
+    seen: int
+    total: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.seen:,} of {self.total:,} bytes"
+
+
 def recorded_members(document: Observation | None) -> dict[str, bytes]:
     """The members of an executor's object. What an export derived for another agent's call is not among them."""
     members = object_slices(bytes(document.data)) if document else {}
@@ -153,6 +164,17 @@ def build_execution(evidence: CallEvidence) -> tuple[ExecutionFact, ...]:
         for fact in _read_facts(recorded_members(document), labels, SHOWN_ELSEWHERE)
     )
     return tuple(facts)
+
+
+def read_seen_bytes(evidence: CallEvidence) -> SeenBytes | None:
+    """What Inspect recorded of an output that it cut; None for any other."""
+    for document in _documents(evidence, "timing"):
+        extra = recorded_members(document).get("extra", b"") if b'"truncated"' in document.data else b""
+        pair = parse_json(object_slices(extra).get("truncated", b"null")) if extra.startswith(b"{") else None
+        match pair:
+            case [int(total), int(seen)] if 0 <= seen < total:
+                return SeenBytes(seen, total)
+    return None
 
 
 def build_run_execution(run: Run) -> tuple[ExecutionFact, ...]:

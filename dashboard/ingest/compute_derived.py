@@ -34,7 +34,7 @@ from envelopes.text.tokens import TokenCount, count_all, current_encoding
 from envelopes.variants import variants_for
 
 CUT_VERSION = 7  # of lines, cuts and authors of receipts: raise it with the rules of alignment, cuts and rewrites
-COUNTS_VERSION = 14  # of the other columns
+COUNTS_VERSION = 15  # of the other columns
 
 
 class DerivedCall(NamedTuple):

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from dashboard.evidence.argument_labels import store_first_line, store_label
+from dashboard.evidence.argument_labels import find_printed, store_first_line, store_label
 from dashboard.evidence.call_evidence import find_joined
 from dashboard.evidence.execution import recorded_members, recorded_skip, recorded_word
 from dashboard.evidence.hook_outputs import HookOutput, find_rewrite
@@ -297,7 +297,7 @@ def _columns(
         ),
         "summary": column_text(canonical.summary_text, 200),
         "asked": store_label(observations["args"].data) if "args" in observations else "",
-        "first_line": store_first_line(came_back),
+        "first_line": store_first_line(came_back if "receipt" in observations else find_printed(canonical.result)),
         "error_kind": error_kind,
         "retryable": error.retryable if error and is_answered else None,
         "exit_status": exit_status if exit_status is not None and abs(exit_status) < 2**31 else None,

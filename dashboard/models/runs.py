@@ -233,7 +233,7 @@ class Call(LoadedRow):
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.UNKNOWN)
     summary = models.CharField(max_length=200, default="")
     asked = models.CharField(max_length=500, default="")  # the argument that names it, `evidence.argument_labels`
-    first_line = models.CharField(max_length=500, default="")  # of its receipt, the first one where it was replaced
+    first_line = models.CharField(max_length=500, default="")  # of its first receipt; without one, of its output
     error_kind = models.CharField(max_length=100, default="")
     retryable = models.BooleanField(null=True)
     exit_status = models.IntegerField(null=True)

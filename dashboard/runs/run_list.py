@@ -89,7 +89,7 @@ COLUMN_HEADS = (
         is_wide=True,
     ),
     ColumnHead("Duration", "duration", "From the first stamp to the last", is_wide=True),
-    ColumnHead("Age", "newest", "Since the run began"),
+    ColumnHead("Age", "newest", "Since the run began; of a recording without times, since its import"),
 )
 
 
@@ -373,7 +373,8 @@ def build_row(run: Run, now: datetime, peek_url: str, marks: RowMarks | None, as
         duration=format_duration(run.recorded_duration_ms),
         sort_at=f"{run.sort_at:%Y-%m-%d %H:%M:%S}",
         is_dated=run.started_at is not None,
-        age=format_age(now - run.sort_at) if run.started_at else "undated",
+        # The list is in this order: "undated" alone would not say why such a run stands above newer ones.
+        age=format_age(now - run.sort_at) if run.started_at else f"imported {format_age(now - run.sort_at)} ago",
     )
 
 

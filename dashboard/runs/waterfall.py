@@ -280,9 +280,9 @@ def parse_row_cursor(text: str) -> tuple[int, UUID] | None:
         return None
 
 
-def _describe_answer(call: Call, cwd: str) -> str:
-    """The summary; of an external tool, whose summary names only the tool, the first line that it answered."""
-    is_answer = call.family == "external" and call.outcome == Outcome.SUCCEEDED
+def describe_answer(call: Call, cwd: str) -> str:
+    """The summary; of commands and external tools, whose summaries are alike, the first line that came back."""
+    is_answer = call.family in ("command", "external") and call.outcome == Outcome.SUCCEEDED
     first_line = show_first_line(call.first_line, cwd) if is_answer else ""
     return first_line or printable(shorten_paths(call.summary, cwd))
 
@@ -299,7 +299,7 @@ def _build_row(
 ) -> CallRow:
     outcome = OUTCOMES[outcome_letter(call)]
     bar = axis.bar(call.started_at, call.duration_ms, call.wait_ms)
-    summary = _describe_answer(call, run.cwd)
+    summary = describe_answer(call, run.cwd)
     # Without the time that a person took, where that is known.
     is_work_known = not call.is_waiting and call.duration_ms is not None
     return CallRow(

@@ -27,6 +27,7 @@ from dashboard.calls.cut_bar import build_cut_bars
 from dashboard.calls.half_panes import half_text
 from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.call_evidence import CallEvidence, iterate_evidence, load_evidence
+from dashboard.evidence.execution import read_seen_bytes
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidelity
 from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import Call, Run
@@ -113,7 +114,8 @@ def _build_call(evidence: CallEvidence, run: Run, number: int, limit: int, origi
     """`run` is the one that the file names; a receipt of another run is stated."""
     call = evidence.call
     fidelity = receipt_fidelity(evidence.chosen["receipt"].fidelity if "receipt" in evidence.chosen else "absent")
-    bars = build_cut_bars(evidence.halves, artifact_summaries(call), got=fidelity.got)
+    seen_bytes = read_seen_bytes(evidence)
+    bars = build_cut_bars(evidence.halves, artifact_summaries(call), got=fidelity.got, seen_bytes=seen_bytes)
     facts = (
         ("Outcome", call.outcome_words),
         ("Asked", mask_text(show_label(call.asked, call.run.cwd))),

@@ -10,6 +10,7 @@ import html
 import json
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import cast
 from urllib.parse import quote, unquote
@@ -43,6 +44,8 @@ _ATTRIBUTE = re.compile(rf'(?<= )(?P<name>{"|".join(_NAMES)})="(?P<value>[^"]{{6
 _ENDS = "".join({name[-1] for name in _NAMES})
 _WHOLE = "|".join(f'(?<= {name}=")' for name in _NAMES)
 _VALUE = re.compile(rf'="(?<=[{_ENDS}]=")(?:{_WHOLE})([^"]{{6,}})"'.encode())
+_STEPS = re.compile(rb'<aside class="steps".*?</aside>', re.DOTALL)
+_MASK = re.compile(rb"\*([0-9a-f]{%d})\*+" % DIGEST_LENGTH)
 WINDOW_HEAD = 500  # bytes
 REVEALS = {"run-step": "step-reveal", "artifact-detail": "artifact-reveal"}  # by the page: who reveals it
 _DRAWN = re.compile(
@@ -82,8 +85,10 @@ def _mask_page_response(request: HttpRequest, response: HttpResponse, masks: Mas
     if (masks.places or masks.hidden) and MASK_NOTE.encode() in masked:
         match = request.resolver_match
         action = REVEALS.get(match.url_name or "") if match else None
+        in_steps = _count_in_steps(masked, masks)
         context = {
-            "places": sorted(masks.places.items()),
+            "places": sorted((masks.places - in_steps).items()),
+            "in_steps": sorted(in_steps.items()),
             "hidden": masks.hidden,
             "reveal": reverse(action, kwargs=match.kwargs) if match and action else "",
             "is_artifact": action == "artifact-reveal",
@@ -92,6 +97,13 @@ def _mask_page_response(request: HttpRequest, response: HttpResponse, masks: Mas
         masked = masked.replace(MASK_NOTE.encode(), note.encode(), 1)
     if masked is not page:
         response.content = masked
+
+
+def _count_in_steps(page: bytes, masks: Masks) -> Counter[str]:
+    """The masks in the list of steps, by rule: they are of other steps than the open one. Short masks name no rule."""
+    steps = _STEPS.search(page)
+    names = [masks.names.get(digest.decode()) for digest in _MASK.findall(steps[0])] if steps else []
+    return Counter(name for name in names if name) & masks.places
 
 
 def _mask_pieces(pieces: Iterable[bytes], masks: Masks) -> Iterator[bytes]:

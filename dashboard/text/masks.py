@@ -48,7 +48,7 @@ def length_class(length: int) -> str:
 
 
 class Masks:
-    """`places` counts masks by the name of their rule; `titles` has a sentence about each digest.
+    """`places` counts masks by the name of their rule; `names` has the rule of each digest, `titles` a sentence.
 
     `seconds` of processor time are for all searches until the next `renew`; `hidden` counts the characters that they
     did not reach. `windows` is the markup of long texts that were masked before they were cut.
@@ -57,6 +57,7 @@ class Masks:
     def __init__(self, rules: RuleSet = BUILT_IN, seconds: float = math.inf) -> None:
         self.rules = rules
         self.places: Counter[str] = Counter()
+        self.names: dict[str, str] = {}
         self.titles: dict[str, str] = {}
         self.hidden = 0
         self.windows: list[str] = []
@@ -96,6 +97,7 @@ class Masks:
         key = _digest_key(settings.SECRET_KEY)
         name = hmac.digest(key, secret.encode("utf-8", "surrogatepass"), "sha256").hex()[:DIGEST_LENGTH]
         self.places[rule] += 1
+        self.names[name] = rule
         self.titles[name] = f"Masked by rule {rule}: {length_class(len(secret))} characters, equal ones have {name}"
         return name
 

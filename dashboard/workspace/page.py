@@ -24,6 +24,7 @@ from dashboard.models.runs import step_url
 from dashboard.models.sources import SourceSlice, load_lines
 from dashboard.runs.receipt_presence import ReceiptPresence, load_presence
 from dashboard.runs.replay import ReplayTotals
+from dashboard.runs.waterfall import describe_answer
 from dashboard.text.chart_markup import Chart, ChartSeries
 from dashboard.text.params import Params
 from dashboard.text.text_markup import TextChunk, text_chunk
@@ -66,8 +67,9 @@ class RawLine:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspacePage:
-    """`label` is what was asked, in a line; `seen` which lines the model got of an output that was cut.
+    """`label` is what was asked, in a line, `answer` what came back, as its row has it.
 
+    `seen` says which lines or bytes the model got of an output that was cut.
     `steps` is None where only the open step is asked for. `context` and `raw` belong to their tabs. `run_url` is the
     form of the tab for the whole run, empty where it has none.
     """
@@ -77,6 +79,7 @@ class WorkspacePage:
     tabs: tuple[StepLink, ...]
     call: CallPage
     label: str
+    answer: str
     seen: str
     presence: ReceiptPresence | None
     steps: StepList | None
@@ -106,13 +109,15 @@ def load_workspace(
     page = load_call_page(project, call, place.run, query, with_halves=shown not in WITHOUT_HALVES)
     receipt = page.receipt_row if shown == "halves" else None
     preview = page.evidence.halves.preview
+    size = next((bar.size for bar in page.cuts if bar.size), "")
     return WorkspacePage(
         place=place,
         tab=shown,
         tabs=build_tabs(place, shown, query) if place.position else (),
         call=page,
         label=show_label(call.asked, call.run.cwd),
-        seen=describe_seen_lines(call) if call.is_cut else "",
+        answer=describe_answer(call, call.run.cwd),
+        seen=(size or describe_seen_lines(call)) if call.is_cut else "",
         presence=load_presence(page.other_run or place.run, receipt, preview) if receipt else None,
         steps=load_step_list(place.run, place, shown, query) if with_steps and place.position else None,
         context=load_context(place, query.get("before", "")) if shown == "context" else None,

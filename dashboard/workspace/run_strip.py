@@ -17,6 +17,7 @@ from django.urls import reverse
 
 from dashboard.evidence.context_changes import load_drops, load_requests
 from dashboard.models import Run
+from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import step_url
 from dashboard.runs.compactions import Compaction, load_compactions
 from dashboard.runs.overview import HEIGHT, OutcomeStrip, build_strip
@@ -25,6 +26,8 @@ from dashboard.text.formatting import format_place
 CACHE_SECONDS = 3_600  # of a drawing, which a change of the run makes another
 LINE_HEIGHT = 16  # of the line of the context, in the units of the drawing
 MOST_MARKS = 60  # more could not be told apart
+# The outcomes of which a run has no column; the others that did not succeed are counted there.
+STOPPED = (Outcome.CANCELLED, Outcome.INTERRUPTED, Outcome.SKIPPED)
 
 
 class StripMark(NamedTuple):
@@ -49,10 +52,14 @@ class ContextLine:
 
 @dataclass(frozen=True, kw_only=True)
 class RunStrip:
-    """The drawing is as wide as the outcomes; `marks` are pairs of a mark and its address."""
+    """The drawing is as wide as the outcomes; `marks` are pairs of a mark and its address.
+
+    `stopped` are pairs of a word of STOPPED and the number of calls that ended so.
+    """
 
     outcomes: OutcomeStrip
     line: ContextLine
+    stopped: tuple[tuple[str, int], ...]
     marks: tuple[tuple[StripMark, str], ...]
 
     @property
@@ -71,14 +78,22 @@ class RunStrip:
 
 
 def load_run_strip(run: Run) -> RunStrip:
-    """No query for a run that was drawn in this revision; else four, and one more for each kind of change."""
+    """No query for a run that was drawn in this revision; else five, and one more for each kind of change."""
     key = f"run-strip:{run.pk.hex}:{run.revision}"
     outcomes = build_strip(run)
-    line = cache.get(key)
-    if not isinstance(line, ContextLine):
-        line = _draw_context(run, outcomes.width)
-        cache.set(key, line, CACHE_SECONDS)
-    return RunStrip(outcomes=outcomes, line=line, marks=tuple(_link(run, mark) for mark in line.marks))
+    stored = cache.get(key)
+    if not isinstance(stored, tuple):
+        stored = _draw_context(run, outcomes.width), _count_stopped(run)
+        cache.set(key, stored, CACHE_SECONDS)
+    line, stopped = stored
+    marks = tuple(_link(run, mark) for mark in line.marks)
+    return RunStrip(outcomes=outcomes, line=line, stopped=stopped, marks=marks)
+
+
+def _count_stopped(run: Run) -> tuple[tuple[str, int], ...]:
+    """From the facets by which runs are filtered, which are written with the counts of the run."""
+    counts = dict(run.facets.filter(kind="outcome").values_list("value", "count"))
+    return tuple((outcome.word, counts[outcome]) for outcome in STOPPED if counts.get(outcome))
 
 
 def _link(run: Run, mark: StripMark) -> tuple[StripMark, str]:

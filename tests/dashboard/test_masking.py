@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
@@ -24,7 +25,7 @@ from dashboard.text.find_secrets import RuleSet
 from dashboard.text.masking_rules import RULES, KeyRule
 from dashboard.text.masks import apply_masks
 from envelopes.text.credentials import SHAPES, redact
-from tests.dashboard.factories import create_project, create_run
+from tests.dashboard.factories import create_call, create_project, create_run
 from tests.dashboard.page_text import parse_page
 from tests.dashboard.recorded_calls import bash
 from tests.dashboard.sessions import answers, asks, user, write
@@ -277,6 +278,19 @@ def test_equal_secrets_have_equal_masks_and_the_page_names_the_rules(store: Run,
     passwords = [text for text in page.text.split() if text.startswith("password=*")]
     assert len(passwords) >= 3
     assert {text[: len("password=*") + 6] for text in passwords} == {passwords[0][: len("password=*") + 6]}
+
+
+def test_masks_in_the_list_of_steps_are_not_counted_as_those_of_the_open_step(
+    project: Project, client: Client, alice: User
+) -> None:
+    run = create_run(project, call_count=2)
+    create_call(run, line=1, args={"command": f"deploy {GITHUB}"}, receipt="done")
+    create_call(run, line=2, args={"command": "ls"}, receipt="a.txt")
+    notes = [parse_page(client.get(f"/runs/{run.pk}/{step}/halves")).select_one("[data-masked-note]") for step in "12"]
+    listed = "Masked in the list of steps: 1 by rule github-token."
+    assert listed in notes[0].text
+    assert notes[0].text.startswith("Masked on this page: ")
+    assert notes[1].text.startswith(listed)
 
 
 @pytest.mark.postgresql

@@ -21,7 +21,7 @@ from envelopes.recordings.places import name_position
 
 DOCUMENT = Format(
     name="inspect",
-    version=3,
+    version=4,
     title="Inspect log",
     agent="inspect-ai",
     namespace="inspect-ai",

@@ -308,6 +308,9 @@ class _Sample:
         output = self._resolve(result) if result else None
         recorded = error or output
         is_beside = error is not None and output is not None and output.raw not in _EMPTY
+        extra = {"result": output.raw} if is_beside and output else {}
+        if "truncated" in event:  # the bytes of the output, and of what the model got
+            extra["truncated"] = event["truncated"].raw
         yield ResultRecord(
             line=recorded.line if recorded else self.node.line,
             run=self.run,
@@ -318,7 +321,7 @@ class _Sample:
             at=time_member(event, "completed"),
             ended_at=time_member(event, "completed"),
             duration_ms=milliseconds_member(event, "working_time"),
-            extra=join_object({"result": output.raw}) if is_beside and output else None,
+            extra=join_object(extra) if extra else None,
         )
 
     def _receipt(self, node: DocumentValue, message: Members, known: set[str]) -> Records:

@@ -9,11 +9,12 @@ import pytest
 from django.test import Client
 
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Call, Project
+from dashboard.models import Call, Observation, Project
 from tests.cases import extended_except
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import load_call
 from tests.dashboard.sessions import SESSION, answers, asks, write
+from tests.envelopes.recordings.samples import FOLDER
 
 pytestmark = pytest.mark.usefixtures("alice")
 
@@ -22,6 +23,7 @@ PREVIEW = (
     "<persisted-output>\nOutput too large (70KB). Full output saved to: /t/1.txt\n\n"
     "Preview (first 2KB):\n{}\n...\n</persisted-output>"
 )
+INSPECT = "inspect_ai/2026-11-21T20-37-26-00-00_task_Y5LYfnBnFHBzMyi4aqKPRe.json"
 LISTING_LIMIT = "(Results are truncated. Consider using a more specific path or pattern.)"
 
 
@@ -151,6 +153,26 @@ def test_a_cut_by_the_source_is_on_every_page(client: Client, project: Project, 
     rows = open_page(client, f"/runs/{call.run_id}/").select(f"#c-{call.pk} .row-cut")
     assert [row.text for row in rows] == [shown.row]
     assert "cut before the model" in open_page(client, f"/runs/{call.run_id}/context").text
+
+
+def test_an_output_that_inspect_cut_is_measured_in_the_bytes_that_it_recorded(client: Client, project: Project) -> None:
+    """Its lines count those that are left, so that they would seem to be nearly all of it."""
+    import_paths(project, [FOLDER / INSPECT])
+    call = Call.objects.get(tool="big")
+    page = load_call(client, call)
+    size = "16,384 of 140,889 bytes"
+    assert f"the model got {size}. The source recorded only a part of it." in page.select_one(".cuts").text
+    assert f"the model got {size}" in page.select_one(".head-cut").text
+    bar = page.select_one(".cuts .cut-bar")
+    assert [(part["class"], part["width"]) for part in bar.select("rect[x]")][1:] == [
+        ("seen", "116.29"),
+        ("unseen", "883.71"),
+    ]
+    Observation.objects.filter(call=call, surface="timing").delete()
+    page = load_call(client, call)
+    assert "the model got 235 of at least 236 lines." in page.select_one(".cuts").text
+    last = page.select(".cuts .cut-bar rect")[-1]
+    assert (last["class"], last["x"], last.text) == ("open", "850", "an unknown number of lines: not seen")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from django.test import Client
 import dashboard
 from dashboard.evidence.argument_labels import (
     argument_labels,
+    find_printed,
     label_arguments,
     label_calls,
     show_first_line,
@@ -19,6 +20,7 @@ from dashboard.evidence.argument_labels import (
 )
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project
+from envelopes.schema.result import JsonValue
 from tests.dashboard.factories import create_call, create_run
 from tests.dashboard.measured_comparisons import compared
 from tests.dashboard.page_text import Page, parse_page
@@ -63,6 +65,13 @@ SAMPLES = Path(dashboard.__file__).parent / "samples"
         (b'{"command":"first","command":7}', '{"command":7}'),
         (b'{"command":"one","then":{"command":"another"}}', "one"),
         (b'{"questions":[{"header":"first","header":"last"}]}', "last"),
+        (b'{"allowedPrompts":[{"tool":"Bash","prompt":"run tests"}],"plan":"# Move it"}', "# Move it"),
+        (b'{"allowedPrompts":[{"prompt":"' + 700 * b"x" + b'"}],"plan":"# Move\\nit"}', "# Move it"),
+        (b'{"allowedPrompts":[{"prompt":"' + 700 * b"x", 159 * "x" + "…"),
+        (b'{"questions":[{"question":"Which?","options":[{"description":"Fast"}]},{"question":"Why?"}]}', "Which?"),
+        (b'{"items":[{"prompt":"inner"}],"prompt":"outer"}', "outer"),
+        (b'{"edits":[{"path":"a.py"}],"description":"Rename it"}', "Rename it"),
+        (b'{"description":"Look around","prompt":"Read all"}', "Look around"),
         (b"not JSON", ""),
         (b'"*** Begin Patch\\n*** Add File: a.txt\\n+x = 1"', "*** Begin Patch *** Add File: a.txt +x = 1"),
         (b'"' + 30 * b"a\\n" + 700 * b"x" + b'"', 30 * "a " + 99 * "x" + "…"),
@@ -110,6 +119,20 @@ def test_the_first_line_of_a_receipt_is_one_with_a_text(receipt: str, line: str)
 
 
 @pytest.mark.postgresql
+@pytest.mark.parametrize(
+    ("result", "printed"),
+    [
+        ({"exit_status": 0, "stdout": "\n", "stderr": "warning: old"}, "warning: old"),
+        ({"stdout_preview": "hello", "stderr": "x"}, "hello"),
+        ("done", "done"),
+        ({"stdout": ["a"], "count": 3}, ""),
+        (None, ""),
+    ],
+)
+def test_what_a_tool_printed_is_found_in_its_result(result: JsonValue, printed: str) -> None:
+    assert find_printed(result) == printed
+
+
 def test_paths_are_relative_to_the_working_folder_of_the_run(project: Project) -> None:
     run = create_run(project, cwd="/srv/app/")
     inside = create_call(run, args={"file_path": "/srv/app/src/a.py"})

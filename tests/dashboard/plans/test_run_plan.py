@@ -43,6 +43,7 @@ def test_a_plan_runs_in_its_workspace_and_its_large_output_is_an_artifact(projec
     artifact = Artifact.objects.get(call__run=run, call__step="read")
     with open_stored(artifact.sha256) as content:
         assert content.read() == b"".join(b"%d\n" % number for number in range(1, 30_001))
+    assert artifact.call.first_line == "1", "no receipt is kept, and the output is"
     look = Call.objects.get(run=run, step="look")
     assert look.outcome == "succeeded"
     assert not list(Run.objects.filter(ended_at=None))

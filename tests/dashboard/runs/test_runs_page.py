@@ -317,13 +317,14 @@ def test_the_first_ten_presets_have_keys_of_their_own(client: Client, project: P
 
 
 @pytest.mark.usefixtures("alice")
-def test_a_run_whose_recording_has_no_times_shows_neither_a_duration_nor_an_age(
+def test_a_run_whose_recording_has_no_times_shows_no_duration_and_when_it_was_imported(
     client: Client, project: Project
 ) -> None:
-    run = create_run(project, started_at=None, last_at=None, duration_ms=0)
+    imported = timezone.now() - timedelta(minutes=5, seconds=9)
+    run = create_run(project, started_at=None, last_at=None, duration_ms=0, sort_at=imported)
     create_call(run, args={"session_id": 7}, summary="command exited with status 0", result={"stdout": ""})
     page = load(client)
-    assert page.texts("td")[-2:] == ["–", "undated"]
+    assert page.texts("td")[-2:] == ["–", "imported 5 min ago"]
     assert not page.has("td:is([data-label=long], [data-label=ago])"), "a narrow page showed “– long”"
     age = page.select_one("td time")
     assert age["title"].startswith("The recording has no times; imported 20")

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard.filters.language import parse
+from dashboard.ingest.run_stats import refresh_stats
 from dashboard.models import Project, Run
 from dashboard.models.notes import Note
 from dashboard.runs.overview import plain_axis
@@ -122,6 +123,15 @@ def test_the_strip_has_the_recorded_size_of_the_context_and_marks_its_changes(
     assert page.select_one(".run-strip a")["href"] == f"/runs/{run.pk}/3/context"
 
 
+def test_the_head_counts_every_outcome_but_success(client: Client, run: Run) -> None:
+    for line, outcome in enumerate(("failed", "cancelled", "cancelled", "refused", "interrupted"), start=10):
+        create_call(run, line=line, outcome=outcome)
+    create_call(run, line=20, outcome="unanswered", status="unknown")
+    refresh_stats([run])
+    words = open_page(client, f"/runs/{run.pk}/").select_one(".steps-counts").text
+    assert words == "9 calls 1 failed 1 refused 2 cancelled 1 interrupted 1 unanswered 1 compaction"
+
+
 def test_the_strip_of_a_run_without_recorded_usage_has_no_line_and_says_so(client: Client, run: Run) -> None:
     strip = load_run_strip(run)
     assert strip.line.path == ""
@@ -214,6 +224,17 @@ def test_a_row_of_an_external_tool_shows_what_it_answered(client: Client, projec
     page = open_page(client, f"/runs/{run.pk}/")
     assert page.texts(".row-summary") == ['{"n": 1} sunny', '{"n": 2} weather returned a result']
     assert page.texts(".filter-chips .chip") == ["weather 1"]
+    titles = [open_page(client, f"/runs/{run.pk}/{step}/halves").title for step in (1, 2)]
+    assert titles == ["1 · weather: sunny · Counterfoil", "2 · weather: weather returned a result · Counterfoil"]
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_row_of_a_command_shows_the_first_line_that_it_printed(client: Client, project: Project) -> None:
+    run, summary = create_run(project, call_count=2), "command exited with status 0"
+    create_call(run, summary=summary, first_line="3 files")
+    create_call(run, summary=summary)
+    page = open_page(client, f"/runs/{run.pk}/")
+    assert page.texts(".row-summary") == ["echo hello 3 files", f"echo hello {summary}"]
 
 
 def test_a_key_of_a_run_opens_its_first_change_of_the_context(client: Client, run: Run, project: Project) -> None:
