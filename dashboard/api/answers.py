@@ -265,13 +265,18 @@ def openapi() -> dict[str, Any]:
     sending = refusals | {status: _describe(sentence, refusal) for status, sentence in SENDING_REFUSALS.items()}
     sending["422"] = _describe(SENDING_REFUSALS["422"], {"anyOf": [batch, refusal]})
     for address, method, summary, bodies, _ in SENDING:
-        stored = _describe(summary, next(answers))
-        stored["content"] |= {kind: {"schema": {"type": "string"}} for kind in bodies if kind == PROTOBUF}
+        responses = {"200": _describe(summary, next(answers)), **sending}
+        if PROTOBUF in bodies:  # answered in the type of the request
+            content = {PROTOBUF: {"schema": {"type": "string"}}}
+            responses = {
+                status: described | {"content": described["content"] | content}
+                for status, described in responses.items()
+            }
         paths.setdefault(address, {})[method] = {
             "summary": f"{summary}; needs a token of scope ingest",
             "parameters": [_parameter(name, "path") | {"schema": SHA256} for name in _path_names(address)],
             "requestBody": {"required": True, "content": {kind: {"schema": _body_schema(kind)} for kind in bodies}},
-            "responses": {"200": stored, **sending},
+            "responses": responses,
         }
     return {
         "openapi": "3.1.0",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -181,13 +181,7 @@ def load_call_page(project: Project, call: Call, run: Run, query: QueryDict, *, 
         variants=load_variant_keys(project, evidence, query, run) if with_halves else (),
         drifted=tuple(receipt for receipt in sent if receipt.drift),
         lint=lint,
-        cuts=build_cut_bars(
-            evidence.halves,
-            artifacts,
-            got=fidelity.got,
-            hooked=rewrite.halves if rewrite else None,
-            seen_bytes=read_seen_bytes(evidence),
-        ),
+        cuts=_build_cuts(evidence, artifacts, fidelity.got, rewrite),
         receipt_row=evidence.receipt,
         other_run=None if receipt_run == run.pk else project.runs.filter(pk=receipt_run).first(),
         receipts=_receipt_options(evidence),
@@ -215,6 +209,14 @@ def _describe_source(evidence: CallEvidence) -> str:
     is_in_file = args is not None and args.source_id == call.source_id and not call.source.path.startswith(LIVE)
     place = f"line {args.line:,}" if args and is_in_file else format_place(call.line, call.run.source_format)
     return f"{call.source.name}, {place}"
+
+
+def _build_cuts(
+    evidence: CallEvidence, artifacts: Sequence[ArtifactSummary], got: str, rewrite: HookRewrite | None
+) -> tuple[CutBar, ...]:
+    """The cuts of the call's outputs, or of the one that a hook returned in their place."""
+    hooked, seen_bytes = rewrite.halves if rewrite else None, read_seen_bytes(evidence)
+    return build_cut_bars(evidence.halves, artifacts, got=got, hooked=hooked, seen_bytes=seen_bytes)
 
 
 def _build_lines(evidence: CallEvidence, rewrite: HookRewrite | None) -> LinesPane | None:

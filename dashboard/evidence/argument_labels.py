@@ -142,7 +142,7 @@ def store_first_line(text: str) -> str:
 
 
 def find_printed(result: JsonValue) -> str:
-    """What a tool printed, for a call whose source keeps no receipt; empty where its result has no such text."""
+    """Finds what a tool printed, for a call whose source keeps no receipt; empty where its result has no such text."""
     members = result if isinstance(result, dict) else {"text": result}
     texts = [text for name in OUTPUT_NAMES if isinstance(text := members.get(name), str)]
     return next((text for text in texts if text.strip()), "")
@@ -225,7 +225,7 @@ def _outer_members(text: str) -> dict[str, str]:
             depth -= 1
         elif depth == 1 and token[1]:
             starts.add(token.start())
-    outer = [member.groups() for member in _MEMBER.finditer(text) if member.start() in starts]
+    outer = [(str(member[1]), str(member[2])) for member in _MEMBER.finditer(text) if member.start() in starts]
     return dict(reversed(outer))
 
 

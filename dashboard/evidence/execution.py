@@ -167,7 +167,7 @@ def build_execution(evidence: CallEvidence) -> tuple[ExecutionFact, ...]:
 
 
 def read_seen_bytes(evidence: CallEvidence) -> SeenBytes | None:
-    """What Inspect recorded of an output that it cut; None for any other."""
+    """Reads what Inspect recorded of an output that it cut; None for any other."""
     for document in _documents(evidence, "timing"):
         extra = recorded_members(document).get("extra", b"") if b'"truncated"' in document.data else b""
         pair = parse_json(object_slices(extra).get("truncated", b"null")) if extra.startswith(b"{") else None

@@ -97,6 +97,7 @@ class FrameState(msgspec.Struct):
     tokens: dict[str, str] = {}
     names: dict[str, str] = {}
     cancelled: dict[str, str] = {}
+    requests: dict[str, str] = {}
 
 
 _read_frame = struct_reader(Frame)
@@ -159,7 +160,7 @@ def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]
         except Untrusted as refusal:
             yield LineProblem(line=line.number, path=refusal.path, reason=refusal.reason, raw=line.raw)
         del state.others[:-_MOST_OPEN]
-        for table in (state.open, state.tokens, state.names, state.cancelled):
+        for table in (state.open, state.tokens, state.names, state.cancelled, state.requests):
             for oldest in list(table)[:-_MOST_OPEN]:
                 del table[oldest]
     saved[_SLOT] = msgspec.to_builtins(state)
@@ -187,7 +188,8 @@ def _frame_records(line: SourceLine, path: SourcePath, state: FrameState) -> Rec
         raise Untrusted("no request, no answer and no notification")
     at = next((time for field in (frame.ts, frame.timestamp, frame.time) if (time := _time(field))), None)
     if message.method == "initialize" or not state.run:
-        state.open, state.others, state.tokens, state.names, state.cancelled = {}, [], {}, {}, {}
+        state.open, state.others, state.tokens = {}, [], {}
+        state.names, state.cancelled, state.requests = {}, {}, {}
         beginning = hashlib.sha256(line.raw).hexdigest()[:12]
         state.run = storable(frame.session_id or f"{path.stem}-{beginning}")
         title = f"MCP server {storable(frame.server)}" if frame.server else None
@@ -225,8 +227,11 @@ def _request(read: _ReadFrame, method: str) -> Records:
         if not isinstance(name, str) or not name:
             raise Untrusted("a call without a name", "$.params.name")
         call = read.call
-        if read.id in read.state.names and call not in read.state.open:
+        request = hashlib.sha256(read.raw).hexdigest()[:16]
+        is_other = read.state.requests.get(read.id, request) != request  # an equal line is the same request again
+        if is_other and call not in read.state.open:
             call = f"{read.id}#{read.number}"
+        read.state.requests[read.id] = request
         read.state.names[read.id], read.state.open[call] = call, read.direction
         if token:
             read.state.tokens[token.decode("utf-8", "replace")] = call

@@ -6,9 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dashboard.ingest.importer import import_paths
-from dashboard.models import Project, Run
-
 SESSION = "0f5f6d8e-0000-4000-8000-000000000001"
 FORK = "0f5f6d8e-0000-4000-8000-000000000002"
 
@@ -135,11 +132,3 @@ def write_cut_fork(folder: Path) -> list[Path]:
     replaced = {"type": "content-replacement", "sessionId": FORK, "replacements": [part]}
     contents = {SESSION: lines, FORK: [*copied, replaced, *steps]}
     return [write(folder / f"{name}.jsonl", [*content]) for name, content in contents.items()]
-
-
-def import_session(project: Project, folder: Path, *lines: dict[str, Any] | bytes) -> Run:
-    """The session's run. The lines come in two parts, so that what is stored does not depend on one import."""
-    path = folder / f"{SESSION}.jsonl"
-    for end in (len(lines) // 2, len(lines)):
-        import_paths(project, [write(path, list(lines[:end]))])
-    return Run.objects.get(project=project, external_id=SESSION)

@@ -14,6 +14,7 @@ import msgspec
 from envelopes.recordings.claude_code.reader_state import (
     ENTRY_CHARACTERS,
     TABLE_SIZE,
+    ClientLine,
     LeftBranch,
     Prompt,
     QueuedMessage,
@@ -113,9 +114,10 @@ def note_client_line(state: ReaderState, line: int, uuid: str, parent: str, *, i
     """
     if max(len(uuid), len(parent)) > ENTRY_CHARACTERS:
         return
-    message, start = state.client_lines.get(parent, (parent, 0))
+    above = state.client_lines.get(parent, ClientLine(parent, 0))
+    message, start = above.message, above.start
     is_next = state.recent[-2:-1] == [parent]
-    state.client_lines[uuid] = (message, 0 if is_notice else start if start and is_next else line)
+    state.client_lines[uuid] = ClientLine(message, 0 if is_notice else start if start and is_next else line)
     if len(state.client_lines) > TABLE_SIZE:
         del state.client_lines[next(iter(state.client_lines))]
 
@@ -129,7 +131,8 @@ def find_rewind(
     returns to it. Lines of the client may stand between a person's prompt and that message, and belong to its branch;
     what the client itself writes as the user may hang below one message twice.
     """
-    message, start = state.client_lines.get(parent, (parent, 0)) if is_person else (parent, 0)
+    above = state.client_lines.get(parent) if is_person else None
+    message, start = (above.message, above.start) if above else (parent, 0)
     before = state.prompts_below.get(parent) or (state.people_below.get(message) if is_person else None)
     if before and before.uuid == uuid:
         return None
@@ -148,7 +151,7 @@ def find_rewind(
     behind = state.recent[:-1]
     if before:
         behind = behind[max(0, len(behind) - (state.noted - before.noted)) :]
-    ends = [end for end in behind if state.client_lines.get(end, ("", 0))[0] != message][-_BRANCH_ENDS:]
+    ends = [end for end in behind if state.client_lines.get(end, ClientLine("", 0)).message != message][-_BRANCH_ENDS:]
     state.left.update(dict.fromkeys(ends, left))
     _drop_oldest(state.left)
     return left, returned

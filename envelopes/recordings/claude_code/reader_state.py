@@ -73,6 +73,13 @@ class QueuedMessage(msgspec.Struct):
         return is_report((self.content or "").encode())
 
 
+class ClientLine(msgspec.Struct, array_like=True, frozen=True):
+    """A line of the client: the message above it, and the first of such lines in a row; 0 for a notice."""
+
+    message: str
+    start: int
+
+
 class Prompt(msgspec.Struct, array_like=True):
     """A prompt below another message; `noted` messages were read with it."""
 
@@ -170,7 +177,7 @@ class ReaderState(msgspec.Struct):
     noted: int = 0
     prompts_below: dict[str, Prompt] = {}
     people_below: dict[str, Prompt] = {}
-    client_lines: dict[str, tuple[str, int]] = {}
+    client_lines: dict[str, ClientLine] = {}
     left: dict[str, LeftBranch] = {}
     root: Prompt | None = None
     compacted: Literal["", "boundary", "summary"] = ""

@@ -17,6 +17,7 @@ from dashboard.models import Project, RequestUsage, Run, Source, load_slices
 from dashboard.models.evidence import INPUT_COLUMNS
 from dashboard.runs.export_run import export_run
 from tests.dashboard.factories import create_project, create_run
+from tests.dashboard.imported_sessions import import_session
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.runs.test_receipt_presence import presence
 from tests.dashboard.sessions import (
@@ -25,7 +26,6 @@ from tests.dashboard.sessions import (
     asks,
     boundary,
     encoded,
-    import_session,
     steps,
     user,
     weighs,

@@ -10,8 +10,9 @@ from django.test import Client
 
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
+from tests.dashboard.imported_sessions import import_session
 from tests.dashboard.page_text import parse_page
-from tests.dashboard.sessions import answers, asks, boundary, import_session, steps, weighs, write
+from tests.dashboard.sessions import answers, asks, boundary, steps, weighs, write
 
 pytestmark = pytest.mark.django_db
 

@@ -12,9 +12,10 @@ from pytest_django import DjangoAssertNumQueries
 
 from dashboard.models import Project, Run
 from tests.dashboard.factories import create_call, create_run
+from tests.dashboard.imported_sessions import import_session
 from tests.dashboard.page_text import Page, parse_page
 from tests.dashboard.recorded_calls import bash
-from tests.dashboard.runs.test_context_drops import import_session, steps
+from tests.dashboard.sessions import steps
 
 pytestmark = pytest.mark.postgresql
 

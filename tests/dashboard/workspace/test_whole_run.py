@@ -17,8 +17,9 @@ from dashboard.runs.overview import plain_axis
 from dashboard.runs.waterfall import RowSelection, load_call_rows
 from dashboard.workspace.run_strip import load_run_strip
 from tests.dashboard.factories import START, create_call, create_event, create_message, create_run
+from tests.dashboard.imported_sessions import import_session
 from tests.dashboard.page_text import Page, parse_page
-from tests.dashboard.runs.test_context_drops import import_session, steps
+from tests.dashboard.sessions import steps
 
 pytestmark = pytest.mark.postgresql
 

@@ -181,7 +181,8 @@ def test_a_text_and_a_number_are_two_ids() -> None:
 
 
 def test_an_id_that_is_given_again_after_its_answer_is_another_call() -> None:
-    sample = frames(request(1), request(1), ANSWER, request(1), FAILED, request(1), CANCELLED, request(1), ANSWER)
+    again = [request(1, arguments={"try": number}) for number in range(3)]
+    sample = frames(request(1), request(1), ANSWER, again[0], FAILED, again[1], CANCELLED, again[2], ANSWER)
     assert [call.call for call in sample.calls] == ["1", "1", "1#4", "1#6", "1#8"]
     results = only(ResultRecord, sample.records)
     assert [(result.call, result.is_error, result.stated_kind) for result in results] == [

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from envelopes import FileStore, InvalidToolInput, MemorySink, ToolFailed, ToolLoop, ToolRequest
+from envelopes.plan.tool_answers import Tool
 from envelopes.plan.tool_loop import AnsweredRequest
 from envelopes.plan.workers import CallContext
+from envelopes.runtime.file_tools import FileTools
 from envelopes.runtime.mcp_tools import McpServer, McpToolDefinition, McpTools
 from envelopes.transports import transport
 from tests.cases import each
@@ -31,8 +33,8 @@ def tools() -> Iterator[McpTools]:
     tools.close()
 
 
-def answer(tools: McpTools, tool: str, **arguments: Any) -> AnsweredRequest:
-    loop = ToolLoop(tools.tools(), MemorySink())
+def answer(tools: McpTools, tool: str, *others: Tool, **arguments: Any) -> AnsweredRequest:
+    loop = ToolLoop((*tools.tools(), *others), MemorySink())
     try:
         return loop.answer(ToolRequest("toolu_1", tool, arguments), loop.begin_turn())
     finally:
@@ -78,7 +80,8 @@ def test_an_error_of_the_server_s_tool_blocks_nothing(tools: McpTools) -> None:
 def test_a_picture_is_kept_as_a_file_that_the_receipt_names(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     tools = McpTools(server(), store)
-    drawn, smudged = answer(tools, "files.draw"), answer(tools, "files.smudge")
+    reader = FileTools(tmp_path, store.open).tools()[1]
+    drawn, smudged = answer(tools, "files.draw", reader), answer(tools, "files.smudge")
     tools.close()
     assert smudged.canonical.artifacts == ()
     assert isinstance(drawn.canonical.result, dict)
