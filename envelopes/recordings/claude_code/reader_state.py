@@ -46,14 +46,8 @@ _COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-")
 _IDLE_COMMANDS = frozenset({"/clear", "/exit", "/compact", "/mcp", "/model", "/login", "/resume", "/config"})
 _REPORTS = (b'"<task-notification>', b'"<agent-notification>', b'"<bash-notification>')
 _NO_PROMPT = (
-    "<command-",
-    "<local-command-",
-    "<system-reminder>",
-    "<task-notification>",
-    "<bash-",
-    "Caveat: The messages below",
-    "This session is being continued",
-    "[Request interrupted",
+    *("<command-", "<local-command-", "<system-reminder>", "<task-notification>", "<bash-"),
+    *("Caveat: The messages below", "This session is being continued", "[Request interrupted"),
 )
 
 
