@@ -114,7 +114,7 @@ class ReaderState(msgspec.Struct):
 
     The lists and tables hold their newest entries only.
 
-    `has_own_messages` a line of this session was read: later lines that name another one are no copied history
+    `has_own_messages` a message of this session was read: later ones are copied only where they state a fork
     `facts`      of the file's own run, as already yielded in a RunRecord
     `lines`      the lines of the last messages, by their ids; 0 for an id that several lines have
     `recent`     ids of the last messages; with `summaries` they decide which summaries belong to this file:

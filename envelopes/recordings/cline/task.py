@@ -286,7 +286,7 @@ class TaskReader(PlacedMessages):
     def _end_receipt(self, call: str, edit: JsonValue, requests: Mapping[int, int]) -> Iterator[Placed]:
         """Yields the end of a receipt that an edit replaced.
 
-        `stamp` names the request whose answer filled the context. The replacement is first sent two requests later.
+        `stamp` names the request whose answer filled the context. The next request, two messages later, has the text.
         """
         match edit:
             case [int(stamp), "text", [str(text), *_], *_] if stamp in requests:
