@@ -88,9 +88,8 @@ def try_rule(project: Project, rule: MaskingRule, deadline: Deadline) -> RuleTri
     total, searched, places, runs, already = project.runs.count(), 0, 0, 0, 0
     is_over = False
     examples: list[MaskExample] = []
-    for run in (
-        project.runs.order_by("-sort_at", "-pk").only("project_id", "title", "external_id").iterator(chunk_size=200)
-    ):
+    newest_first = project.runs.order_by("-sort_at", "-pk").only("project_id", "title", "external_id")
+    for run in newest_first.iterator(chunk_size=200):
         in_run = 0
         for recorded in chain(_load_texts(run), _read_files(run, unread)):
             spans = recorded.find(tried, _until(deadline))

@@ -27,7 +27,6 @@ from django.utils import timezone
 from dashboard.artifacts.stores import LockTimeout, configured_store, hold_lock, uses_bucket
 from dashboard.artifacts.upload_folders import find_abandoned_uploads
 from dashboard.models import Artifact, Observation, SentContent, load_slices
-from dashboard.models.artifacts import SENT_BEFORE_ITS_RECORD
 from dashboard.models.sources import DamagedEvidence
 from envelopes.storage.file_store import LOCK, MissingArtifact, StoreUnreachable
 
@@ -169,8 +168,7 @@ def apply_by_settings() -> None:
 
 def _recently_sent() -> set[str]:
     """Contents that programs have just sent, as `Artifact.objects.referenced` spares them."""
-    sent = SentContent.objects.filter(sent_at__gt=timezone.now() - SENT_BEFORE_ITS_RECORD)
-    return set(sent.values_list("sha256", flat=True))
+    return set(SentContent.objects.recent().values_list("sha256", flat=True))
 
 
 def _last_named(hashes: Iterable[str] | None = None) -> dict[str, datetime]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -23,7 +23,7 @@ from dashboard.calls.half_panes import (
 from dashboard.calls.receipt_origin import HookRewrite, McpAudiences, build_audiences, build_rewrite, load_hooks
 from dashboard.calls.stages import CallStages, build_stages
 from dashboard.evidence.call_evidence import SURFACES, CallEvidence, find_joined, load_evidence
-from dashboard.evidence.execution import ExecutionFact, build_execution, read_seen_bytes
+from dashboard.evidence.execution import ExecutionFact, build_execution
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity
 from dashboard.evidence.lint_findings import LintPane, build_lint_pane, lint_reach
 from dashboard.evidence.remarks import RemarkList, load_remarks
@@ -181,7 +181,7 @@ def load_call_page(project: Project, call: Call, run: Run, query: QueryDict, *, 
         variants=load_variant_keys(project, evidence, query, run) if with_halves else (),
         drifted=tuple(receipt for receipt in sent if receipt.drift),
         lint=lint,
-        cuts=_build_cuts(evidence, artifacts, fidelity.got, rewrite),
+        cuts=build_cut_bars(evidence, artifacts, got=fidelity.got, hooked=rewrite.halves if rewrite else None),
         receipt_row=evidence.receipt,
         other_run=None if receipt_run == run.pk else project.runs.filter(pk=receipt_run).first(),
         receipts=_receipt_options(evidence),
@@ -209,14 +209,6 @@ def _describe_source(evidence: CallEvidence) -> str:
     is_in_file = args is not None and args.source_id == call.source_id and not call.source.path.startswith(LIVE)
     place = f"line {args.line:,}" if args and is_in_file else format_place(call.line, call.run.source_format)
     return f"{call.source.name}, {place}"
-
-
-def _build_cuts(
-    evidence: CallEvidence, artifacts: Sequence[ArtifactSummary], got: str, rewrite: HookRewrite | None
-) -> tuple[CutBar, ...]:
-    """The cuts of the call's outputs, or of the one that a hook returned in their place."""
-    hooked, seen_bytes = rewrite.halves if rewrite else None, read_seen_bytes(evidence)
-    return build_cut_bars(evidence.halves, artifacts, got=got, hooked=hooked, seen_bytes=seen_bytes)
 
 
 def _build_lines(evidence: CallEvidence, rewrite: HookRewrite | None) -> LinesPane | None:

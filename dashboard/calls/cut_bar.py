@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from dashboard.artifacts.content import AbsenceCause
 from dashboard.artifacts.summaries import ArtifactSummary
 from dashboard.artifacts.visible_lines import LONG_BEGINNING, PartialLine, UnseenLines, find_partial_line, shown_spans
-from dashboard.evidence.execution import SeenBytes
+from dashboard.evidence.call_evidence import CallEvidence
+from dashboard.evidence.execution import SeenBytes, read_seen_bytes
 from dashboard.models import Artifact
 from dashboard.text.formatting import format_size
 from dashboard.text.text_markup import printable
@@ -69,12 +70,7 @@ class CutBar:
 
 
 def build_cut_bars(
-    halves: Halves,
-    artifacts: Sequence[ArtifactSummary],
-    *,
-    got: str,
-    hooked: Halves | None = None,
-    seen_bytes: SeenBytes | None = None,
+    evidence: CallEvidence, artifacts: Sequence[ArtifactSummary], *, got: str, hooked: Halves | None = None
 ) -> tuple[CutBar, ...]:
     """`got` begins the sentence, by the receipt's fidelity. Empty without a receipt.
 
@@ -82,8 +78,14 @@ def build_cut_bars(
     cuts are drawn.
     """
     if hooked is not None:
-        cuts = (bar for bar in build_cut_bars(hooked, (), got=got) if bar.is_cut)
+        cuts = (bar for bar in _build_bars(hooked, (), got, None) if bar.is_cut)
         return tuple(replace(cut, name=f"{cut.name}, as the hook returned it") for cut in cuts)
+    return _build_bars(evidence.halves, artifacts, got, read_seen_bytes(evidence))
+
+
+def _build_bars(
+    halves: Halves, artifacts: Sequence[ArtifactSummary], got: str, seen_bytes: SeenBytes | None
+) -> tuple[CutBar, ...]:
     receipt = halves.sent or halves.receipt
     if receipt is None:
         return ()
@@ -105,10 +107,14 @@ def build_cut_bars(
         text = text_at(halves.evidence.result, cut.field.pointer) or ""
         shown = None if is_inflated else receipt
         output = _Output(
-            cut, text, shown, is_saved=bool(saved), is_linked=is_linked, is_beginning=halves.aligned is not None
+            cut,
+            text,
+            shown,
+            seen_bytes,
+            is_saved=bool(saved),
+            is_linked=is_linked,
+            is_beginning=halves.aligned is not None,
         )
-        if output.is_open:
-            output.seen_bytes = seen_bytes
         bars.append(_output_bar(output, pages.get(cut.field.pointer, ""), got))
     bars += _other_bars(halves, got)
     is_stated = halves.preview is not None and not halves.outputs  # the sentence about the preview has it
@@ -189,6 +195,7 @@ class _Output:
         output: OutputCut,
         text: str,
         receipt: Receipt | None,
+        seen_bytes: SeenBytes | None,
         *,
         is_saved: bool,
         is_linked: bool,
@@ -207,7 +214,7 @@ class _Output:
         spans = [] if output.cut.is_whole or receipt is None else shown_spans(receipt, output.field.pointer)
         # How many lines the source left out of the middle or the end is not known.
         self.is_open = any(gap.unit in ("output", "characters") for gap in output.source_cuts)
-        self.seen_bytes: SeenBytes | None = None
+        self.seen_bytes = seen_bytes if self.is_open else None
         self.partial: PartialLine | None = find_partial_line(text, spans, output.cut)
 
     def shown_characters(self, partial: PartialLine) -> tuple[int, int]:

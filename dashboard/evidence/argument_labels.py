@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
@@ -161,14 +161,15 @@ def _find_label(raw: bytes) -> tuple[str, str]:
     text = raw[:HEAD_BYTES].decode("utf-8", "replace")
     if text.startswith('"'):  # the input of a tool that takes a text
         return "", _as_text(text)
-    if len(raw) > HEAD_BYTES and _outer_members(text).keys().isdisjoint(NAMES):
-        text = _head_behind(raw) or text
-    name, written = _choose_text(text)
+    outer = _outer_members(text)
+    if len(raw) > HEAD_BYTES and outer.keys().isdisjoint(NAMES) and (behind := _head_behind(raw)):
+        text, outer = behind, _outer_members(behind)
+    name, written = _choose_text(text, outer)
     may_be_repeated = raw.count(f'"{name}"'.encode()) > 1 or b"\\u" in raw
     if may_be_repeated and not is_portable(raw):
         with suppress(Untrusted):
             text = dump_json(parse_json(raw))[:HEAD_BYTES].decode("utf-8", "replace")
-            name, written = _choose_text(text)
+            name, written = _choose_text(text, _outer_members(text))
     if not written.strip('"'):
         return "", _as_line(text)
     line = _read_texts(name, written)
@@ -239,8 +240,11 @@ def _head_behind(raw: bytes) -> str:
     return ""
 
 
-def _choose_text(text: str) -> tuple[str, str]:
-    """The name and the text, or the texts, as JSON writes them, of the argument that names the call."""
+def _choose_text(text: str, outer: Mapping[str, str]) -> tuple[str, str]:
+    """The name and the text, or the texts, as JSON writes them, of the argument that names the call.
+
+    `outer` are the members of the outermost object.
+    """
     members = _MEMBER.findall(text)
     values = dict(reversed(members))  # of two objects with the same name in them, the first
     is_editor = values.get("command", "").strip('"') in EDITOR_COMMANDS and "path" in values
@@ -248,7 +252,6 @@ def _choose_text(text: str) -> tuple[str, str]:
     first = members[0][0] if members else ""
     if first == "id" and len(members) > 1 and "[" in text[: text.index('"id"')]:  # the number of an item of a list
         first = members[1][0]
-    outer = _outer_members(text)
     values |= outer
     named = [name for name in names if name in values]
     chosen = next((name for name in named if name in outer), named[0] if named else first)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
+from uuid import UUID
 
 from dashboard.artifacts.ingest import (
     ProjectQuota,
@@ -54,7 +55,7 @@ from dashboard.ingest.sources import (
     new_source,
     refuse_file,
 )
-from dashboard.ingest.store_derived import Deriver, derive_waiting, open_deriver, open_import_pool
+from dashboard.ingest.store_derived import Deriver, open_deriver, open_import_pool
 from dashboard.models import Problem, Project, Source
 from dashboard.project_rules import load_rules
 from dashboard.text.formatting import column_text
@@ -246,6 +247,10 @@ class BatchWriter:
             for file, batch in pending:
                 self._meter.advance(file.name, sum(len(line.raw) for line in batch.lines), batch.records)
 
+    def derive(self, calls: Iterable[UUID]) -> None:
+        """Derives calls that are stored already."""
+        self._deriver.submit(dict.fromkeys(calls))
+
     def take_failed(self) -> Iterator[FileImport]:
         """The files of failed transactions; from now on each file is written by itself."""
         self._is_alone = True
@@ -359,9 +364,8 @@ class FileImport:
     def _prepare_known(self, source: Source, file: BinaryIO, head: bytes, path: SourcePath) -> None:
         if has_own_name(file, head, path, source):
             self.writer.write(self)
-            read_under_own_name(self.project, source.pk)
+            self.writer.derive(read_under_own_name(self.project, source.pk))
             source.refresh_from_db()
-            derive_waiting(self.project)
         if self.retry is not Retry.NOTHING:
             self.writer.write(self)  # releases its locks
             include_lost = self.retry is Retry.LOST

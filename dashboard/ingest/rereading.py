@@ -131,15 +131,19 @@ def read_outdated(project: Project, run: Run | None = None, *, dry_run: bool = F
         yield changes
 
 
-def read_under_own_name(project: Project, key: int) -> None:
+def read_under_own_name(project: Project, key: int) -> set[UUID]:
     """Reads a source again, with those that share rows with it, whose file was taken for a copy of another run's.
 
     A fork begins with another session's lines, and may be imported before its own follow. A source of which a run was
-    deleted, or whose evidence is damaged, stays as it is.
+    deleted, or whose evidence is damaged, stays as it is. Returns the calls that wait to be derived since.
     """
     with suppress(DamagedEvidence, pyzstd.ZstdError), project.write_lock():
         if Source.objects.filter(pk=key, is_partial=False).exists():
-            _Group(key).read_again(project, named=key)
+            group = _Group(key)
+            group.read_again(project, named=key)
+            waiting = project.calls.waiting().values_list("pk", flat=True)
+            return _collect_keys(group.sources, lambda keys: [waiting.filter(source__in=keys)])
+    return set()
 
 
 class _Group:
@@ -191,20 +195,20 @@ class _EarlierRows:
         self._runs = runs
         self._keys: dict[type[models.Model], set[UUID]] = {}
         self.annotations_gone = 0
-        rows = (Run.objects.filter(pk__in=keys).values_list("pk", "parent_id") for keys in _portions(runs))
-        parents = {run: parent for of_portion in rows for run, parent in of_portion}
+        pairs = Run.objects.values_list("pk", "parent_id")
+        parents = dict(_collect_keys(runs, lambda keys: [pairs.filter(pk__in=keys)]))
         linked = _with_ancestors(self._linked_runs(), parents)
         self._delete_yielded()
-        left = (LINKS.filter(run__in=keys).values_list("run_id", flat=True) for keys in _portions(runs))
-        dropped = (linked & parents.keys()) - _with_ancestors({run for rows in left for run in rows}, parents)
+        left = _collect_keys(runs, lambda keys: [LINKS.filter(run__in=keys).values_list("run_id", flat=True)])
+        dropped = (linked & parents.keys()) - _with_ancestors(left, parents)
         self._runs_before = {run.pk: run for keys in _portions(dropped) for run in Run.objects.filter(pk__in=keys)}
         self._versions = self._delete_calls()
         self._keys[Run] = dropped
         _delete_rows(Run, dropped)
 
     def _linked_runs(self) -> set[UUID]:
-        rows = (LINKS.filter(source__in=keys).values_list("run_id", flat=True) for keys in _portions(self._sources))
-        return {run for of_portion in rows for run in of_portion}
+        links = LINKS.values_list("run_id", flat=True)
+        return _collect_keys(self._sources, lambda keys: [links.filter(source__in=keys)])
 
     def _delete_yielded(self) -> None:
         for keys in _portions(self._sources):
@@ -350,8 +354,7 @@ def _restore_file(source: Source, size: int) -> Iterator[BinaryIO]:
                 file.write(b"\0")
                 file.seek(end - 1)
                 file.write(b"\n")
-        file.truncate(size)
-        file.flush()
+        file.truncate(size)  # which flushes it
         file.seek(0)
         yield file
 
@@ -402,8 +405,7 @@ def _digest_calls(runs: Iterable[UUID]) -> dict[UUID, int]:
     """A number for each call of these runs that differs where its evidence does; for this process alone."""
     digests: dict[UUID, int] = defaultdict(int)
     for keys in _portions(runs):
-        rows = Call.objects.filter(run__in=keys).values_list(*COMPARED_OF_CALL)
-        for row in rows.iterator():
+        for row in Call.objects.filter(run__in=keys).values_list(*COMPARED_OF_CALL).iterator():
             digests[row[0]] += hash(row)
         for model, columns in COMPARED:
             for row in model._default_manager.filter(call__run__in=keys).order_by().values_list(*columns).iterator():

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from urllib.parse import urlencode
 
 from django.conf import settings
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Sum
 from django.urls import reverse
 
 from dashboard.filters.keys import read_time
@@ -23,6 +23,7 @@ from dashboard.filters.syntax import Node, Term
 from dashboard.models import Project
 from dashboard.models.fields import HourText
 from dashboard.models.outcomes import Outcome
+from dashboard.models.runs import HAS_RECEIPT
 from dashboard.text.chart_markup import Chart, ChartKind, ChartSeries, format_share
 from dashboard.text.formatting import LATEST
 from dashboard.text.params import Params
@@ -240,9 +241,8 @@ def _group_calls(project: Project, query: Query, *, characters: int) -> Groups:
     """Sums by hour or day, and tool; the time of a call without one is empty."""
     groups: Groups = {}
     calls = query.calls_in(project).order_by().annotate(time=HourText("started_at", characters=characters))
-    has_receipt = Q(tokens__gt=0) | ~Q(receipt_fidelity="absent")
     rows = calls.values_list("time", "tool", "outcome", "is_cut").annotate(
-        n=Count("*"), received=Count("pk", filter=has_receipt), all_tokens=Sum("tokens")
+        n=Count("*"), received=Count("pk", filter=HAS_RECEIPT), all_tokens=Sum("tokens")
     )
     for time, tool, outcome, is_cut, number, received, tokens in rows:
         sums = CallSums(number, Counter({outcome: number}), received, number if is_cut else 0, tokens)

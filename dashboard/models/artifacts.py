@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 
 from django.db import models
 from django.urls import reverse
-from django.utils import timezone
 
 from dashboard.models.evidence import Observation
 from dashboard.models.fields import CompactUUIDField, LoadedRow
 from dashboard.models.projects import Project
 from dashboard.models.runs import Call
 from dashboard.models.sources import SentContent
-
-SENT_BEFORE_ITS_RECORD = timedelta(hours=24)
 
 
 class ArtifactQuerySet(models.QuerySet["Artifact"]):
@@ -50,7 +46,7 @@ class ArtifactQuerySet(models.QuerySet["Artifact"]):
 
         Content that a program has just sent is among them: the record that refers to it may come later.
         """
-        recent = SentContent.objects.filter(sha256__in=hashes, sent_at__gt=timezone.now() - SENT_BEFORE_ITS_RECORD)
+        recent = SentContent.objects.recent().filter(sha256__in=hashes)
         stored = set(self.stored_files().filter(sha256__in=hashes).values_list("sha256", flat=True))
         return stored | set(recent.values_list("sha256", flat=True))
 

@@ -326,6 +326,7 @@ _HAS_ERROR = Q(status=Call.Status.ERROR)
 _RESULT_FAILED = _HAS_ERROR | Q(exit_status__lt=0) | Q(exit_status__gt=0)
 FAILED = Q(outcome__in=(Outcome.FAILED, Outcome.TIMED_OUT))
 UNANSWERED = Q(status=Call.Status.UNKNOWN)
+HAS_RECEIPT = Q(tokens__gt=0) | ~Q(receipt_fidelity="absent")  # the rule of `Call.has_tokens`
 HALVES_DISAGREE = ~UNANSWERED & ((Q(source_error=True) & ~_RESULT_FAILED) | (Q(source_error=False) & _HAS_ERROR))
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyzstd
 from django.db import models
 from django.db.models import OuterRef, Q, Subquery, prefetch_related_objects
+from django.utils import timezone
 
 from dashboard.models.fields import CompactUUIDField, LoadedRow, ZstdField, decompress_difference
 from dashboard.models.projects import Project
@@ -27,6 +29,7 @@ LIVE = "live/"  # how the path of a source begins that is no file: one batch of 
 SENT = "sent live"
 FEW_SLICES = 4  # rows whose frames are looked up one by one
 SLICE_FIELDS = ("source_id", "start", "size", "own_data")  # what `load_slices` needs
+SENT_BEFORE_ITS_RECORD = timedelta(hours=24)
 FRAME_BYTES = 131_072  # of a frame; a longer line has a frame of its own
 
 
@@ -96,6 +99,12 @@ class ReceivedRecord(models.Model):
         return f"record {self.pk} of {self.run_id}"
 
 
+class SentContentQuerySet(models.QuerySet["SentContent"]):
+    def recent(self) -> SentContentQuerySet:
+        """Content sent so lately that the record that refers to it may still come."""
+        return self.filter(sent_at__gt=timezone.now() - SENT_BEFORE_ITS_RECORD)
+
+
 class SentContent(models.Model):
     """Content that a program sent for an artifact, by its SHA-256. Retention spares it until its record has come."""
 
@@ -104,6 +113,8 @@ class SentContent(models.Model):
     size = models.BigIntegerField()
     lines = models.BigIntegerField()
     sent_at = models.DateTimeField(auto_now=True, db_index=True)
+
+    objects = SentContentQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "sha256"], name="one_content_of_project")]

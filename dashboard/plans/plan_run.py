@@ -178,7 +178,7 @@ class PlanOrder:
     searches: tuple[SearchProvider, ...] = ()
     children: Mapping[str, ActionPlan] = field(default_factory=dict)
     home: Path | None = None
-    on_waiting: Callable[[UUID], None] = lambda _executor: None
+    on_waiting: Callable[[UUID], None] = lambda _run: None
 
     @property
     def folder(self) -> Path:
@@ -208,7 +208,7 @@ class PlanOrder:
         )
 
 
-def run_plan(project: Project, order: PlanOrder, on_start: Callable[[Executor], None] = lambda _run: None) -> RunResult:
+def run_plan(project: Project, order: PlanOrder, on_start: Callable[[Executor], None] = lambda _: None) -> RunResult:
     """Runs the plan, in the main thread of a command.
 
     `on_start` gets the executor, whose `cancel` ends the run. Raises PlanRejected with every fault of the plan before

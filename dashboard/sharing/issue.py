@@ -16,7 +16,6 @@ from dashboard.calls.cut_bar import build_cut_bars
 from dashboard.calls.half_panes import half_text
 from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.call_evidence import CallEvidence, load_evidence
-from dashboard.evidence.execution import read_seen_bytes
 from dashboard.evidence.fidelity import receipt_fidelity, result_fidelity
 from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import Call, Run
@@ -37,8 +36,7 @@ def write_call_issue(call: Call, query: Mapping[str, str], *, origin: str) -> st
     count_calls([call])
     evidence = load_evidence(call, query)
     fidelity = receipt_fidelity(evidence.chosen["receipt"].fidelity if "receipt" in evidence.chosen else "absent")
-    seen_bytes = read_seen_bytes(evidence)
-    bars = build_cut_bars(evidence.halves, artifact_summaries(call), got=fidelity.got, seen_bytes=seen_bytes)
+    bars = build_cut_bars(evidence, artifact_summaries(call), got=fidelity.got)
     title = f"### {_code(call.tool or 'a call that was not recorded')}: {call.outcome_words}"
     facts = [
         f"- Call: {origin}{call.get_absolute_url()}",

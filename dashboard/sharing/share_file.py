@@ -27,7 +27,6 @@ from dashboard.calls.cut_bar import build_cut_bars
 from dashboard.calls.half_panes import half_text
 from dashboard.evidence.argument_labels import show_label
 from dashboard.evidence.call_evidence import CallEvidence, iterate_evidence, load_evidence
-from dashboard.evidence.execution import read_seen_bytes
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidelity
 from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import Call, Run
@@ -114,8 +113,7 @@ def _build_call(evidence: CallEvidence, run: Run, number: int, limit: int, origi
     """`run` is the one that the file names; a receipt of another run is stated."""
     call = evidence.call
     fidelity = receipt_fidelity(evidence.chosen["receipt"].fidelity if "receipt" in evidence.chosen else "absent")
-    seen_bytes = read_seen_bytes(evidence)
-    bars = build_cut_bars(evidence.halves, artifact_summaries(call), got=fidelity.got, seen_bytes=seen_bytes)
+    bars = build_cut_bars(evidence, artifact_summaries(call), got=fidelity.got)
     facts = (
         ("Outcome", call.outcome_words),
         ("Asked", mask_text(show_label(call.asked, call.run.cwd))),

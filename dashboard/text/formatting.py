@@ -1,8 +1,8 @@
 """Values as a page shows them (counts, sizes, durations) and as both databases can store them.
 
 The templates have the former as filters. Columns are for finding and listing; the originals stay in the observations.
-A NUL becomes a visible sign, a lone surrogate its escape, and a text that is too long ends in an ellipsis: SQLite
-would store any of them, PostgreSQL none (D-6).
+A NUL becomes a visible sign, a lone surrogate its escape, and a text that is too long ends in an ellipsis: PostgreSQL
+stores none of them, SQLite no lone surrogate (D-6).
 """
 
 from __future__ import annotations

@@ -89,6 +89,7 @@ class FrameState(msgspec.Struct):
 
     `names` is the last call of each id, `cancelled` those without an answer, with the direction of their request.
     `others` are the other requests that wait for one, as direction and id: each side counts its own requests.
+    `requests` is the digest of the last request of each id: an equal one is the same request, sent again.
     """
 
     run: str = ""
