@@ -160,3 +160,21 @@ def test_the_title_of_a_child_run_is_cut_at_its_end_and_not_replaced_by_dots(
         operator_page.goto("/runs/?q=child:yes")
         cell = operator_page.locator("tr[data-item] th")
         assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+
+
+def test_the_bar_has_all_names_of_pages_and_the_outcomes_stand_in_the_line_of_the_status(
+    operator_page: Page, bundled: Project
+) -> None:
+    operator_page.goto("/runs/")
+    for width in (640, 700, 860):
+        operator_page.set_viewport_size({"width": width, "height": 900})
+        assert operator_page.get_by_role("navigation", name="Pages").evaluate(
+            "nav => nav.scrollWidth <= nav.clientWidth"
+        )
+    row = operator_page.locator("tr[data-item]").first
+    for width in (NARROW, 860):
+        operator_page.set_viewport_size({"width": width, "height": 900})
+        status, strip = (row.locator(cell).bounding_box() for cell in ("td.status", "td.strip"))
+        assert status
+        assert strip
+        assert abs(status["y"] + status["height"] / 2 - strip["y"] - strip["height"] / 2) < 2
