@@ -25,7 +25,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.conf import settings
 from django.db import connections
 
-from dashboard.cluster import PRELOAD, ClusterExecutor, ClusterRefused, OtherProgram
+from dashboard.dask_cluster import PRELOAD, ClusterExecutor, ClusterRefused, OtherProgram
 
 logger = logging.getLogger(__name__)
 WORTH_A_POOL = 2_000  # calls; a process of the pool takes a second of processor time to start

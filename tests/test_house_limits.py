@@ -32,7 +32,7 @@ APART = {
     "dashboard.text.shared_file_markup": "markup is written in markup modules alone; its importer writes shared files",
     "envelopes.text.patterns": "compiles what somebody typed, for any layer; search is its first user",
     "dashboard.store_sqlite3.base": "Django imports a database backend by this name",
-    "dashboard.cluster": "a worker of a cluster loads it before Django, so before every other module of the dashboard",
+    "dashboard.dask_cluster": "a worker of a cluster loads it before Django, so before all other modules of dashboard",
     "envelopes.alignment.coverage": "belongs to alignment, and its importer is a page of comparisons",
 }
 MARKUP = re.compile(r"dashboard/text/\w+_markup\.py|dashboard/templatetags/markup\.py")

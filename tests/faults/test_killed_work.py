@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from dashboard.cluster import ClusterExecutor, ClusterRefused
+from dashboard.dask_cluster import ClusterExecutor, ClusterRefused
 from tests.conftest import CHECKOUT
 from tests.faults.cluster import certificates
 from tests.faults.imports import environment, manage, rows, started, wait_until

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from dashboard.cluster import ClusterRefused, OtherProgram, check_address, name_program, run_on_worker
+from dashboard.dask_cluster import ClusterRefused, OtherProgram, check_address, name_program, run_on_worker
 from dashboard.pool import WORTH_A_POOL, Computing, HereExecutor, ProcessPool, is_lost, open_pool
 from tests.cases import each
 
