@@ -179,15 +179,17 @@ def _gap(cut: Cut) -> str:
 
 
 def _by_lines(text: str, for_head: int, for_tail: int) -> TextPreview | None:
-    """None where a line alone passes the room of its end; an end without room has no line."""
-    lines = split_lines(text)
-    head = count_fitting_lines(lines, for_head)
-    tail = count_fitting_lines(lines[head:][::-1], for_tail)
-    if (for_head and head == 0) or (for_tail and tail == 0):
+    """None where a line alone passes the room of its end; an end without room has no line.
+
+    `text` has more characters than both rooms together. It is not split: it may have a million lines.
+    """
+    head_end = text.rfind("\n", 0, for_head) + 1
+    tail_start = text.find("\n", len(text) - for_tail - 1) + 1 or len(text)
+    if (for_head and head_end == 0) or (for_tail and tail_start == len(text)):
         return None
-    total = len(lines)
-    cut = Cut("lines", total, ((0, head), (total - tail, total)))
-    return TextPreview("".join(lines[:head]), "".join(lines[total - tail :]), cut)
+    head, total = text.count("\n", 0, head_end), text.count("\n") + (not text.endswith("\n"))
+    tail = total - text.count("\n", 0, tail_start) if tail_start < len(text) else 0
+    return TextPreview(text[:head_end], text[tail_start:], Cut("lines", total, ((0, head), (total - tail, total))))
 
 
 def _by_characters(text: str, head: int, tail: int) -> TextPreview:

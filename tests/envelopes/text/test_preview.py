@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from envelopes.families import FAMILIES
 from envelopes.families.base import FieldCut
@@ -94,6 +96,18 @@ def test_an_end_is_cut_in_its_lines_only_when_both_ends_have_one(
     assert shown.cut.unit == unit or budget == 0
     first, last, total = (len(split_lines(part) if shown.cut.unit == "lines" else part) for part in (head, tail, text))
     assert (shown.cut.total, shown.cut.shown) == (total, ((0, first), (total - last, total)))
+
+
+@given(st.text("ab\n\u2028", min_size=1, max_size=30), st.integers(0, 20), st.integers(0, 100))
+def test_each_end_has_the_lines_that_fit_it_of_the_lines_of_the_text(text: str, budget: int, head_share: int) -> None:
+    shown, lines = head_tail(text, budget, head_share=head_share), split_lines(text)
+    for_head = budget * head_share // 100
+    head, tail = count_fitting_lines(lines, for_head), count_fitting_lines(lines[::-1], budget - for_head)
+    if shown.cut is not None and shown.cut.unit == "lines":
+        assert (shown.head, shown.tail) == ("".join(lines[:head]), "".join(lines[len(lines) - tail :]))
+        assert shown.cut == Cut("lines", len(lines), ((0, head), (len(lines) - tail, len(lines))))
+    elif shown.cut is not None:
+        assert (for_head and not head) or (budget > for_head and not tail)
 
 
 @pytest.mark.parametrize(("text", "lines"), [("", []), ("a", ["a"]), ("a\n", ["a\n"]), ("a\nb", ["a\n", "b"])])
