@@ -70,6 +70,8 @@ NOTE_LINES = (
     ("Whole output kept by the agent", "saved_output/path"),
 )
 RUNNING_LINES = (
+    ("Status", "task_handle/status"),
+    ("Command", "command"),
     ("Summary", "summary"),
     ("Workdir", "workdir"),
     ("Shell", "shell"),
@@ -81,6 +83,7 @@ NO_OUTPUT = {
     "promoted_to_task": "Initial output:\n(none captured)",
     "already_running": "No output yet.",
 }
+CUT_BY_SOURCE = "[output truncated by its source]"
 
 
 class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +145,7 @@ def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> 
     yield from _headline(result)
     yield from member_lines(canonical, NOTE_LINES[1:] if "waited_ms" in result else NOTE_LINES)
     yield from _next_calls(canonical, result)
-    if result.get("disposition") == "already_running":
+    if result.get("disposition") == "already_running" and "initial_output_preview" not in result:
         yield from member_lines(canonical, RUNNING_LINES)
     match result:
         case {"command_diagnostics": {"exceeds_soft_threshold": True, "cmd_char_count": count}}:
@@ -152,6 +155,9 @@ def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> 
     for stream in streams:
         yield line_break(2)
         yield from show(stream)
+    if streams and _is_cut_by_source(result):
+        yield line_break()
+        yield marker(CUT_BY_SOURCE)
     if not streams and "command" not in result and not result.get("instructions"):
         yield line_break(2)
         yield label(NO_OUTPUT.get(result.get("disposition", ""), NO_OUTPUT["completed"]))
@@ -178,8 +184,16 @@ def _headline(result: dict[str, Any]) -> Iterator[Segment]:
             yield headline("Command is already running; no second one was started", "/result/disposition")
         case {"interrupted": True}:
             yield headline("Command was interrupted before it finished", "/result/interrupted")
+            if isinstance(code := result.get("exit_status"), int):
+                yield headline(f", exit code {code}", "/result/exit_status")
         case {"exit_status": int(code)}:
             yield headline(f"Process exited with code {code}", "/result/exit_status")
+
+
+def _is_cut_by_source(result: dict[str, Any]) -> bool:
+    """True for output that is flagged as cut and that the projection did not cut: it stores what it cuts."""
+    is_cut = result.get("truncated") is True or result.get("initial_output_truncated") is True
+    return is_cut and not any(f"{name}_artifact" in result for name in TITLES)
 
 
 def _without_leading_breaks(segments: Iterable[Segment]) -> list[Segment]:
@@ -228,11 +242,17 @@ def _item(canonical: CanonicalResult, item: dict[str, Any], pointer: str, show: 
         yield from phrase(canonical, words, pointer)
     elif not has_exited:
         yield value(canonical, f"{pointer}/status")
+    if (item.get("result") or {}).get("interrupted") is True and "error_kind" not in item:
+        yield label("  interrupted")
     if "duration_ms" in item:
         yield from phrase(canonical, "  duration={duration_ms} ms", pointer)
-    for stream in _streams(item.get("result") or {}, f"{pointer}/result"):
+    result = item.get("result") or {}
+    for stream in _streams(result, f"{pointer}/result"):
         yield line_break()
         yield from show(stream)
+    if _is_cut_by_source(result):
+        yield line_break()
+        yield marker(CUT_BY_SOURCE)
 
 
 def _artifacts(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
