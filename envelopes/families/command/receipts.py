@@ -31,9 +31,10 @@ import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.command.projection import granted_tokens
-from envelopes.families.command.results import LAID_OUT, SKIPPED, STATUSES
+from envelopes.families.command.results import SKIPPED, STATUSES
 from envelopes.families.command.tools import TOOLS
 from envelopes.families.fitting import fit
+from envelopes.families.json_outputs import JSON_LAID_OUT, LAID_OUT, lay_out_document
 from envelopes.families.segments import (
     artifact_lines,
     artifacts_title,
@@ -108,7 +109,6 @@ class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
         return text_value(self.text[start:end], self.pointer, start, role="preview")
 
 
-JSON_LAID_OUT = " (JSON, laid out for reading)"
 Show: TypeAlias = Callable[[OutputStream], Iterable[Segment]]
 
 
@@ -319,7 +319,7 @@ def _tail_first(stream: OutputStream) -> Iterable[Segment]:
 
 
 def _json_document(stream: OutputStream) -> list[Segment]:
-    text = lay_out_json(stream.text)
+    text = lay_out_document(stream.text)
     if text is None or text == stream.text.strip():
         return []
     document = Segment(text, "preview", SegmentSource("canonical", stream.pointer))

@@ -2,7 +2,7 @@
 
 Canonical `result`, by tool; an index `<field>_artifact` beside a preview points into `artifacts` (RFC-087):
 
-    TaskOutput   retrieval_status, task {…, output_preview, output_truncated, output_artifact?, failure_artifact?}
+    TaskOutput   retrieval_status, task {…, output_preview, output_truncated, output_layout?, output_artifact?, …}
     TaskList     tasks [digest], tasks_omitted?, tasks_artifact?
     TaskStatus   task {snapshot}
     TaskInput    task {snapshot}, accepted_input, input_target?, bytes_written?, refusal?
@@ -18,9 +18,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from envelopes.families.base import Projection, Projector, ResultMembers, count_fitting, pick, without_nulls
+from envelopes.families.json_outputs import LAID_OUT, lay_out_output
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import (
     CHILD_REPORT_CHARACTERS,
+    ArtifactRef,
     ChildSupervision,
     JsonValue,
     ToolError,
@@ -264,17 +266,21 @@ def _project_output(result: TaskRead, projector: Projector, policy: ProjectionPo
     budget = policy.preview if result.child_supervision is None else min(policy.preview, CHILD_REPORT_CHARACTERS)
     field, output = "task/output_preview", result.output
     path = output.path if isinstance(output, FileText) else result.log_path
-    artifact: int | None
-    if isinstance(output, str) and path is None:
-        preview, artifact = projector.preview(field, output, budget, role="output")
-    else:
-        preview, artifact = projector.preview_stored(field, output, budget, path=path or "")
+    length = output.characters if isinstance(output, FileText) else len(output)
+    laid_out = lay_out_output(output) if length > budget else None
+    preview, is_whole = projector.excerpt(field, output if laid_out is None else laid_out, budget)
+    artifact = None
+    if path is not None:
+        artifact = projector.refer(ArtifactRef(path))
+    elif isinstance(output, str) and not is_whole:
+        artifact = projector.store("output", output)
     report = (result.result_summary or "").strip()
     whole = output.strip() if isinstance(output, str) else ""
     is_repeated = report in (whole, (result.summary or "").strip()) or report in preview
     return {
         "output_preview": preview,
-        "output_truncated": (output.characters if isinstance(output, FileText) else len(output)) > budget,
+        "output_truncated": not is_whole,
+        "output_layout": None if laid_out is None else LAID_OUT,
         "output_artifact": artifact,
         **projector.text(
             "task/result_summary", None if is_repeated else result.result_summary, policy.details, role="result_summary"

@@ -200,6 +200,14 @@ def test_the_report_of_a_child_agent_has_4000_characters() -> None:
     assert task["child_supervision"]["followup_target"] == "agent_child_2"
 
 
+def test_json_output_of_a_task_is_laid_out_within_half_of_the_receipt() -> None:
+    """RFC-102."""
+    text = receipt_text(output("TaskOutput", TaskRead(task_id="t1", output='{"a":1,"b":[]}\n')))
+    assert text.endswith('Output (JSON, laid out for reading):\n{\n  "a": 1,\n  "b": []\n}')
+    long = "[" + ",".join("[1]" for _ in range(1_900)) + "]"
+    assert receipt_text(output("TaskOutput", TaskRead(task_id="t1", output=long))).endswith(f"Output:\n{long}")
+
+
 @pytest.mark.parametrize(
     ("read", "is_kept"),
     [
