@@ -245,11 +245,17 @@ def task_not_running(task: TaskSnapshot) -> ToolError:
 
 
 def _project_read(result: TaskRead, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    """The summary is left out where the output is the same text (RFC-107)."""
+    output = _project_output(result, projector, policy)
+    summary = (result.summary or "").strip()
+    shown = str(output["output_preview"])
+    is_equal = isinstance(result.output, str) and summary == result.output.strip()
+    is_repeated = is_equal or (len(summary) > LINE_CHARACTERS and summary in shown)
     task: ResultMembers = {
         **pick(result, "task_id", "kind", "status"),
-        **projector.text("task/summary", result.summary, policy.details, role="summary"),
+        **projector.text("task/summary", None if is_repeated else result.summary, policy.details, role="summary"),
         "exit_status": result.exit_status,
-        **_project_output(result, projector, policy),
+        **output,
     }
     if result.failure is not None:
         # The index has a name of its own: `failure_artifact` is our own record of why a task failed.

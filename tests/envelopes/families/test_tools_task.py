@@ -224,6 +224,24 @@ def test_a_result_summary_never_repeats_the_output(read: TaskRead, *, is_kept: b
     assert receipt_text(output("TaskOutput", read)).count("128 passed") <= 1
 
 
+@pytest.mark.parametrize(
+    ("summary", "shown", "is_kept"),
+    [
+        ("All 128 tests passed. " * 18, "All 128 tests passed. " * 18, False),
+        ("x" * 20_000, "x" * 20_000, False),
+        ("All 128 tests passed. " * 18, "log\n" + "All 128 tests passed. " * 18, False),
+        ("build", "a log of the build\n", True),
+        ("build", "", True),
+    ],
+)
+def test_a_summary_never_repeats_the_output(summary: str, shown: str, *, is_kept: bool) -> None:
+    """RFC-107: where output, summary and report are one text, only the output is left."""
+    read = TaskRead(output=shown, summary=summary, result_summary=summary)
+    task = canonical("TaskOutput", read)["result"]["task"]
+    assert ("summary" in task) is is_kept
+    assert "result_summary" not in task
+
+
 @pytest.mark.parametrize("sort", ["large", "empty"])
 def test_a_wait_without_an_end_is_a_success_with_the_verdict_inside(sort: str) -> None:
     envelope = projected(samples("TaskOutput")[sort]).canonical

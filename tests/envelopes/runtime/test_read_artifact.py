@@ -271,7 +271,7 @@ def read_on(store: FileStore, receipt: str) -> tuple[str, bool]:
 )
 @each("tool", ["ExecCommand", "TaskOutput"])
 def test_the_rest_of_captured_json_begins_where_its_receipt_ends(
-    tmp_path_factory: pytest.TempPathFactory, tool: str, text: str, is_laid_out: bool
+    tmp_path_factory: pytest.TempPathFactory, tool: str, text: str, *, is_laid_out: bool
 ) -> None:
     """RFC-102, RFC-153: of JSON that is captured as a file, however it is shown, exactly the next characters follow."""
     store = FileStore(tmp_path_factory.mktemp("store"))
