@@ -181,6 +181,15 @@ class Projector:
         """A `line` without line breaks, so that it cannot pass for a line of the receipt's own."""
         return None if text is None else self.line(field, " ".join(text.split()), budget)
 
+    def stored_line(self, field: str, text: str | None, budget: int, *, role: str) -> dict[str, JsonValue]:
+        """A `one_line` with `<field>_artifact`, the index of the whole text, when it was cut. Nothing for None."""
+        line = self.one_line(field, text, budget)
+        if text is None or line is None:
+            return {}
+        name = field.rpartition("/")[2]
+        is_cut = len(" ".join(text.split())) > budget
+        return {name: line, f"{name}_artifact": self.store(role, text)} if is_cut else {name: line}
+
     def text(self, field: str, text: str | None, budget: int, *, role: str) -> dict[str, JsonValue]:
         """`field` with its preview, and `<field>_artifact` with its index when it was cut. Nothing for None."""
         if text is None:

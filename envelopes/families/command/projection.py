@@ -119,7 +119,9 @@ def _project_item(number: int, item: BatchItem, limits: _Limits, projector: Proj
             "status": item.status,
             "result": result,
             "error_kind": item.error_kind,
-            "error_message": projector.one_line(f"{field}/error_message", item.error_message, MESSAGE_CHARACTERS),
+            **projector.stored_line(
+                f"{field}/error_message", item.error_message, MESSAGE_CHARACTERS, role=f"command-{number}-error"
+            ),
             "duration_ms": item.duration_ms,
         }
     )

@@ -271,7 +271,7 @@ def _artifacts(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment
 def _artifact_roles(result: dict[str, Any]) -> dict[int, str]:
     roles = {index: name.removesuffix("_artifact") for name, index in result.items() if name.endswith("_artifact")}
     for item in result.get("items", ()):
-        nested = _artifact_roles(item.get("result") or {})
+        nested = _artifact_roles(item.get("result") or {}) | _artifact_roles(item)
         roles |= {index: f"{role} of [{item['index']}]" for index, role in nested.items()}
     return {index: role.replace("_", " ") for index, role in roles.items()}
 

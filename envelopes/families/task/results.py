@@ -295,8 +295,8 @@ def _project_output(result: TaskRead, projector: Projector, policy: ProjectionPo
 
 
 def _project_failure(failure: FailureArtifact, projector: Projector, policy: ProjectionPolicy) -> JsonValue:
-    """Causes and metadata have a budget each, that of an error's details."""
-    field = "task/failure_artifact"
+    """Causes and metadata have a budget each, that of an error's details. What is cut is stored as a whole."""
+    field, cuts = "task/failure_artifact", len(projector.cuts)
     causes, metadata = list(failure.source_chain), list(failure.metadata.items())
     sizes = (min(len(cause), LINE_CHARACTERS) for cause in causes)
     shown_causes = count_fitting(sizes, rows=policy.rows, characters=policy.details)
@@ -308,7 +308,7 @@ def _project_failure(failure: FailureArtifact, projector: Projector, policy: Pro
         projector.line(f"{field}/source_chain/{index}", cause, LINE_CHARACTERS)
         for index, cause in enumerate(causes[:shown_causes])
     ]
-    return without_nulls(
+    members = without_nulls(
         {
             **msgspec.structs.asdict(failure),
             "summary": projector.line(f"{field}/summary", failure.summary, policy.details),
@@ -318,6 +318,10 @@ def _project_failure(failure: FailureArtifact, projector: Projector, policy: Pro
             "metadata_omitted": len(metadata) - shown_metadata or None,
         }
     )
+    if len(projector.cuts) > cuts:
+        whole = json.dumps(to_members(failure), ensure_ascii=False, indent=2)
+        members["record_artifact"] = projector.store("failure-record", whole)
+    return members
 
 
 def _project_stopped(result: TaskStopped, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
@@ -374,7 +378,7 @@ def _project_input(result: InputOffered, projector: Projector, policy: Projectio
     return {
         "task": _project_snapshot(result.task, projector, policy),
         **pick(result, "accepted_input", "input_target", "bytes_written"),
-        "refusal": projector.one_line("refusal", refusal, LINE_CHARACTERS),
+        **projector.stored_line("refusal", refusal, LINE_CHARACTERS, role="refusal"),
     }
 
 
@@ -388,7 +392,7 @@ def _project_stop(result: StopRequested, projector: Projector, policy: Projectio
 
 def _project_snapshot(task: TaskSnapshot, projector: Projector, policy: ProjectionPolicy) -> JsonValue:
     members = msgspec.structs.asdict(task) | {
-        "summary": projector.one_line("task/summary", task.summary, LINE_CHARACTERS),
+        **projector.stored_line("task/summary", task.summary, LINE_CHARACTERS, role="summary"),
         "child_supervision": to_members(task.child_supervision),
     }
     for name, long_texts in LONG_TEXTS.items():
