@@ -80,7 +80,7 @@ class FileTools:
 
     def _list_effects(self, result: PatchResult) -> Effects:
         """Lists what the patch changed, by paths relative to the root of the workspace (CALL-050, CALL-056)."""
-        at = "" if self._workspaces.folder == "." else f"{self._workspaces.folder}/"
+        at = self._observed_prefix()
         changed: defaultdict[str, list[PatchedFile]] = defaultdict(list)
         for file in result.changed_files:
             changed[file.action].append(file)
@@ -100,6 +100,15 @@ class FileTools:
             for file in parse_patch(call.patch).files:
                 for path in dict.fromkeys((file.source, file.path)):
                     yield path if folder == "." or path.startswith("/") else f"{folder}/{path}"
+
+    def _observed_prefix(self) -> str:
+        """The text before a path of the patch in a scan, where files of a worktree follow the name of its branch."""
+        cwd, folder = self._workspaces.active.cwd, self._workspaces.folder
+        for branch, worktree in self._workspaces.worktrees().items():
+            if cwd.is_relative_to(worktree):
+                inside = cwd.relative_to(worktree).as_posix()
+                return f"{branch}:" if inside == "." else f"{branch}:{inside}/"
+        return "" if folder == "." else f"{folder}/"
 
     def read_artifact(self, call: ReadArtifactInput, _context: CallContext) -> CompleteOutput:
         try:
