@@ -34,6 +34,7 @@ from envelopes.families.command.projection import granted_tokens
 from envelopes.families.command.results import SKIPPED, STATUSES
 from envelopes.families.command.tools import TOOLS
 from envelopes.families.fitting import fit
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.json_outputs import JSON_LAID_OUT, LAID_OUT, lay_out_document
 from envelopes.families.segments import (
     artifact_lines,
@@ -136,6 +137,7 @@ def _keeps_budget(result: JsonValue, body: list[Segment]) -> bool:
     return budget is None or fits_tokens("".join(segment.text for segment in body if segment.role == "preview"), budget)
 
 
+@with_indented_values
 def _outcome(canonical: CanonicalResult, show: Show) -> Iterator[Segment]:
     result: dict[str, Any] = canonical.result if isinstance(canonical.result, dict) else {}
     return _batch(canonical, result, show) if "items" in result else _command(canonical, result, show)

@@ -21,6 +21,7 @@ from envelopes.families.base import count_noun
 from envelopes.families.file.results import MARKS, SHOWN_NOTES
 from envelopes.families.file.tools import TOOLS
 from envelopes.families.fitting import fit
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
@@ -100,6 +101,7 @@ def _message(message: str) -> Iterator[Segment]:
         yield marker(f"\n[message cut: first {end} of {len(message)} characters]")
 
 
+@with_indented_values
 def _outcome(canonical: CanonicalResult) -> Iterator[Segment]:
     result: dict[str, Any] = canonical.result if isinstance(canonical.result, dict) else {}
     match result:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.fitting import fit
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.json_outputs import JSON_LAID_OUT, LAID_OUT, lay_out_output
 from envelopes.families.segments import (
     artifact_lines,
@@ -63,6 +64,7 @@ def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segmen
     return with_ways_to_read(whole, canonical, policy)
 
 
+@with_indented_values
 def _body(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     match canonical.result:
         case {"tasks": list()}:
