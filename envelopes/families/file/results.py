@@ -30,7 +30,7 @@ file; where the list was cut, `changed_files_artifact` has a line for each file,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -255,8 +255,8 @@ def _project_patch(result: PatchResult, projector: Projector, policy: Projection
     }
     if notes := result.ignored_metadata:
         members |= _list_items("ignored_metadata", notes, NOTES_CHARACTERS, policy, projector)
-        lines = (f"{note.path}: {note.kind} {note.value}\n" for note in notes)
-        members |= _store_notes("ignored_metadata", lines, projector)
+        texts = [f"{note.path}: {note.kind} {note.value}\n" for note in notes]
+        members |= _store_notes("ignored_metadata", texts, projector)
     if result.diagnostics:
         # Paths and kinds alone decide which ones are listed; each message is shortened by itself.
         places = [msgspec.structs.replace(diagnostic, message="") for diagnostic in result.diagnostics]
@@ -265,14 +265,14 @@ def _project_patch(result: PatchResult, projector: Projector, policy: Projection
         for index, row in enumerate(members["diagnostics"]):
             message = result.diagnostics[index].message
             row["message"] = projector.one_line(f"diagnostics/{index}/message", message, MESSAGE_CHARACTERS)
-        lines = (f"{note.path}: {note.kind}: {note.message}\n" for note in result.diagnostics)
-        members |= _store_notes("diagnostics", lines, projector)
+        texts = [f"{note.path}: {note.kind}: {note.message}\n" for note in result.diagnostics]
+        members |= _store_notes("diagnostics", texts, projector)
     return members
 
 
-def _store_notes(field: str, lines: Iterable[str], projector: Projector) -> dict[str, Any]:
+def _store_notes(field: str, notes: Sequence[str], projector: Projector) -> dict[str, Any]:
     """`<field>_artifact` with all notes, where the receipt or the envelope lacks some or a part of one."""
-    pointer, notes = f"/result/{field}", list(lines)
+    pointer = f"/result/{field}"
     is_cut = any(f"{cut.pointer}/".startswith(f"{pointer}/") for cut in projector.cuts)
     if not is_cut and len(notes) <= SHOWN_NOTES:
         return {}

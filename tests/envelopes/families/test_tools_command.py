@@ -421,32 +421,7 @@ def test_the_description_shows_what_the_schema_takes_and_refuses(tool: str, abse
             RunningCommand(task=TaskHandle(task_id="t1", kind=COMMAND_TASK)),
             "Command is already running; no second one was started\nTask: t1\nStatus: running\n\nNo output yet.",
         ),
-        (
-            RunningCommand(task=TaskHandle(task_id="t1", kind=COMMAND_TASK, status="cancelling"), cmd="make"),
-            "Command is already running; no second one was started\nTask: t1\nStatus: cancelling\nCommand: make",
-        ),
-        (
-            CommandResult(interrupted=True, exit_status=137),
-            "Command was interrupted before it finished, exit code 137\n\nOutput: (none)",
-        ),
     ],
 )
 def test_a_command_that_has_not_ended_by_itself_says_so_first(result: Any, text: str) -> None:
     assert receipt_text(output("ExecCommand", result)) == text
-
-
-def test_output_that_its_source_cut_is_flagged_in_the_receipt() -> None:
-    cut = ran(stdout="first lines\n", cut_by_source=True)
-    note = "[output truncated by its source]"
-    assert receipt_text(output("ExecCommand", cut)) == f"Process exited with code 0\n\nstdout:\nfirst lines\n{note}"
-    item = BatchItem(cmd="make", status="completed", result=cut)
-    assert receipt_text(output("ExecCommandBatch", batch(item))).endswith(f"stdout:\nfirst lines\n{note}")
-    task = TaskHandle(task_id="t1", kind=COMMAND_TASK)
-    promoted = CommandResult(disposition="promoted_to_task", task=task, stdout="first", cut_by_source=True)
-    assert receipt_text(output("ExecCommand", promoted)).endswith(f"first\n{note}")
-    assert note not in receipt_text(output("ExecCommand", ran(stdout=LOG)))
-
-
-def test_an_interrupted_command_of_a_batch_is_flagged_in_the_receipt() -> None:
-    item = BatchItem(cmd="make", status="failed", result=ran(exit_status=137, interrupted=True), duration_ms=5)
-    assert receipt_text(output("ExecCommandBatch", batch(item))).endswith("exit=137  interrupted  duration=5 ms")
