@@ -23,6 +23,6 @@ def with_indented_values(body: Callable[Arguments, Iterable[Segment]]) -> Callab
     def write(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Iterator[Segment]:
         for segment in body(*args, **kwargs):
             is_value = segment.role in ("value", "headline") and segment.source is not None
-            yield from indent_lines(segment) if is_value and "\n" in segment.text.strip("\n") else (segment,)
+            yield from indent_lines(segment) if is_value and "\n" in segment.text.rstrip("\n") else (segment,)
 
     return write

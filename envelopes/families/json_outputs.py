@@ -14,6 +14,7 @@ from envelopes.text.preview import FileText
 
 LAID_OUT = "json"  # the value of `<output>_layout`
 JSON_LAID_OUT = " (JSON, laid out for reading)"  # behind the title of such an output
+JSON_STRING = " (a JSON string, shown as its text)"
 LAID_OUT_BYTES = 8 * 1024 * 1024  # JSON on a longer line is read as it stands
 BYTE_ORDER_MARK = "\ufeff"
 
@@ -30,10 +31,12 @@ def lay_out_output(output: str | FileText) -> str | None:
     return None if is_long else lay_out_json(_core(text))
 
 
-def lay_out_document(text: str) -> str | None:
-    """The layout of one JSON document, on however many lines; None for any other text."""
+def read_document(text: str) -> tuple[str, str] | None:
+    """One JSON document, on however many lines, laid out, and the words behind its title; None for any other text."""
     core = _core(text)
-    return _decode_string(core) if core.startswith('"') else lay_out_json(core)
+    is_string = core.startswith('"')
+    readable = _decode_string(core) if is_string else lay_out_json(core)
+    return None if readable is None else (readable, JSON_STRING if is_string else JSON_LAID_OUT)
 
 
 def begins_as_json(beginning: str) -> bool:

@@ -35,7 +35,7 @@ from envelopes.families.command.results import SKIPPED, STATUSES
 from envelopes.families.command.tools import TOOLS
 from envelopes.families.fitting import fit
 from envelopes.families.indented_values import with_indented_values
-from envelopes.families.json_outputs import JSON_LAID_OUT, LAID_OUT, lay_out_document
+from envelopes.families.json_outputs import JSON_LAID_OUT, LAID_OUT, read_document
 from envelopes.families.segments import (
     artifact_lines,
     artifacts_title,
@@ -321,11 +321,11 @@ def _tail_first(stream: OutputStream) -> Iterable[Segment]:
 
 
 def _json_document(stream: OutputStream) -> list[Segment]:
-    text = lay_out_document(stream.text)
-    if text is None or text == stream.text.strip():
+    text, words = read_document(stream.text) or ("", "")
+    if not words or text == stream.text.strip():
         return []
     document = Segment(text, "preview", SegmentSource("canonical", stream.pointer))
-    return list(_titled(f"{stream.title}{JSON_LAID_OUT}:", [document]))
+    return list(_titled(f"{stream.title}{words}:", [document]))
 
 
 def _json_lines(stream: OutputStream) -> list[Segment]:

@@ -36,7 +36,7 @@ def test_json_output_is_laid_out_without_changing_a_token(stdout: str, laid: str
 
 def test_a_string_in_json_that_has_line_breaks_is_shown_as_its_text() -> None:
     text = receipt_text(output("ExecCommand", ran(stdout='"just \\"a\\" string\\nline"\n')))
-    assert text.endswith('stdout (JSON, laid out for reading):\njust "a" string\nline')
+    assert text.endswith('stdout (a JSON string, shown as its text):\njust "a" string\nline')
 
 
 NO_DOCUMENTS = ['{"a":1', "[INFO] starting]", '"text"', '"a\\n\\u001b[31m"', "12", '{"a":1}\n{"b":2}\n', '{\n"a": 1}']
