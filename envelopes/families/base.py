@@ -68,7 +68,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     when it writes something new. `lint` are the family's own rules; those that serve every family follow them.
     `examples` is its `examples.json`, which is read when `samples` or `gallery` is first used. `granted` gives the
     characters of output that a result of the family has from a promised budget, 0 for none. `outcomes` describe a
-    result of the family's own tools in one sentence.
+    result of the family's own tools in one sentence. `counts_tokens`: its previews have budgets in tokens, so they
+    depend on the vocabulary that counts these.
 
     >>> class Answer(msgspec.Struct):
     ...     text: str
@@ -97,6 +98,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     lint: tuple[Rule, ...] = ()
     granted: Callable[[JsonValue], int] = lambda _result: 0
     outcomes: Mapping[type[msgspec.Struct], Callable[[Any], str]] = {}
+    counts_tokens: bool = False
 
     @cached_property
     def gallery(self) -> dict[str, CompleteOutput]:

@@ -38,6 +38,7 @@ FAMILY = Family(
     versions={"receipt": 8, "json_aware": 8, "tail_first": 8},
     tools=TOOLS,
     granted=granted_characters,
+    counts_tokens=True,
     outcomes={CommandResult: command_outcome, BatchResult: batch_outcome},
     mappings=(
         *claude_code.MAPPINGS,
