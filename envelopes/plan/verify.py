@@ -22,7 +22,7 @@ import msgspec
 from envelopes.codecs import call as codec
 from envelopes.plan.checks import RISKS
 from envelopes.plan.confirmation import audit_confirmations, epoch_seconds, least_risk
-from envelopes.plan.recorders import ARTIFACTS_FOLDER, Record, RecordedRun, load_run
+from envelopes.plan.recorders import ARTIFACTS_FOLDER, RecordedRun, load_run
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
 from envelopes.plan.schema import ActionPlan, Defaults, OnError, Step, read_plan
 from envelopes.plan.steps import (
@@ -359,7 +359,7 @@ def _identity_problems(run: RecordedRun) -> Iterator[str]:
     """Each record names the run; a result and an event name the step, the tool and the attempt of their call, too."""
     run_id = run.header.get("runId")
     calls = {call.call_id: call for call in run.calls}
-    records: tuple[Record, ...] = (*run.calls, *run.results, *run.events)
+    records: tuple[ToolCall | ToolResult | ExecutionEvent, ...] = (*run.calls, *run.results, *run.events)
     for record in records:
         kind = record.type if isinstance(record, ExecutionEvent) else type(record).__name__
         name = f"{record.call_id or 'events.jsonl'}: its {kind}"
