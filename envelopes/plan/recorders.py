@@ -38,6 +38,7 @@ RUN_FILE = "run.json"
 ARTIFACTS_FOLDER = "artifacts"
 CANONICAL = "canonical"  # the member of a result that has the envelope
 NATIVE_VERSION = 1  # of the form of a native record
+PROJECTION_POLICY = "projectionPolicy"  # the one that has the fingerprint of what bounded it
 
 
 class RendererVersion(msgspec.Struct, frozen=True):

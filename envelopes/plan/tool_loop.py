@@ -21,10 +21,19 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from envelopes.families.registry import projection_fingerprint
 from envelopes.plan.dispatch import Dispatcher, Environment, EventLog, RunClock
 from envelopes.plan.gates import Admitted, Gates, Hook, allow
 from envelopes.plan.policy import check_tool
-from envelopes.plan.recorders import CANONICAL, MemoryRecorder, Recorder, RendererVersion, RunHeader, SentReceipt
+from envelopes.plan.recorders import (
+    CANONICAL,
+    PROJECTION_POLICY,
+    MemoryRecorder,
+    Recorder,
+    RendererVersion,
+    RunHeader,
+    SentReceipt,
+)
 from envelopes.plan.redaction import redact_settled
 from envelopes.plan.sandbox import check_sandbox
 from envelopes.plan.tool_answers import SettledCall, Tool, choose_policy, json_object
@@ -302,10 +311,10 @@ class ToolLoop:
             self._prepared = self._make_answer(settled)
         masked = redact_settled(settled, self._gates.registry(settled.call.tool))
         self._masked = self._prepared if masked is settled else None if masked is None else self._make_answer(masked)
-        if self._masked is None or settled.rendering_family is None:
+        if self._masked is None or (family := settled.rendering_family) is None:
             return {}
         try:
-            return {CANONICAL: self._masked.canonical.to_json()}
+            return {CANONICAL: self._masked.canonical.to_json(), PROJECTION_POLICY: projection_fingerprint(family)}
         except Exception:  # a sink that fails: an answer that needs it raises for the client as well
             return {}
 

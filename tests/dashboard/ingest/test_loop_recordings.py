@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from dashboard.evidence.call_evidence import load_evidence
 from dashboard.ingest.importer import import_paths
-from dashboard.models import Artifact, Call, Project, RecordedReceipt
+from dashboard.models import Artifact, Call, Project, RecordedReceipt, Run
+from envelopes.plan.recorders import load_run
 from tests.conftest import CHECKOUT
 from tests.dashboard.page_text import parse_page
 
@@ -67,3 +70,14 @@ def test_the_stored_output_that_a_receipt_names_is_imported(sent: dict[str, str]
     (artifact,) = Artifact.objects.filter(call__external_id="toolu_2", observation=None)
     assert artifact.state == Artifact.State.PRESENT
     assert RecordedReceipt.objects.count() == 4
+
+
+def test_an_export_of_the_run_has_the_receipts_and_envelopes_of_its_runtime(
+    sent: dict[str, str], tmp_path: Path
+) -> None:
+    call_command("export_run", str(Run.objects.get().pk), str(tmp_path / "exported"), stdout=StringIO())
+    before, after = (load_run(tmp_path / folder) for folder in ("audit", "exported"))
+    assert before.receipts == after.receipts
+    own = [[result.extra[name] for name in ("canonical", "projectionPolicy")] for result in before.results]
+    assert own == [[result.extra[name] for name in ("canonical", "projectionPolicy")] for result in after.results]
+    assert len(own) == len(sent)
