@@ -29,16 +29,17 @@ from envelopes.schema.result import ArtifactRef
 from envelopes.schema.settlement import Effects
 from envelopes.storage.durable_files import incoming, make_folder, publish, sync_folder
 from envelopes.storage.file_store import MissingArtifact, copy_content
-from envelopes.storage.sinks import Content, artifact_reference, open_content
+from envelopes.storage.sinks import Content, artifact_reference, open_content, restore_captured, shorten_captured
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
 RunEnd: TypeAlias = Literal["finished", "cancelled"]
 SYNC_RECORDS = 256  # records without a commit after which one is made
 RUN_FILE = "run.json"
 ARTIFACTS_FOLDER = "artifacts"
+SHORTENED = "shortened"  # the member of a result that has the places of outputs whose ends are shorter in its data
 CANONICAL = "canonical"  # the member of a result that has the envelope
-NATIVE_VERSION = 1  # of the form of a native record
 PROJECTION_POLICY = "projectionPolicy"  # the one that has the fingerprint of what bounded it
+NATIVE_VERSION = 1  # of the form of a native record
 
 
 class RendererVersion(msgspec.Struct, frozen=True):
@@ -298,11 +299,20 @@ class FileRecorder:
             self.commit()
 
     def _with_files(self, record: ToolCall | ToolResult | ExecutionEvent) -> ToolCall | ToolResult | ExecutionEvent:
-        """A result with the stored outputs that its data or its envelope names."""
+        """A result with the stored outputs that its data or its envelope names, of which its data repeats the ends.
+
+        Masked data has no hash, and stays as it is: what is read again from a file would have the secrets.
+        """
         if not isinstance(record, ToolResult):
             return record
         files = self.artifacts.find_files([record.data, record.extra.get(CANONICAL)])
-        return msgspec.structs.replace(record, extra={**record.extra, "files": files}) if files else record
+        if not files:
+            return record
+        extra, data = {**record.extra, "files": files}, record.data
+        if record.data_hash is not None:
+            data, shortened = shorten_captured(data, {file["path"] for file in files})
+            extra |= {SHORTENED: shortened} if shortened else {}
+        return msgspec.structs.replace(record, data=data, extra=extra)
 
     def commit(self) -> None:
         descriptors = [self._files[kind] for kind in self._unsynced]
@@ -362,11 +372,26 @@ def load_run(folder: Path) -> RecordedRun:
     return RecordedRun(
         header=header,
         calls=tuple(records[ToolCall]),
-        results=tuple(records[ToolResult]),
+        results=tuple(_restore(folder, result) for result in records[ToolResult]),
         events=tuple(records[ExecutionEvent]),
         receipts=receipts,
         torn=torn,
     )
+
+
+def _restore(folder: Path, result: ToolResult) -> ToolResult:
+    """The result with the data of the call, whose hash it has; as it is where the stored output is gone."""
+    shortened, files = result.extra.get(SHORTENED), result.extra.get("files")
+    if not (isinstance(shortened, list) and isinstance(files, list)):
+        return result
+    try:
+        names = {file["path"]: str(file["sha256"]) for file in files}
+        data = restore_captured(
+            result.data, shortened, lambda path: (folder / ARTIFACTS_FOLDER / Path(names[path]).name).open("rb")
+        )
+    except (OSError, LookupError, TypeError):
+        return result
+    return msgspec.structs.replace(result, data=data)
 
 
 def _parse_objects(lines: bytes) -> Iterator[dict[str, Any]]:
