@@ -153,6 +153,8 @@ def _members(package: str) -> set[str]:
             "plugins",
             "segments",
             "fitting",
+            "indented_values",
+            "json_outputs",
         )
     }
 

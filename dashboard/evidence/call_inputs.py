@@ -27,7 +27,7 @@ from dashboard.evidence.call_evidence import (
 from dashboard.evidence.execution import recorded_skip
 from dashboard.models import Artifact, Call, load_slices
 from envelopes.families.base import Family, FieldCut
-from envelopes.families.registry import family
+from envelopes.families.registry import family, projection_fingerprint
 from envelopes.halves import Halves, read_halves
 from envelopes.lint.model import Shortened
 from envelopes.schema.result import CanonicalResult, ToolError
@@ -173,7 +173,7 @@ def read_inputs(stored_calls: Iterable[StoredCall]) -> Iterator[CallInput]:
         halves = call.read_halves()
         versions, data, cuts = call.versions, call.data, call.cuts
         if halves is not None and not versions:
-            versions = f"{halves.mapping} {family(halves.family).projection.fingerprint}"
+            versions = f"{halves.mapping} {projection_fingerprint(family(halves.family))}"
             data = dump_json(halves.projection.canonical.to_json())
             cuts = msgspec.json.encode(halves.projection.cuts)
         try:

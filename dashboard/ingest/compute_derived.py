@@ -29,7 +29,7 @@ from dashboard.ingest.derive import Derived, RecordedCall, derive
 from dashboard.models import Call, CanonicalProjection, Observation, RecordedReceipt, load_slices
 from dashboard.models.search import Entry, prepare_entry
 from dashboard.variants.fingerprints import envelope_sha256, read_fingerprint
-from envelopes.families.registry import all_families, unlisted_versions
+from envelopes.families.registry import all_families, projection_fingerprint, unlisted_versions
 from envelopes.text.tokens import TokenCount, count_all, current_encoding
 from envelopes.variants import variants_for
 
@@ -60,7 +60,7 @@ def current_derivation() -> str:
     variants: set[tuple[str, int]] = set()
     for family in all_families():
         mappings = sorted({(mapping.agent, mapping.version) for mapping in family.mappings})
-        digest.update(f"{family.name} {family.projection.fingerprint} {mappings}\n".encode())
+        digest.update(f"{family.name} {projection_fingerprint(family)} {mappings}\n".encode())
         variants |= {(variant.id, variant.version) for variant in variants_for(family)}
     renderers = hashlib.blake2b(repr(sorted(variants)).encode(), digest_size=3)
     return f"{digest.hexdigest()}.{current_encoding()}.{CUT_VERSION}.{COUNTS_VERSION}.{renderers.hexdigest()}"

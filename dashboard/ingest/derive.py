@@ -34,7 +34,7 @@ from dashboard.models.runs import ReceiptAuthor
 from dashboard.search.documents import collect_texts
 from dashboard.text.formatting import column_int, column_text
 from envelopes.alignment.receipt_parts import join_contents
-from envelopes.families.registry import family
+from envelopes.families.registry import family, projection_fingerprint
 from envelopes.halves import Halves, read_halves
 from envelopes.schema.result import ArtifactRef, JsonValue, ToolError
 from envelopes.schema.settlement import SITUATIONS
@@ -360,7 +360,7 @@ def _result_fidelity(halves: Halves, observations: dict[str, Observation]) -> st
 
 
 def _projection(call: Call, halves: Halves, observation: Observation | None) -> CanonicalProjection:
-    policy = family(halves.family).projection.fingerprint
+    policy = projection_fingerprint(family(halves.family))
     data = dump_json(halves.projection.canonical.to_json())
     return unsaved_row(
         CanonicalProjection,

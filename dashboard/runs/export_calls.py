@@ -27,6 +27,7 @@ from dashboard.models import (
     load_slices,
 )
 from dashboard.models.identity import derive_id
+from envelopes.plan.recorders import PROJECTION_POLICY
 from envelopes.recordings import EXPORTS, find_format
 from envelopes.schema.result import CanonicalResult
 from envelopes.schema.settlement import call_code, envelope_situation
@@ -224,14 +225,16 @@ def _is_before_end(receipt: RecordedReceipt, call: Call) -> bool:
 
 
 def _native_lines(exported: ExportedCall) -> Iterator[tuple[str, bytes]]:
-    """The call's own objects, with today's envelope in the first of its results."""
+    """The call's own objects, with today's envelope in the first of its results, unless its runtime recorded its own.
+
+    That one has its policy beside it, which tells it from the envelope that an earlier export wrote.
+    """
     for document in exported.surface("call"):
         yield "calls.jsonl", document.data
     for index, document in enumerate(exported.surface("timing")):
-        yield (
-            "results.jsonl",
-            document.data if index else join_members(document.data, {"canonical": exported.canonical}),
-        )
+        is_kept = index > 0 or PROJECTION_POLICY in object_slices(document.data)
+        members: Members = {} if is_kept else {"canonical": exported.canonical}
+        yield "results.jsonl", join_members(document.data, members) if members else document.data
 
 
 def _load_portion(members: Sequence[tuple[int, UUID, int]]) -> Iterator[ExportedCall]:

@@ -68,7 +68,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     when it writes something new. `lint` are the family's own rules; those that serve every family follow them.
     `examples` is its `examples.json`, which is read when `samples` or `gallery` is first used. `granted` gives the
     characters of output that a result of the family has from a promised budget, 0 for none. `outcomes` describe a
-    result of the family's own tools in one sentence.
+    result of the family's own tools in one sentence. `counts_tokens`: its previews have budgets in tokens, so they
+    depend on the vocabulary that counts these.
 
     >>> class Answer(msgspec.Struct):
     ...     text: str
@@ -97,6 +98,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     lint: tuple[Rule, ...] = ()
     granted: Callable[[JsonValue], int] = lambda _result: 0
     outcomes: Mapping[type[msgspec.Struct], Callable[[Any], str]] = {}
+    counts_tokens: bool = False
 
     @cached_property
     def gallery(self) -> dict[str, CompleteOutput]:
@@ -180,6 +182,15 @@ class Projector:
     def one_line(self, field: str, text: str | None, budget: int) -> str | None:
         """A `line` without line breaks, so that it cannot pass for a line of the receipt's own."""
         return None if text is None else self.line(field, " ".join(text.split()), budget)
+
+    def stored_line(self, field: str, text: str | None, budget: int, *, role: str) -> dict[str, JsonValue]:
+        """A `one_line` with `<field>_artifact`, the index of the whole text, when it was cut. Nothing for None."""
+        line = self.one_line(field, text, budget)
+        if text is None or line is None:
+            return {}
+        name = field.rpartition("/")[2]
+        is_cut = len(" ".join(text.split())) > budget
+        return {name: line, f"{name}_artifact": self.store(role, text)} if is_cut else {name: line}
 
     def text(self, field: str, text: str | None, budget: int, *, role: str) -> dict[str, JsonValue]:
         """`field` with its preview, and `<field>_artifact` with its index when it was cut. Nothing for None."""

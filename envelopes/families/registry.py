@@ -8,6 +8,7 @@ or has another type or limit. Minor rises for any other change. The command rais
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable
@@ -27,6 +28,7 @@ from envelopes.lint.model import Rule
 from envelopes.schema.budget import ProjectionPolicy, RenderPolicy
 from envelopes.schema.result import CompleteOutput
 from envelopes.schema.tool import DISPATCH_KINDS, Capability, InvalidToolOutput, Profile, ToolDefinition
+from envelopes.text.tokens import ENCODING, current_encoding
 
 # E-16: a child that one agent supervises creates no agents of its own.
 WITHHELD: dict[Profile, frozenset[Capability]] = {
@@ -118,6 +120,18 @@ def is_mapped(agent: str, tool: str) -> bool:
 @cache
 def _families() -> dict[str, Family]:
     return {family.name: family for family in all_families()}
+
+
+def projection_fingerprint(owner: Family) -> str:
+    """16 hexadecimal digits over all that its projections depend on besides the program and the output (RFC-055)."""
+    sizes, encoding = owner.projection.fingerprint, find_other_encoding(owner)
+    return hashlib.sha256(f"{sizes} {encoding}".encode()).hexdigest()[:16] if encoding else sizes
+
+
+def find_other_encoding(owner: Family) -> str:
+    """The encoding that counts the tokens of its previews here, where that is not the usual one; else ""."""
+    encoding = current_encoding() if owner.counts_tokens else ENCODING
+    return "" if encoding == ENCODING else encoding
 
 
 def unlisted_versions() -> tuple[int, int]:

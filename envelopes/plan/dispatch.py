@@ -142,7 +142,7 @@ class Dispatcher:
     `assistant_text` is what the model wrote beside the calls that are started next. The hooks of the gates run on the
     workers, too, with the deadline of their call; `is_cancelled` ends the wait for one. With `answers_faults` a gate
     that raises refuses its call, without it the exception ends the run. `prepare` is called with each call that ran
-    before its result is recorded; one for which it raises has failed.
+    before its result is recorded; one for which it raises has failed. `describe` gives further members of the record.
     """
 
     tools: Mapping[str, Tool]
@@ -157,6 +157,7 @@ class Dispatcher:
     is_cancelled: Callable[[], bool] = lambda: False
     answers_faults: bool = False
     prepare: Callable[[SettledCall], None] = lambda _settled: None
+    describe: Callable[[SettledCall], dict[str, Any]] = lambda _settled: {}
     _flights: dict[str, _Flight] = field(default_factory=dict)
     _late: dict[str, _Flight] = field(default_factory=dict)
     _settled: list[SettledCall] = field(default_factory=list)  # calls that ended while a hook was waited for
@@ -271,8 +272,9 @@ class Dispatcher:
         settlement = msgspec.structs.replace(denied.settlement, error=complete.error)
         self.recorder.add(call)
         self.log.emit("step.started", f"{call.tool} is refused", call=call)
-        self.recorder.add(codec.to_result(call, settlement))
-        return SettledCall(call, settlement, complete, call.args, tool.family if tool else None, secrets)
+        settled = SettledCall(call, settlement, complete, call.args, tool.family if tool else None, secrets)
+        self.recorder.add(msgspec.structs.replace(codec.to_result(call, settlement), extra=self.describe(settled)))
+        return settled
 
     def _launch(self, call: ToolCall, admitted: Admitted, secrets: frozenset[str]) -> None:
         """Records the call, then starts it. `call` has no secrets: the tool gets them with its input."""
@@ -376,9 +378,10 @@ class Dispatcher:
             error = ToolError(kind=FAILED, message=message, retryable=not flight.writes)
             _, trace = read_finished(flight.tool.definition, None, fault)
             return self._settle(flight, fail(flight.tool.name, error), observed, trace)
-        recorded = codec.to_result(flight.call, settlement)
+        extra = self.describe(settled)
         if flight.context.child_run_id is not None:
-            recorded = msgspec.structs.replace(recorded, extra={"childRunId": flight.context.child_run_id})
+            extra["childRunId"] = flight.context.child_run_id
+        recorded = msgspec.structs.replace(codec.to_result(flight.call, settlement), extra=extra)
         self.recorder.add(redact_result(recorded, secrets, sensitive))
         return settled
 

@@ -2,7 +2,8 @@
 
     Recorder        the protocol that the executor and the turn loop write to
     MemoryRecorder  keeps the records, for tests and for runs that nobody has to prove
-    FileRecorder    run.json, calls.jsonl, results.jsonl and events.jsonl in a folder
+    FileRecorder    run.json, calls.jsonl, results.jsonl, events.jsonl and receipts.jsonl in a folder
+    SentReceipt     a line of receipts.jsonl: what the model is sent of a call, which a turn loop adds (RFC-147)
     RunArtifacts    the outputs of its calls that are too large for a line, in files of that folder
     RunHeader       the contents of run.json: plan, policy, confirmation, versions, hashes (CALL-098)
     load_run        reads the files of a run again, also of one that was killed
@@ -28,18 +29,54 @@ from envelopes.schema.result import ArtifactRef
 from envelopes.schema.settlement import Effects
 from envelopes.storage.durable_files import incoming, make_folder, publish, sync_folder
 from envelopes.storage.file_store import MissingArtifact, copy_content
-from envelopes.storage.sinks import Content, artifact_reference, open_content
+from envelopes.storage.sinks import Content, artifact_reference, open_content, restore_captured, shorten_captured
 from envelopes.text.untrusted_json import Untrusted, dump_json, parse_json
 
-Record: TypeAlias = ToolCall | ToolResult | ExecutionEvent
 RunEnd: TypeAlias = Literal["finished", "cancelled"]
 SYNC_RECORDS = 256  # records without a commit after which one is made
 RUN_FILE = "run.json"
 ARTIFACTS_FOLDER = "artifacts"
+SHORTENED = "shortened"  # the member of a result that has the places of outputs whose ends are shorter in its data
+CANONICAL = "canonical"  # the member of a result that has the envelope
+PROJECTION_POLICY = "projectionPolicy"  # the one that has the fingerprint of what bounded it
+NATIVE_VERSION = 1  # of the form of a native record
+
+
+class RendererVersion(msgspec.Struct, frozen=True):
+    """The id of a variant, `command/receipt`, and its version."""
+
+    id: str
+    version: int
+
+
+class SentReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The text that a turn loop returned for the model, as a native record has it.
+
+    `call` is the id by which the call is imported: the provider's where it has one, else `call_id`. `position` is the
+    line of the call in calls.jsonl. A text of which secrets were left out is "masked".
+    """
+
+    run: str
+    call: str
+    call_id: str
+    position: int
+    text: str
+    at: str
+    fidelity: Literal["exact", "masked"] = "exact"
+    renderer: RendererVersion | None = None
+    render_policy: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        members = {name: value for name, value in msgspec.to_builtins(self).items() if value is not None}
+        return {"v": NATIVE_VERSION, "type": "receipt", **members}
+
+
+Record: TypeAlias = ToolCall | ToolResult | ExecutionEvent | SentReceipt
 _FILES: dict[type[Record], str] = {
     ToolCall: "calls.jsonl",
     ToolResult: "results.jsonl",
     ExecutionEvent: "events.jsonl",
+    SentReceipt: "receipts.jsonl",
 }
 
 
@@ -139,6 +176,7 @@ class MemoryRecorder:
         self.calls: list[ToolCall] = []
         self.results: list[ToolResult] = []
         self.events: list[ExecutionEvent] = []
+        self.receipts: list[SentReceipt] = []
         self.commits: list[int] = []
 
     def open(self, header: RunHeader) -> None:
@@ -152,9 +190,11 @@ class MemoryRecorder:
                 self.results.append(record)
             case ExecutionEvent():
                 self.events.append(record)
+            case SentReceipt():
+                self.receipts.append(record)
 
     def commit(self) -> None:
-        self.commits.append(len(self.calls) + len(self.results) + len(self.events))
+        self.commits.append(len(self.calls) + len(self.results) + len(self.events) + len(self.receipts))
 
     def close(self, header: RunHeader) -> None:
         self.commit()
@@ -227,8 +267,9 @@ class FileRecorder:
             raise FileExistsError(f"{folder} holds a run already")
         make_folder(folder)
         self.folder, self.artifacts = folder, artifacts or RunArtifacts(folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL
-        self._files = {kind: os.open(folder / name, flags, 0o600) for kind, name in _FILES.items()}
+        self._files: dict[type[Record], int] = {
+            kind: self._create(kind) for kind in (ToolCall, ToolResult, ExecutionEvent)
+        }
         self._unsynced: dict[type[Record], int] = {}
         # Three syncs at once are one commit of the disk's journal: 0.4 ms instead of 3 to 13 on a busy machine.
         self._syncs = ThreadPoolExecutor(max_workers=len(_FILES), thread_name_prefix="sync")
@@ -240,16 +281,38 @@ class FileRecorder:
             publish(file, self.folder / RUN_FILE)
         sync_folder(self.folder)
 
+    def _create(self, kind: type[Record]) -> int:
+        return os.open(self.folder / _FILES[kind], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o600)
+
     def add(self, record: Record) -> None:
-        if isinstance(record, ToolResult) and (files := self.artifacts.find_files(record.data)):
-            record = msgspec.structs.replace(record, extra={**record.extra, "files": files})
-        line = b"".join(codec.encode_lines([record]))
-        descriptor = self._files[type(record)]
+        if isinstance(record, SentReceipt):
+            line = dump_json(record.to_json()) + b"\n"
+        else:
+            line = b"".join(codec.encode_lines([self._with_files(record)]))
+        if (descriptor := self._files.get(type(record))) is None:  # no file of receipts for a run without a model
+            descriptor = self._files[type(record)] = self._create(type(record))
+            sync_folder(self.folder)
         while line:  # a write may take a part only
             line = line[os.write(descriptor, line) :]
         self._unsynced[type(record)] = self._unsynced.get(type(record), 0) + 1
         if sum(self._unsynced.values()) >= SYNC_RECORDS:
             self.commit()
+
+    def _with_files(self, record: ToolCall | ToolResult | ExecutionEvent) -> ToolCall | ToolResult | ExecutionEvent:
+        """A result with the stored outputs that its data or its envelope names, of which its data repeats the ends.
+
+        Masked data has no hash, and stays as it is: what is read again from a file would have the secrets.
+        """
+        if not isinstance(record, ToolResult):
+            return record
+        files = self.artifacts.find_files([record.data, record.extra.get(CANONICAL)])
+        if not files:
+            return record
+        extra, data = {**record.extra, "files": files}, record.data
+        if record.data_hash is not None:
+            data, shortened = shorten_captured(data, {file["path"] for file in files})
+            extra |= {SHORTENED: shortened} if shortened else {}
+        return msgspec.structs.replace(record, data=data, extra=extra)
 
     def commit(self) -> None:
         descriptors = [self._files[kind] for kind in self._unsynced]
@@ -270,12 +333,16 @@ class FileRecorder:
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`header` is run.json as it stands; `is_interrupted`: the run has no end. `torn` counts half-written lines."""
+    """`header` is run.json as it stands, and `receipts` are the objects of receipts.jsonl.
+
+    `is_interrupted`: the run has no end. `torn` counts half-written lines.
+    """
 
     header: dict[str, Any]
     calls: tuple[ToolCall, ...]
     results: tuple[ToolResult, ...]
     events: tuple[ExecutionEvent, ...]
+    receipts: tuple[dict[str, Any], ...] = ()
     torn: int = 0
 
     @property
@@ -292,16 +359,44 @@ def load_run(folder: Path) -> RecordedRun:
     if not isinstance(header, dict):
         raise Untrusted("run.json is no object")
     torn = 0
-    records: dict[type[Record], Iterator[Record]] = {}
+    receipts: tuple[dict[str, Any], ...] = ()
+    records: dict[type[Record], Iterator[Any]] = {}
     for kind, name in _FILES.items():
         raw = (folder / name).read_bytes() if (folder / name).exists() else b""
         whole, newline, rest = raw.rpartition(b"\n")
         torn += bool(rest)
-        records[kind] = codec.decode_lines(whole + newline, kind)  # type: ignore[type-var]
+        if kind is SentReceipt:
+            receipts = tuple(_parse_objects(whole))
+        else:
+            records[kind] = codec.decode_lines(whole + newline, kind)
     return RecordedRun(
         header=header,
-        calls=tuple(records[ToolCall]),  # type: ignore[arg-type]
-        results=tuple(records[ToolResult]),  # type: ignore[arg-type]
-        events=tuple(records[ExecutionEvent]),  # type: ignore[arg-type]
+        calls=tuple(records[ToolCall]),
+        results=tuple(_restore(folder, result) for result in records[ToolResult]),
+        events=tuple(records[ExecutionEvent]),
+        receipts=receipts,
         torn=torn,
     )
+
+
+def _restore(folder: Path, result: ToolResult) -> ToolResult:
+    """The result with the data of the call, whose hash it has; as it is where the stored output is gone."""
+    shortened, files = result.extra.get(SHORTENED), result.extra.get("files")
+    if not (isinstance(shortened, list) and isinstance(files, list)):
+        return result
+    try:
+        names = {file["path"]: str(file["sha256"]) for file in files}
+        data = restore_captured(
+            result.data, shortened, lambda path: (folder / ARTIFACTS_FOLDER / Path(names[path]).name).open("rb")
+        )
+    except (OSError, LookupError, TypeError):
+        return result
+    return msgspec.structs.replace(result, data=data)
+
+
+def _parse_objects(lines: bytes) -> Iterator[dict[str, Any]]:
+    for line in lines.splitlines():
+        document = parse_json(line)
+        if not isinstance(document, dict):
+            raise Untrusted("a receipt is an object")
+        yield document

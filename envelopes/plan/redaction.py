@@ -3,6 +3,7 @@
 redact_plan    the plan as run.json has it
 redact_call    the call as it is recorded, and the secrets that its other records must not contain
 redact_result   the result as it is recorded
+redact_settled  the call from which other records are made: its envelope, its receipt
 find_texts      the secret texts of arguments or of a result
 redact_error   the error of such a call; `mask_text` does the same for any text
 """
@@ -10,6 +11,7 @@ redact_error   the error of such a call; `mask_text` does the same for any text
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any, overload
 
@@ -19,10 +21,10 @@ from envelopes.plan.references import find_references
 from envelopes.plan.sandbox import find_values
 from envelopes.plan.schema import ActionPlan, plan_document
 from envelopes.plan.steps import REDACTED
-from envelopes.plan.tool_answers import fail
+from envelopes.plan.tool_answers import SettledCall, fail
 from envelopes.schema.call import ToolCall, ToolResult
 from envelopes.schema.result import CompleteOutput
-from envelopes.schema.tool import ToolDefinition
+from envelopes.schema.tool import InvalidToolOutput, ToolDefinition
 from envelopes.text.pointer import split
 
 
@@ -110,12 +112,7 @@ def redact_result(result: ToolResult, secrets: frozenset[str], sensitive: tuple[
 
     Later steps and the model get the result itself. A masked one has no hash, which could be tried against guesses.
     """
-    data = mask(result.data, secrets) if secrets else result.data
-    values = dict(find_values(data, sensitive))
-    if values:
-        data = copy.deepcopy(data)
-        for pointer in values:
-            _redact_value(data, pointer)
+    data = _redact_data(result.data, secrets, sensitive)
     return msgspec.structs.replace(
         result,
         data=data,
@@ -123,6 +120,37 @@ def redact_result(result: ToolResult, secrets: frozenset[str], sensitive: tuple[
         user_message=mask_text(result.user_message, secrets),
         debug_message=mask_text(result.debug_message, secrets),
     )
+
+
+def _redact_data(data: Any, secrets: frozenset[str], sensitive: tuple[str, ...]) -> Any:
+    data = mask(data, secrets) if secrets else data
+    values = dict(find_values(data, sensitive))
+    if values:
+        data = copy.deepcopy(data)
+        for pointer in values:
+            _redact_value(data, pointer)
+    return data
+
+
+def redact_settled(settled: SettledCall, definition: ToolDefinition | None) -> SettledCall | None:
+    """The call with its output masked before anything of it is cut; itself where that has nothing to mask.
+
+    None where the masked output does not fit the definition. An error is masked already.
+    """
+    data = settled.settlement.data
+    if data is None or definition is None:
+        return settled
+    masked = _redact_data(data, settled.secrets, definition.sensitive_result)
+    summary = mask_text(settled.complete.summary_text, settled.secrets)
+    if masked == data and summary == settled.complete.summary_text:
+        return settled
+    try:
+        result = definition.read_data(masked)
+    except InvalidToolOutput:
+        return None
+    complete = msgspec.structs.replace(settled.complete, result=result, summary_text=summary)
+    settlement = msgspec.structs.replace(settled.settlement, data=masked, data_hash=None, user_message=summary)
+    return dataclasses.replace(settled, complete=complete, settlement=settlement)
 
 
 def redact_error(complete: CompleteOutput, secrets: frozenset[str]) -> CompleteOutput:

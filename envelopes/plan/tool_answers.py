@@ -26,6 +26,7 @@ from envelopes.families.base import Family
 from envelopes.families.registry import builtin
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
+from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.call import ToolCall
 from envelopes.schema.outcome import CANCELLED, ToolOutcome
 from envelopes.schema.receipt import Receipt
@@ -284,10 +285,16 @@ class SettledCall:
         """
         if (family := self.rendering_family) is None:
             raise LookupError(f"{self.complete.tool_name} has no family, so no receipt")
-        canonical, policy = self.canonical(sink), family.rendering
-        if canonical.artifacts and policy.read_tool is not None and not is_exposed(policy.read_tool):
-            policy = msgspec.structs.replace(policy, read_tool=None)
-        return render(canonical, family, policy)
+        canonical = self.canonical(sink)
+        return render(canonical, family, choose_policy(canonical, family, is_exposed))
+
+
+def choose_policy(canonical: CanonicalResult, family: Family, is_exposed: Callable[[str], bool]) -> RenderPolicy:
+    """The family's policy; without the tool that reads artifacts where the envelope has some and the model lacks it."""
+    policy = family.rendering
+    if canonical.artifacts and policy.read_tool is not None and not is_exposed(policy.read_tool):
+        return msgspec.structs.replace(policy, read_tool=None)
+    return policy
 
 
 def _reported_failure(definition: ToolDefinition, answer: dict[str, Any]) -> ToolFailed:

@@ -21,12 +21,22 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from envelopes.families.registry import projection_fingerprint
 from envelopes.plan.dispatch import Dispatcher, Environment, EventLog, RunClock
 from envelopes.plan.gates import Admitted, Gates, Hook, allow
 from envelopes.plan.policy import check_tool
-from envelopes.plan.recorders import MemoryRecorder, Recorder, RunHeader
+from envelopes.plan.recorders import (
+    CANONICAL,
+    PROJECTION_POLICY,
+    MemoryRecorder,
+    Recorder,
+    RendererVersion,
+    RunHeader,
+    SentReceipt,
+)
+from envelopes.plan.redaction import redact_settled
 from envelopes.plan.sandbox import check_sandbox
-from envelopes.plan.tool_answers import SettledCall, Tool, json_object
+from envelopes.plan.tool_answers import SettledCall, Tool, choose_policy, json_object
 from envelopes.plan.turn_state import ReplayControl, TurnState, apply_outcome
 from envelopes.schema.call import Limits, RunPolicy, Sandbox, ToolCall
 from envelopes.schema.outcome import ToolOutcome, tool_message
@@ -40,6 +50,7 @@ from envelopes.transports import AnsweredCall, CallIds
 
 LOOP_VERSION = "1.0"
 UNSANDBOXED = RunPolicy(confirmations_required=False, sandbox=Sandbox(enabled=False), limits=Limits())
+SentForm: TypeAlias = Literal["receipt", "outcome", "other"]
 TurnEnd: TypeAlias = Literal["answered", "waiting", "rounds", "deadline", "cancelled"]
 
 
@@ -143,7 +154,9 @@ class ToolLoop:
     """Runs the calls of one agent's model. Used by one thread; `cancel` may be called from any.
 
     `artifacts` keeps outputs that are too large for a message. `confirmation` and the hooks are those of the gates;
-    `after_call` is told every answer. `run_id` names the run in the records.
+    `after_call` is told every answer. `run_id` names the run in the records. These have the envelope of each call, and
+    the text that the model is sent of it (RFC-147): `sent_form` is the form of an answer that the client sends, the
+    receipt or the JSON of the outcome (`message`). Of any other form nothing is recorded.
 
     >>> from envelopes import MemorySink, builtin
     >>> family, definition = builtin("WebSearch")
@@ -170,6 +183,7 @@ class ToolLoop:
     after_call: Callable[[AnsweredRequest], None] = lambda _answer: None
     environment: Environment = field(default_factory=Environment)
     tool_registry_version: str = "1.0"
+    sent_form: SentForm = "receipt"
 
     def __post_init__(self) -> None:
         by_name = {tool.name: tool for tool in self.tools}
@@ -208,8 +222,11 @@ class ToolLoop:
             is_cancelled=self._cancelled.is_set,
             answers_faults=True,
             prepare=self._prepare,
+            describe=self._describe,
         )
         self._prepared: AnsweredRequest | None = None
+        self._masked: AnsweredRequest | None = None  # what is recorded of the answer
+        self._answered = 0
         self.recorder.open(self._header)
         self._log.emit("run.started", self.title or "a tool loop begins")
 
@@ -273,6 +290,7 @@ class ToolLoop:
         answer, self._prepared = self._prepared, None
         if answer is None or answer.settled is not settled:
             answer = self._make_answer(settled)
+        self._record_receipt(answer)
         if settled.settlement.phase == "executed" and call.risk_level != "read-only":
             self.replay.forget_successes()
         apply_outcome(answer.outcome, settled.args, state, self.replay, call.provider_call_id)
@@ -286,6 +304,51 @@ class ToolLoop:
         """Computes the forms that write to the sink, so that a call whose output cannot be stored failed (OUT-001)."""
         self._prepared = self._make_answer(settled)
         _ = self._prepared.outcome, self._prepared.canonical if settled.family is not None else None
+
+    def _describe(self, settled: SettledCall) -> dict[str, Any]:
+        """The envelope, for the record of the result. Its secrets are masked, and so it may differ from the model's."""
+        if self._prepared is None or self._prepared.settled is not settled:
+            self._prepared = self._make_answer(settled)
+        masked = redact_settled(settled, self._gates.registry(settled.call.tool))
+        self._masked = self._prepared if masked is settled else None if masked is None else self._make_answer(masked)
+        if self._masked is None or (family := settled.rendering_family) is None:
+            return {}
+        try:
+            return {CANONICAL: self._masked.canonical.to_json(), PROJECTION_POLICY: projection_fingerprint(family)}
+        except Exception:  # a sink that fails: an answer that needs it raises for the client as well
+            return {}
+
+    def _record_receipt(self, answer: AnsweredRequest) -> None:
+        """Records what the client sends of the answer. What cannot be written raises there, and has no record."""
+        self._answered += 1
+        shown, self._masked = self._masked, None
+        family = answer.settled.rendering_family
+        if shown is None or self.sent_form == "other" or (family is None and self.sent_form == "receipt"):
+            return
+        renderer, policy = None, None
+        try:
+            if family is None or self.sent_form == "outcome":
+                text = shown.message["content"]
+            else:
+                text = shown.receipt.text
+                renderer = RendererVersion(f"{family.name}/receipt", family.versions.get("receipt", 1))
+                policy = choose_policy(shown.canonical, family, shown.is_exposed).fingerprint
+        except Exception:
+            return
+        call = answer.call
+        self.recorder.add(
+            SentReceipt(
+                run=call.run_id,
+                call=call.provider_call_id or call.call_id,
+                call_id=call.call_id,
+                position=self._answered,
+                text=text,
+                at=self.clock.stamp(),
+                fidelity="exact" if shown is answer else "masked",
+                renderer=renderer,
+                render_policy=policy,
+            )
+        )
 
     def _make_answer(self, settled: SettledCall) -> AnsweredRequest:
         return AnsweredRequest(settled, self.artifacts, lambda tool: self._is_exposed(tool, settled.call))

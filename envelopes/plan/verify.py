@@ -22,7 +22,7 @@ import msgspec
 from envelopes.codecs import call as codec
 from envelopes.plan.checks import RISKS
 from envelopes.plan.confirmation import audit_confirmations, epoch_seconds, least_risk
-from envelopes.plan.recorders import ARTIFACTS_FOLDER, Record, RecordedRun, load_run
+from envelopes.plan.recorders import ARTIFACTS_FOLDER, SHORTENED, RecordedRun, load_run
 from envelopes.plan.references import Scope, UnresolvedReference, resolve
 from envelopes.plan.schema import ActionPlan, Defaults, OnError, Step, read_plan
 from envelopes.plan.steps import (
@@ -280,7 +280,7 @@ def verify_folder(folder: Path) -> FolderCheck:
     problems = [
         *_header_problems(run),
         *_event_problems(run),
-        *_record_problems(run),
+        *_record_problems(run, folder / ARTIFACTS_FOLDER),
         *_identity_problems(run),
         *_closing_problems(run),
         *_policy_problems(run, policy),
@@ -339,7 +339,7 @@ def _event_problems(run: RecordedRun) -> Iterator[str]:
         yield "events.jsonl: seq: the numbers have a gap, a repetition or another order"
 
 
-def _record_problems(run: RecordedRun) -> Iterator[str]:
+def _record_problems(run: RecordedRun, folder: Path) -> Iterator[str]:
     known = {call.call_id for call in run.calls}
     answered = Counter(result.call_id for result in run.results)
     yield from (f"{name}: {count} results" for name, count in answered.items() if count > 1)
@@ -347,7 +347,9 @@ def _record_problems(run: RecordedRun) -> Iterator[str]:
     if not run.is_interrupted:
         yield from (f"{call.call_id}: no result" for call in run.calls if call.call_id not in answered)
     for result in run.results:
-        if result.data is not None and result.data_hash not in (None, named_hash(result.data)):
+        # Data with the ends of a stored output is the whole only where that file is as it was.
+        is_whole = SHORTENED not in result.extra or not any(_file_problems(folder, result))
+        if is_whole and result.data is not None and result.data_hash not in (None, named_hash(result.data)):
             yield f"{result.call_id}: its data has another hash than dataHash"
         if epoch_seconds(result.ended_at) < epoch_seconds(result.started_at):
             yield f"{result.call_id}: it ended at {result.ended_at}, before it began at {result.started_at}"
@@ -359,7 +361,7 @@ def _identity_problems(run: RecordedRun) -> Iterator[str]:
     """Each record names the run; a result and an event name the step, the tool and the attempt of their call, too."""
     run_id = run.header.get("runId")
     calls = {call.call_id: call for call in run.calls}
-    records: tuple[Record, ...] = (*run.calls, *run.results, *run.events)
+    records: tuple[ToolCall | ToolResult | ExecutionEvent, ...] = (*run.calls, *run.results, *run.events)
     for record in records:
         kind = record.type if isinstance(record, ExecutionEvent) else type(record).__name__
         name = f"{record.call_id or 'events.jsonl'}: its {kind}"

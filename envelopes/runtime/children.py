@@ -83,12 +83,21 @@ Program: TypeAlias = Callable[[ChildAgent], str]
 
 
 def run_loop(child: ChildAgent, loop: ToolLoop, model: Model) -> str:
-    """Runs one turn of the loop and closes it; the report is the last text that the model wrote."""
+    """Runs one turn of the loop and closes it; the report is the last text that the model wrote.
+
+    Raises RuntimeError for a turn without an answer. A child that waits is one: what it waits for begins another turn,
+    and this program has none, so its text is no report. A program that runs further turns can wake it.
+    """
     child.stop_with(loop.cancel)
     try:
         result = loop.run_turn(model)
     finally:
         loop.close()
+    if result.end == "waiting" and not child.is_stopped:
+        raise RuntimeError(
+            f"{child.agent_id} waits, and its program ends with its turn: nothing can wake it; give it no tool that "
+            f"ends a turn, such as WaitFor{f'. It wrote last: {result.text}' if result.text else ''}"
+        )
     if result.end != "answered" and not child.is_stopped:
         raise RuntimeError(f"the turn of {child.agent_id} ended without an answer: {result.end}")
     return result.text

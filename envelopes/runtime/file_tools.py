@@ -30,6 +30,7 @@ from envelopes.families.file.results import (
     slice_outcome,
 )
 from envelopes.families.file.tools import ApplyPatchInput, ReadArtifactInput
+from envelopes.families.json_outputs import LAID_OUT_BYTES, begins_as_json, lay_out_output
 from envelopes.plan.tool_answers import Tool, ToolFailed
 from envelopes.plan.workers import CallContext
 from envelopes.runtime.apply_patch import apply_patch
@@ -38,10 +39,9 @@ from envelopes.runtime.workspaces import Workspaces, open_workspaces
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.schema.settlement import Created, Deleted, Effects, Modified, Renamed
 from envelopes.storage.line_index import LineIndex, build_index
-from envelopes.text.json_layout import lay_out_line
 from envelopes.text.preview import split_lines
 
-LAID_OUT_BYTES = 8 * 1024 * 1024  # JSON on a longer line is read as it stands
+BEGINNING = 1024  # bytes that show whether a file may be JSON
 CHUNK = 1024 * 1024
 MOST_BYTES = 4  # of a character in UTF-8
 
@@ -80,7 +80,7 @@ class FileTools:
 
     def _list_effects(self, result: PatchResult) -> Effects:
         """Lists what the patch changed, by paths relative to the root of the workspace (CALL-050, CALL-056)."""
-        at = "" if self._workspaces.folder == "." else f"{self._workspaces.folder}/"
+        at = self._observed_prefix()
         changed: defaultdict[str, list[PatchedFile]] = defaultdict(list)
         for file in result.changed_files:
             changed[file.action].append(file)
@@ -100,6 +100,15 @@ class FileTools:
             for file in parse_patch(call.patch).files:
                 for path in dict.fromkeys((file.source, file.path)):
                     yield path if folder == "." or path.startswith("/") else f"{folder}/{path}"
+
+    def _observed_prefix(self) -> str:
+        """The text before a path of the patch in a scan, where files of a worktree follow the name of its branch."""
+        cwd, folder = self._workspaces.active.cwd, self._workspaces.folder
+        for branch, worktree in self._workspaces.worktrees().items():
+            if cwd.is_relative_to(worktree):
+                inside = cwd.relative_to(worktree).as_posix()
+                return f"{branch}:" if inside == "." else f"{branch}:{inside}/"
+        return "" if folder == "." else f"{folder}/"
 
     def read_artifact(self, call: ReadArtifactInput, _context: CallContext) -> CompleteOutput:
         try:
@@ -130,7 +139,7 @@ def read_artifact(
     except LookupError:
         raise ArtifactRefused(artifact_not_found(request.path)) from None
     with stored:
-        layout = _lay_out(stored)
+        layout = None if _is_in_document(request) else _lay_out(stored)
         stream = stored if layout is None else io.BytesIO(layout.encode("utf-8", "surrogatepass"))
         stream.seek(0)
         index = build_index(stream)
@@ -142,13 +151,24 @@ def read_artifact(
         return _slice(stream, index, request, is_laid_out=layout is not None)
 
 
+def _is_in_document(request: ReadArtifactInput) -> bool:
+    """True for a place in a document on one line that no receipt has laid out: line 1 of a layout is a bracket.
+
+    A text that is too large for its two ends to be all of it is shown as it stands, and so is the rest of it.
+    """
+    return request.find is None and (request.line or 1) == 1 and (request.column or 1) > 1
+
+
 def _lay_out(stream: BinaryIO) -> str | None:
     """The layout of JSON on one line, whose lines the receipt has counted; None for anything else."""
-    beginning = stream.read(1)
-    if beginning not in (b"{", b"["):
+    data = stream.read(BEGINNING)
+    if not begins_as_json(data.decode("utf-8", "replace")):
         return None
-    data = beginning + stream.read(LAID_OUT_BYTES)
-    return lay_out_line(data.decode("utf-8", "replace")) if len(data) <= LAID_OUT_BYTES else None
+    data += stream.read(LAID_OUT_BYTES + 1 - len(data))
+    try:
+        return lay_out_output(data.decode("utf-8", "surrogatepass"))
+    except UnicodeDecodeError:  # no text, or cut in the middle of a character
+        return None
 
 
 def _slice(stream: BinaryIO, index: LineIndex, request: ReadArtifactInput, *, is_laid_out: bool) -> ArtifactSlice:

@@ -160,7 +160,7 @@ Renderer: TypeAlias = Callable[[CanonicalResult, RenderPolicy], Iterable[Segment
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """A renderer with a policy. Raise `version` whenever `render` writes something new for the same envelope.
 
-    `digest` is a hash of what decides the text besides the program: of a template.
+    `digest` names what decides the text besides the program: the hash of a template, the encoding that counts tokens.
     """
 
     id: str

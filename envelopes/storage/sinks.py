@@ -3,6 +3,8 @@
     ArtifactSink   the protocol that a projector writes to
     MemorySink     keeps the texts in memory: for tests, and for projections that are only looked at
     capture        takes what a tool wrote, of any size and of any bytes, as the text of a complete output
+    shorten_captured, restore_captured   such outputs in a record: it repeats no more of the stored text than a preview
+                                         needs, and whoever has the file reads the rest of both ends again
 
 All sinks give a text the same path, which follows from its role and content (RFC-085). `FileStore` is the sink that
 keeps files.
@@ -10,16 +12,22 @@ keeps files.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import BinaryIO, Protocol, TypeAlias, cast
+from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
 from envelopes.schema.result import ArtifactRef
+from envelopes.text.pointer import join, resolve
 from envelopes.text.preview import FileText, FileTextReader
 
 INLINE_BYTES = 64 * 1024  # a longer output is stored before it is projected
 END_CHARACTERS = 256_000  # of each end: 64,000 tokens, the most that a tool promises, have about as many
+RECORDED_CHARACTERS = 32_000  # of each end in a record: 8,000 tokens, the budget that a tool has by default
+MOST_BYTES = 4  # of a character in UTF-8
+PER_TOKEN = 4  # characters of each end for a token of the budget
 Content: TypeAlias = str | bytes | BinaryIO
 
 
@@ -66,6 +74,51 @@ def capture(role: str, content: bytes | BinaryIO, sink: ArtifactSink) -> str | F
     observed = _Observed(beginning, stream)
     artifact = sink.write(role, cast("BinaryIO", observed))
     return observed.reader.finish(artifact.path)
+
+
+def shorten_captured(data: Any, paths: Collection[str]) -> tuple[Any, list[dict[str, Any]]]:
+    """The data with shorter ends of the outputs that are stored under `paths`, and where and how long the ends were.
+
+    JSON on one line stays whole, since a projection lays it out only then.
+    """
+    shortened: list[dict[str, Any]] = []
+    return _shorten(data, paths, "", RECORDED_CHARACTERS, shortened), shortened
+
+
+def _shorten(value: Any, paths: Collection[str], pointer: str, keep: int, shortened: list[dict[str, Any]]) -> Any:
+    if isinstance(value, list):
+        return [_shorten(item, paths, join(pointer, at), keep, shortened) for at, item in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    if not _is_captured(value, paths):
+        tokens = value.get("max_output_tokens")
+        keep = min(max(keep, PER_TOKEN * tokens), END_CHARACTERS) if isinstance(tokens, int) else keep
+        return {name: _shorten(item, paths, join(pointer, name), keep, shortened) for name, item in value.items()}
+    start, end = value["start"], value["end"]
+    known = start + end
+    is_json = "\n" not in known.rstrip() and known.lstrip().removeprefix("\ufeff").lstrip()[:1] in ("{", "[")
+    if len(known) <= 2 * keep or is_json:
+        return value
+    shortened.append({"pointer": pointer, "start": len(start), "end": len(end)})
+    return {**value, "start": start[:keep], "end": known[-keep:]}
+
+
+def _is_captured(value: dict[str, Any], paths: Collection[str]) -> bool:
+    is_text = all(isinstance(value.get(name), str) for name in ("path", "start", "end"))
+    return is_text and "characters" in value and value["path"] in paths
+
+
+def restore_captured(data: Any, shortened: Iterable[Mapping[str, Any]], open_output: Callable[[str], BinaryIO]) -> Any:
+    """The data that `shorten_captured` got. Raises what `open_output` raises for a path that it does not know."""
+    restored = copy.deepcopy(data)
+    for entry in shortened:
+        output: Any = resolve(restored, entry["pointer"])
+        with open_output(output["path"]) as stream:
+            beginning = _read_fully(stream, entry["start"] * MOST_BYTES)
+            output["start"] = beginning.decode("utf-8", "replace")[: entry["start"]]
+            stream.seek(max(0, stream.seek(0, io.SEEK_END) - entry["end"] * MOST_BYTES))
+            output["end"] = stream.read().decode("utf-8", "replace")[-entry["end"] :] if entry["end"] else ""
+    return restored
 
 
 def _decode(data: bytes) -> str | None:

@@ -61,7 +61,8 @@ def preview_tokens(text: str | FileText, budget: int) -> TextPreview:
 def _by_lines(start: str, end: str, characters: int, lines: int, budget: int) -> TextPreview | None:
     """None where a line alone passes the room of its end."""
     most = MOST_PER_TOKEN * budget
-    first = split_lines(start[: start.rfind("\n", 0, most) + 1] if characters > most else start)
+    is_part = characters > most or characters > len(start)  # then its last line may be half a line
+    first = split_lines(start[: start.rfind("\n", 0, most) + 1] if is_part else start)
     head, used = _fitting(first, budget // 2)
     begins = sum(map(len, first[:head]))
     behind = end[max(0, len(end) - (characters - begins)) :]

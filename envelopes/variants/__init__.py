@@ -14,6 +14,7 @@ import msgspec
 
 from envelopes.families import plugins
 from envelopes.families.base import Family
+from envelopes.families.registry import find_other_encoding
 from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.receipt import Variant
 from envelopes.variants import canonical_json, markdown, outcome_json, tagged
@@ -42,6 +43,7 @@ def variants_for(family: Family) -> tuple[Variant, ...]:
             title=name.replace("_", " ").capitalize(),
             render=family.renderers[name],
             policy=family.rendering,
+            digest=find_other_encoding(family),
         )
         for name in sorted(family.renderers, key=lambda name: name != "receipt")
     ]

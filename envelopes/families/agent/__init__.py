@@ -42,7 +42,7 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 4},
+    versions={"receipt": 5},
     projection=ProjectionPolicy(preview=CHILD_REPORT_CHARACTERS),
     mappings=(
         *claude_code.MAPPINGS,

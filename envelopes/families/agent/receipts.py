@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.agent.results import AgentRead, Spawned
 from envelopes.families.agent.tools import TOOLS
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.segments import (
     headline,
     item_lines,
@@ -83,6 +84,7 @@ RECORDED_LINES = (
 )
 
 
+@with_indented_values
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     return _BODIES.get(canonical.tool_name, _recorded)(canonical)
 

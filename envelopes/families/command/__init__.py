@@ -35,9 +35,10 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers=RENDERERS,
-    versions={"receipt": 7, "json_aware": 7, "tail_first": 7},
+    versions={"receipt": 8, "json_aware": 8, "tail_first": 8},
     tools=TOOLS,
     granted=granted_characters,
+    counts_tokens=True,
     outcomes={CommandResult: command_outcome, BatchResult: batch_outcome},
     mappings=(
         *claude_code.MAPPINGS,

@@ -13,7 +13,6 @@ from envelopes.families.command.results import (
     CHARACTERS_PER_TOKEN,
     DEFAULT_OUTPUT_TOKENS,
     IMAGE_PREVIEW_CHARACTERS,
-    LAID_OUT,
     MESSAGE_CHARACTERS,
     MOST_ITEMS,
     MOST_OUTPUT_TOKENS,
@@ -30,9 +29,9 @@ from envelopes.families.command.results import (
     output_texts,
     output_tokens,
 )
+from envelopes.families.json_outputs import LAID_OUT, lay_out_output
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import ArtifactRef, JsonValue, to_members
-from envelopes.text.json_layout import lay_out_line
 from envelopes.text.preview import FileText, preview_command
 from envelopes.text.token_preview import MOST_PER_TOKEN, count_up_to
 
@@ -120,7 +119,9 @@ def _project_item(number: int, item: BatchItem, limits: _Limits, projector: Proj
             "status": item.status,
             "result": result,
             "error_kind": item.error_kind,
-            "error_message": projector.one_line(f"{field}/error_message", item.error_message, MESSAGE_CHARACTERS),
+            **projector.stored_line(
+                f"{field}/error_message", item.error_message, MESSAGE_CHARACTERS, role=f"command-{number}-error"
+            ),
             "duration_ms": item.duration_ms,
         }
     )
@@ -169,7 +170,7 @@ def _project_output(
     """One output: its preview, and where it was cut or is no text, the artifact with the whole."""
     field = f"{at}{name}_preview"
     is_long = (count_up_to(text, limit) if in_tokens else count_characters(text)) > limit
-    laid_out = lay_out_line(text) if is_long and isinstance(text, str) else None
+    laid_out = lay_out_output(text) if is_long else None
     shown = text if laid_out is None else laid_out
     preview, is_whole = (projector.preview_tokens if in_tokens else projector.excerpt)(field, shown, limit)
     members: ResultMembers = {f"{name}_preview": preview}

@@ -31,9 +31,11 @@ import msgspec
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.command.projection import granted_tokens
-from envelopes.families.command.results import LAID_OUT, SKIPPED, STATUSES
+from envelopes.families.command.results import SKIPPED, STATUSES
 from envelopes.families.command.tools import TOOLS
 from envelopes.families.fitting import fit
+from envelopes.families.indented_values import with_indented_values
+from envelopes.families.json_outputs import JSON_LAID_OUT, LAID_OUT, read_document
 from envelopes.families.segments import (
     artifact_lines,
     artifacts_title,
@@ -70,6 +72,8 @@ NOTE_LINES = (
     ("Whole output kept by the agent", "saved_output/path"),
 )
 RUNNING_LINES = (
+    ("Status", "task_handle/status"),
+    ("Command", "command"),
     ("Summary", "summary"),
     ("Workdir", "workdir"),
     ("Shell", "shell"),
@@ -81,6 +85,7 @@ NO_OUTPUT = {
     "promoted_to_task": "Initial output:\n(none captured)",
     "already_running": "No output yet.",
 }
+CUT_BY_SOURCE = "[output truncated by its source]"
 
 
 class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +110,6 @@ class OutputStream(msgspec.Struct, frozen=True, kw_only=True):
         return text_value(self.text[start:end], self.pointer, start, role="preview")
 
 
-JSON_LAID_OUT = " (JSON, laid out for reading)"
 Show: TypeAlias = Callable[[OutputStream], Iterable[Segment]]
 
 
@@ -133,6 +137,7 @@ def _keeps_budget(result: JsonValue, body: list[Segment]) -> bool:
     return budget is None or fits_tokens("".join(segment.text for segment in body if segment.role == "preview"), budget)
 
 
+@with_indented_values
 def _outcome(canonical: CanonicalResult, show: Show) -> Iterator[Segment]:
     result: dict[str, Any] = canonical.result if isinstance(canonical.result, dict) else {}
     return _batch(canonical, result, show) if "items" in result else _command(canonical, result, show)
@@ -142,7 +147,7 @@ def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> 
     yield from _headline(result)
     yield from member_lines(canonical, NOTE_LINES[1:] if "waited_ms" in result else NOTE_LINES)
     yield from _next_calls(canonical, result)
-    if result.get("disposition") == "already_running":
+    if result.get("disposition") == "already_running" and "initial_output_preview" not in result:
         yield from member_lines(canonical, RUNNING_LINES)
     match result:
         case {"command_diagnostics": {"exceeds_soft_threshold": True, "cmd_char_count": count}}:
@@ -152,6 +157,9 @@ def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> 
     for stream in streams:
         yield line_break(2)
         yield from show(stream)
+    if streams and _is_cut_by_source(result):
+        yield line_break()
+        yield marker(CUT_BY_SOURCE)
     if not streams and "command" not in result and not result.get("instructions"):
         yield line_break(2)
         yield label(NO_OUTPUT.get(result.get("disposition", ""), NO_OUTPUT["completed"]))
@@ -178,8 +186,16 @@ def _headline(result: dict[str, Any]) -> Iterator[Segment]:
             yield headline("Command is already running; no second one was started", "/result/disposition")
         case {"interrupted": True}:
             yield headline("Command was interrupted before it finished", "/result/interrupted")
+            if isinstance(code := result.get("exit_status"), int):
+                yield headline(f", exit code {code}", "/result/exit_status")
         case {"exit_status": int(code)}:
             yield headline(f"Process exited with code {code}", "/result/exit_status")
+
+
+def _is_cut_by_source(result: dict[str, Any]) -> bool:
+    """True for output that is flagged as cut and that the projection did not cut: it stores what it cuts."""
+    is_cut = result.get("truncated") is True or result.get("initial_output_truncated") is True
+    return is_cut and not any(f"{name}_artifact" in result for name in TITLES)
 
 
 def _without_leading_breaks(segments: Iterable[Segment]) -> list[Segment]:
@@ -228,11 +244,17 @@ def _item(canonical: CanonicalResult, item: dict[str, Any], pointer: str, show: 
         yield from phrase(canonical, words, pointer)
     elif not has_exited:
         yield value(canonical, f"{pointer}/status")
+    if (item.get("result") or {}).get("interrupted") is True and "error_kind" not in item:
+        yield label("  interrupted")
     if "duration_ms" in item:
         yield from phrase(canonical, "  duration={duration_ms} ms", pointer)
-    for stream in _streams(item.get("result") or {}, f"{pointer}/result"):
+    result = item.get("result") or {}
+    for stream in _streams(result, f"{pointer}/result"):
         yield line_break()
         yield from show(stream)
+    if _is_cut_by_source(result):
+        yield line_break()
+        yield marker(CUT_BY_SOURCE)
 
 
 def _artifacts(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
@@ -251,7 +273,7 @@ def _artifacts(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment
 def _artifact_roles(result: dict[str, Any]) -> dict[int, str]:
     roles = {index: name.removesuffix("_artifact") for name, index in result.items() if name.endswith("_artifact")}
     for item in result.get("items", ()):
-        nested = _artifact_roles(item.get("result") or {})
+        nested = _artifact_roles(item.get("result") or {}) | _artifact_roles(item)
         roles |= {index: f"{role} of [{item['index']}]" for index, role in nested.items()}
     return {index: role.replace("_", " ") for index, role in roles.items()}
 
@@ -299,11 +321,11 @@ def _tail_first(stream: OutputStream) -> Iterable[Segment]:
 
 
 def _json_document(stream: OutputStream) -> list[Segment]:
-    text = lay_out_json(stream.text)
-    if text is None or text == stream.text.strip():
+    text, words = read_document(stream.text) or ("", "")
+    if not words or text == stream.text.strip():
         return []
     document = Segment(text, "preview", SegmentSource("canonical", stream.pointer))
-    return list(_titled(f"{stream.title}{JSON_LAID_OUT}:", [document]))
+    return list(_titled(f"{stream.title}{words}:", [document]))
 
 
 def _json_lines(stream: OutputStream) -> list[Segment]:

@@ -54,7 +54,6 @@ COMMAND_TASK = "command_task"
 MOST_ITEMS = 12
 MESSAGE_CHARACTERS = 400
 SKIPPED = "skipped_after_previous_error"
-LAID_OUT = "json"
 OUTPUTS = ("stdout", "stderr", "initial_output", "combined_output")
 STATUSES: tuple[ItemStatus, ...] = ("completed", "failed", "rejected", "skipped")
 _SEPARATORS = frozenset({"|", "||", "|&", "&", "&&", ";", "(", ")"})

@@ -41,7 +41,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS, keeps_nulls=True),
     renderers={"receipt": receipt},
-    versions={"receipt": 5},
+    versions={"receipt": 6},
     tools=TOOLS,
     granted=granted_characters,
     outcomes={PatchResult: patch_outcome, ArtifactSlice: slice_outcome, ArtifactMatches: matches_outcome},

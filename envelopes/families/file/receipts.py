@@ -18,9 +18,10 @@ from typing import Any
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import count_noun
-from envelopes.families.file.results import MARKS
+from envelopes.families.file.results import MARKS, SHOWN_NOTES
 from envelopes.families.file.tools import TOOLS
 from envelopes.families.fitting import fit
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
@@ -57,7 +58,6 @@ ERROR_DETAILS = (
 )
 # What an error quotes: the hunk's lines, and those of the file that are most like them.
 QUOTED = (("The hunk expects", "expected"), ("The nearest lines of the file", "nearest"))
-SHOWN_NOTES = 8
 MESSAGE_CHARACTERS = 700
 WORD_CHARACTERS = 96  # a longer run of characters is data that a patch dragged along, not prose
 _LONG_WORD = re.compile(rf"(\S{{{WORD_CHARACTERS}}})\S+")
@@ -101,6 +101,7 @@ def _message(message: str) -> Iterator[Segment]:
         yield marker(f"\n[message cut: first {end} of {len(message)} characters]")
 
 
+@with_indented_values
 def _outcome(canonical: CanonicalResult) -> Iterator[Segment]:
     result: dict[str, Any] = canonical.result if isinstance(canonical.result, dict) else {}
     match result:

@@ -24,7 +24,8 @@ of a part of an artifact that ReadArtifact read:
 
 `content_artifact` and `diff_artifact` index into `artifacts` and are there only for a preview that was cut.
 `total_lines` beyond `line_count` means that only a part of the file was asked for. `changed_file_count` counts every
-file; where the list was cut, `changed_files_artifact` has a line for each file.
+file; where the list was cut, `changed_files_artifact` has a line for each file, and `diagnostics_artifact` and
+`ignored_metadata_artifact` one for each note where the receipt does not show all of them.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ PATHS_CHARACTERS = 4_000  # RFC-115: paths and actions; a receipt names the path
 NOTES_CHARACTERS = 2_000
 MESSAGE_CHARACTERS = 300
 DIAGNOSTIC_ROWS = 20
+SHOWN_NOTES = 8  # of a receipt
 MARKS: dict[str, str] = {"add": "A", "modify": "M", "delete": "D", "move": "R"}
 SUMMARY_DIAGNOSTICS = 3
 MOST_CHARACTERS = 20_000  # of one slice of an artifact
@@ -251,8 +253,10 @@ def _project_patch(result: PatchResult, projector: Projector, policy: Projection
         "changed_paths": [file["path"] for file in members["changed_files"]],
         "changed_file_count": len(result.changed_files),
     }
-    if result.ignored_metadata:
-        members |= _list_items("ignored_metadata", result.ignored_metadata, NOTES_CHARACTERS, policy, projector)
+    if notes := result.ignored_metadata:
+        members |= _list_items("ignored_metadata", notes, NOTES_CHARACTERS, policy, projector)
+        texts = [f"{note.path}: {note.kind} {note.value}\n" for note in notes]
+        members |= _store_notes("ignored_metadata", texts, projector)
     if result.diagnostics:
         # Paths and kinds alone decide which ones are listed; each message is shortened by itself.
         places = [msgspec.structs.replace(diagnostic, message="") for diagnostic in result.diagnostics]
@@ -261,7 +265,18 @@ def _project_patch(result: PatchResult, projector: Projector, policy: Projection
         for index, row in enumerate(members["diagnostics"]):
             message = result.diagnostics[index].message
             row["message"] = projector.one_line(f"diagnostics/{index}/message", message, MESSAGE_CHARACTERS)
+        texts = [f"{note.path}: {note.kind}: {note.message}\n" for note in result.diagnostics]
+        members |= _store_notes("diagnostics", texts, projector)
     return members
+
+
+def _store_notes(field: str, notes: Sequence[str], projector: Projector) -> dict[str, Any]:
+    """`<field>_artifact` with all notes, where the receipt or the envelope lacks some or a part of one."""
+    pointer = f"/result/{field}"
+    is_cut = any(f"{cut.pointer}/".startswith(f"{pointer}/") for cut in projector.cuts)
+    if not is_cut and len(notes) <= SHOWN_NOTES:
+        return {}
+    return {f"{field}_artifact": projector.store(field.replace("_", "-"), "".join(notes))}
 
 
 def _project_slice(result: ArtifactSlice, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:

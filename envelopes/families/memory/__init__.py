@@ -25,7 +25,7 @@ FAMILY = Family(
     results=tuple(PROJECTIONS),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 5},
+    versions={"receipt": 6},
     projection=ProjectionPolicy(preview=MEMORY_CHARACTERS),
     tools=TOOLS,
     granted=granted_characters,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.memory.tools import TOOLS
 from envelopes.families.segments import (
     headline,
@@ -30,6 +31,7 @@ LINES = (
 )
 
 
+@with_indented_values
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     result = RecordedObject(canonical.result)
     return _found(canonical, result) if result.get("memory") is None else _read(canonical, result.member("memory"))

@@ -20,6 +20,6 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 4},
+    versions={"receipt": 5},
     examples=Path(__file__).with_name("examples.json"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.segments import (
     headline,
     item_lines,
@@ -25,6 +26,7 @@ HEADLINES = {
 }
 
 
+@with_indented_values
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     status = RecordedObject(canonical.result).text("status")
     if status is None:

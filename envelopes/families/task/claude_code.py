@@ -117,7 +117,7 @@ def _align_stop(recorded: RecordedObject, text: str) -> list[Span]:
 
 MAPPINGS = (
     _mapping(
-        tools=("TaskOutput", "AgentOutputTool"), version=2, expects=("task",), read=_read_output, align=_align_output
+        tools=("TaskOutput", "AgentOutputTool"), version=3, expects=("task",), read=_read_output, align=_align_output
     ),
     _mapping(
         tools=("TaskStop", "KillShell", "KillBash"),

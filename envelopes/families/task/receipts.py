@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.fitting import fit
+from envelopes.families.indented_values import with_indented_values
+from envelopes.families.json_outputs import JSON_LAID_OUT, LAID_OUT, lay_out_output
 from envelopes.families.segments import (
     artifact_lines,
     error_receipt,
@@ -27,7 +29,7 @@ from envelopes.families.segments import (
 from envelopes.families.task.results import NO_ID, NO_STATUS, count_tasks, fit_verb, verdict
 from envelopes.families.task.tools import TOOLS
 from envelopes.schema.budget import RenderPolicy
-from envelopes.schema.receipt import Segment
+from envelopes.schema.receipt import Segment, SegmentSource
 from envelopes.schema.result import CanonicalResult, JsonValue
 
 ERROR_DETAILS = (("Field", "field"), ("Task", "task_id"), ("Status", "status"))
@@ -54,7 +56,7 @@ _FIELDS = {"task": ("task_id", NO_ID), "status": ("status", NO_STATUS)}
 def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     if canonical.error is not None:
         return fit(error_receipt(canonical, ERROR_DETAILS, tools=TOOLS), policy, tail=artifact_lines(canonical, policy))
-    body = list(_body(canonical))
+    body = list(_body(canonical, policy))
     # The artifacts follow one blank line, whether or not the output ended its last line itself.
     last = list(artifact_lines(canonical, policy))
     is_open = last and not body[-1].text.endswith("\n")
@@ -62,7 +64,8 @@ def receipt(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segmen
     return with_ways_to_read(whole, canonical, policy)
 
 
-def _body(canonical: CanonicalResult) -> Iterable[Segment]:
+@with_indented_values
+def _body(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     match canonical.result:
         case {"tasks": list()}:
             return _list(canonical)
@@ -71,7 +74,7 @@ def _body(canonical: CanonicalResult) -> Iterable[Segment]:
         case {"stop_requested": True}:
             return _stop(canonical)
         case {"task": {"output_preview": str()}}:
-            return _output(canonical)
+            return _output(canonical, policy)
         case {"task": dict()}:
             return _state(canonical)
     return [headline(canonical.summary_text), *text_block(canonical, "/result/text")]
@@ -90,7 +93,7 @@ def _row(item: JsonValue, pointer: str) -> Iterable[Segment]:
     yield from marked_values(task, pointer, ((" [", "kind"), ("] ", "status"), (": ", "summary")))
 
 
-def _output(canonical: CanonicalResult) -> Iterable[Segment]:
+def _output(canonical: CanonicalResult, policy: RenderPolicy) -> Iterable[Segment]:
     retrieval = RecordedObject(canonical.result).text("retrieval_status")
     pointer = "/result/task" if retrieval is None else "/result/retrieval_status"
     yield from _sentence(canonical, verdict(retrieval), pointer)
@@ -98,14 +101,27 @@ def _output(canonical: CanonicalResult) -> Iterable[Segment]:
     yield from member_lines(canonical, WORKTREE_LINES, "/result/task/child_supervision")
     yield from _failure(canonical)
     yield from text_block(canonical, "/result/task/failure", "Failure")
-    yield from output_block(canonical, "/result/task/output_preview", "Output")
     task = RecordedObject(canonical.result).member("task")
+    yield from _output_text(canonical, task, policy)
     if not (task.text("output_preview") or "").strip() and task.text("status") in ENDED:
         yield line_break()
         yield label("Output: (none)")
     if retrieval in ("timeout", "not_ready") and task.text("task_id"):
         yield from phrase(canonical, "\nWait on: TaskOutput {task_id}; end: TaskStop {task_id}", "/result/task")
     yield from text_block(canonical, "/result/task/result_summary", "Result")
+
+
+def _output_text(canonical: CanonicalResult, task: RecordedObject, policy: RenderPolicy) -> Iterable[Segment]:
+    """The output; JSON on one line is laid out where that takes no more than half of the receipt (RFC-102)."""
+    pointer = "/result/task/output_preview"
+    if task.text("output_layout") == LAID_OUT:
+        return text_block(canonical, pointer, f"Output{JSON_LAID_OUT}")
+    text = task.text("output_preview") or ""
+    laid_out = lay_out_output(text)
+    if laid_out is None or laid_out == text.strip() or len(laid_out) > policy.characters // 2:
+        return output_block(canonical, pointer, "Output")
+    document = Segment(laid_out, "preview", SegmentSource("canonical", pointer))
+    return [line_break(2), label(f"Output{JSON_LAID_OUT}:\n"), document]
 
 
 def _failure(canonical: CanonicalResult) -> Iterable[Segment]:

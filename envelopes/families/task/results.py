@@ -2,7 +2,7 @@
 
 Canonical `result`, by tool; an index `<field>_artifact` beside a preview points into `artifacts` (RFC-087):
 
-    TaskOutput   retrieval_status, task {…, output_preview, output_truncated, output_artifact?, failure_artifact?}
+    TaskOutput   retrieval_status, task {…, output_preview, output_truncated, output_layout?, output_artifact?, …}
     TaskList     tasks [digest], tasks_omitted?, tasks_artifact?
     TaskStatus   task {snapshot}
     TaskInput    task {snapshot}, accepted_input, input_target?, bytes_written?, refusal?
@@ -18,9 +18,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from envelopes.families.base import Projection, Projector, ResultMembers, count_fitting, pick, without_nulls
+from envelopes.families.json_outputs import LAID_OUT, lay_out_output
 from envelopes.schema.budget import ProjectionPolicy
 from envelopes.schema.result import (
     CHILD_REPORT_CHARACTERS,
+    ArtifactRef,
     ChildSupervision,
     JsonValue,
     ToolError,
@@ -243,11 +245,17 @@ def task_not_running(task: TaskSnapshot) -> ToolError:
 
 
 def _project_read(result: TaskRead, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
+    """The summary is left out where the output is the same text (RFC-107)."""
+    output = _project_output(result, projector, policy)
+    summary = (result.summary or "").strip()
+    shown = str(output["output_preview"])
+    is_equal = isinstance(result.output, str) and summary == result.output.strip()
+    is_repeated = is_equal or (len(summary) > LINE_CHARACTERS and summary in shown)
     task: ResultMembers = {
         **pick(result, "task_id", "kind", "status"),
-        **projector.text("task/summary", result.summary, policy.details, role="summary"),
+        **projector.text("task/summary", None if is_repeated else result.summary, policy.details, role="summary"),
         "exit_status": result.exit_status,
-        **_project_output(result, projector, policy),
+        **output,
     }
     if result.failure is not None:
         # The index has a name of its own: `failure_artifact` is our own record of why a task failed.
@@ -264,17 +272,21 @@ def _project_output(result: TaskRead, projector: Projector, policy: ProjectionPo
     budget = policy.preview if result.child_supervision is None else min(policy.preview, CHILD_REPORT_CHARACTERS)
     field, output = "task/output_preview", result.output
     path = output.path if isinstance(output, FileText) else result.log_path
-    artifact: int | None
-    if isinstance(output, str) and path is None:
-        preview, artifact = projector.preview(field, output, budget, role="output")
-    else:
-        preview, artifact = projector.preview_stored(field, output, budget, path=path or "")
+    length = output.characters if isinstance(output, FileText) else len(output)
+    laid_out = lay_out_output(output) if length > budget else None
+    preview, is_whole = projector.excerpt(field, output if laid_out is None else laid_out, budget)
+    artifact = None
+    if path is not None:
+        artifact = projector.refer(ArtifactRef(path))
+    elif isinstance(output, str) and not is_whole:
+        artifact = projector.store("output", output)
     report = (result.result_summary or "").strip()
     whole = output.strip() if isinstance(output, str) else ""
     is_repeated = report in (whole, (result.summary or "").strip()) or report in preview
     return {
         "output_preview": preview,
-        "output_truncated": (output.characters if isinstance(output, FileText) else len(output)) > budget,
+        "output_truncated": not is_whole,
+        "output_layout": None if laid_out is None else LAID_OUT,
         "output_artifact": artifact,
         **projector.text(
             "task/result_summary", None if is_repeated else result.result_summary, policy.details, role="result_summary"
@@ -283,8 +295,8 @@ def _project_output(result: TaskRead, projector: Projector, policy: ProjectionPo
 
 
 def _project_failure(failure: FailureArtifact, projector: Projector, policy: ProjectionPolicy) -> JsonValue:
-    """Causes and metadata have a budget each, that of an error's details."""
-    field = "task/failure_artifact"
+    """Causes and metadata have a budget each, that of an error's details. What is cut is stored as a whole."""
+    field, cuts = "task/failure_artifact", len(projector.cuts)
     causes, metadata = list(failure.source_chain), list(failure.metadata.items())
     sizes = (min(len(cause), LINE_CHARACTERS) for cause in causes)
     shown_causes = count_fitting(sizes, rows=policy.rows, characters=policy.details)
@@ -296,7 +308,7 @@ def _project_failure(failure: FailureArtifact, projector: Projector, policy: Pro
         projector.line(f"{field}/source_chain/{index}", cause, LINE_CHARACTERS)
         for index, cause in enumerate(causes[:shown_causes])
     ]
-    return without_nulls(
+    members = without_nulls(
         {
             **msgspec.structs.asdict(failure),
             "summary": projector.line(f"{field}/summary", failure.summary, policy.details),
@@ -306,6 +318,10 @@ def _project_failure(failure: FailureArtifact, projector: Projector, policy: Pro
             "metadata_omitted": len(metadata) - shown_metadata or None,
         }
     )
+    if len(projector.cuts) > cuts:
+        whole = json.dumps(to_members(failure), ensure_ascii=False, indent=2)
+        members["record_artifact"] = projector.store("failure-record", whole)
+    return members
 
 
 def _project_stopped(result: TaskStopped, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
@@ -362,7 +378,7 @@ def _project_input(result: InputOffered, projector: Projector, policy: Projectio
     return {
         "task": _project_snapshot(result.task, projector, policy),
         **pick(result, "accepted_input", "input_target", "bytes_written"),
-        "refusal": projector.one_line("refusal", refusal, LINE_CHARACTERS),
+        **projector.stored_line("refusal", refusal, LINE_CHARACTERS, role="refusal"),
     }
 
 
@@ -376,7 +392,7 @@ def _project_stop(result: StopRequested, projector: Projector, policy: Projectio
 
 def _project_snapshot(task: TaskSnapshot, projector: Projector, policy: ProjectionPolicy) -> JsonValue:
     members = msgspec.structs.asdict(task) | {
-        "summary": projector.one_line("task/summary", task.summary, LINE_CHARACTERS),
+        **projector.stored_line("task/summary", task.summary, LINE_CHARACTERS, role="summary"),
         "child_supervision": to_members(task.child_supervision),
     }
     for name, long_texts in LONG_TEXTS.items():

@@ -39,7 +39,7 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 5},
+    versions={"receipt": 6},
     projection=ProjectionPolicy(preview=WEB_CHARACTERS),
     mappings=(
         *claude_code.MAPPINGS,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.segments import (
     headline,
     indented,
@@ -40,6 +41,7 @@ _WRAPPED = re.compile(
 )
 
 
+@with_indented_values
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     result = RecordedObject(canonical.result)
     body = next(render for member, render in _BODIES.items() if not member or result.get(member) is not None)

@@ -14,6 +14,7 @@ The id is a hash of the text. A page cannot contain its own hash, so it cannot f
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from functools import partial
 from typing import Literal
@@ -23,7 +24,7 @@ import msgspec
 from envelopes.alignment.lenient_structs import RecordedObject
 from envelopes.families.base import Projection, Projector, ResultMembers, count_noun, pick, without_nulls
 from envelopes.schema.budget import ProjectionPolicy
-from envelopes.schema.result import JsonValue
+from envelopes.schema.result import JsonValue, to_members
 
 WEB_CHARACTERS = 10_000  # E-8: of a search, and of what foreign agents recorded
 MAX_CHARS = 20_000  # the default and the most
@@ -171,22 +172,34 @@ def wrap_untrusted(preview: str, text: str, source: str) -> str:
 def _project_found(result: FoundPages, projector: Projector, policy: ProjectionPolicy) -> ResultMembers:
     """Attempts and citations get a fifth of the preview budget each, the hits the rest."""
     aside = policy.preview // 5
-    attempts, hits, citations = result.provider_attempts, result.results, _list_links(result.citations)
-    found = projector.build_items(
-        "results", hits, policy, partial(_project_hit, projector), characters=policy.preview - 2 * aside
-    )
+    # A command line may hold credentials.
+    attempts = [msgspec.structs.replace(attempt, command=None) for attempt in result.provider_attempts]
+    hits, citations = result.results, _list_links(result.citations)
     return {
         "query": projector.line("query", result.query, policy.details),
         **pick(result, "provider", "mode"),
         **projector.build_items(
             "provider_attempts", attempts, policy, partial(_project_attempt, projector), characters=aside
         ),
+        **_store_cut_items("provider_attempts", attempts, projector),
         "winning_provider": result.winning_provider,
-        **found,
-        **projector.store_items("results", hits, found),
+        **projector.build_items(
+            "results", hits, policy, partial(_project_hit, projector), characters=policy.preview - 2 * aside
+        ),
+        **_store_cut_items("results", hits, projector),
         **projector.items("citations", citations, policy, characters=aside),
+        **_store_cut_items("citations", result.citations, projector),
         "fetched_at": result.fetched_at,
     }
+
+
+def _store_cut_items(field: str, items: Iterable[msgspec.Struct], projector: Projector) -> ResultMembers:
+    """`<field>_artifact` with all items, one a line, where some are left out or a text of one is cut."""
+    pointer = f"/result/{field}"
+    if not any(f"{cut.pointer}/".startswith(f"{pointer}/") for cut in projector.cuts):
+        return {}
+    lines = "\n".join(json.dumps(to_members(item), ensure_ascii=False) for item in items)
+    return {f"{field}_artifact": projector.store(field.replace("_", "-"), lines)}
 
 
 def _project_attempt(projector: Projector, attempt: Attempt, field: str) -> JsonValue:

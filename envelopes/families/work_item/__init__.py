@@ -45,7 +45,7 @@ FAMILY = Family(
     results=(*PROJECTIONS, RecordedText),
     project=project_by_type(PROJECTIONS),
     renderers={"receipt": receipt},
-    versions={"receipt": 4},
+    versions={"receipt": 5},
     mappings=(
         *claude_code.MAPPINGS,
         *codex.MAPPINGS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.segments import (
     headline,
     indented,
@@ -32,6 +33,7 @@ COMPLETED = {True: "Work item completed: ", False: "Work item was complete alrea
 ITEM_LINES = (("Work item", "id"), ("Objective", "objective"), ("State", "state"), ("Owner", "owner"))
 
 
+@with_indented_values
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     """Claude Code has other tools in this family; a result that is not of ours is worded from its summary."""
     result = RecordedObject(canonical.result)

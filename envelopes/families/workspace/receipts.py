@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envelopes.alignment.lenient_structs import RecordedObject
+from envelopes.families.indented_values import with_indented_values
 from envelopes.families.segments import headline, label, line_break, member_lines, phrase, receipt_renderer
 from envelopes.families.workspace.tools import TOOLS
 from envelopes.schema.receipt import Segment
@@ -14,6 +15,7 @@ CWD, ROOT, ANCHOR = ("Cwd", "cwd"), ("Root", "execution_root"), ("Worktree of", 
 ACCESS = {"direct": ": shared, for reading)", "isolated": ": yours alone, for writing)"}
 
 
+@with_indented_values
 def _body(canonical: CanonicalResult) -> Iterable[Segment]:
     yield headline("Using workspace ", "/result/workspace_id")
     yield from phrase(canonical, "{workspace_id} ({mode}")

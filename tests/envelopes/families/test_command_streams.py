@@ -26,6 +26,7 @@ def ran(**fields: Any) -> CommandResult:
             '[1.0,1e5,"\\u00e9",{"a":{},"a":null}]',
             '[\n  1.0,\n  1e5,\n  "\\u00e9",\n  {\n    "a": {},\n    "a": null\n  }\n]',
         ),
+        ('\ufeff{"a":[1,{"b":2}]}', '{\n  "a": [\n    1,\n    {\n      "b": 2\n    }\n  ]\n}'),
     ],
 )
 def test_json_output_is_laid_out_without_changing_a_token(stdout: str, laid: str) -> None:
@@ -33,7 +34,15 @@ def test_json_output_is_laid_out_without_changing_a_token(stdout: str, laid: str
     assert text == f"Process exited with code 0\n\nstdout (JSON, laid out for reading):\n{laid}"
 
 
-@pytest.mark.parametrize("stdout", ['{"a":1', "[INFO] starting]", '"text"', "12", '{"a":1}\n{"b":2}\n', '{\n"a": 1}'])
+def test_a_string_in_json_that_has_line_breaks_is_shown_as_its_text() -> None:
+    text = receipt_text(output("ExecCommand", ran(stdout='"just \\"a\\" string\\nline"\n')))
+    assert text.endswith('stdout (a JSON string, shown as its text):\njust "a" string\nline')
+
+
+NO_DOCUMENTS = ['{"a":1', "[INFO] starting]", '"text"', '"a\\n\\u001b[31m"', "12", '{"a":1}\n{"b":2}\n', '{\n"a": 1}']
+
+
+@pytest.mark.parametrize("stdout", NO_DOCUMENTS)
 def test_output_that_is_no_single_line_of_json_stays_as_it_is(stdout: str) -> None:
     assert receipt_text(output("ExecCommand", ran(stdout=stdout))).endswith(f"stdout:\n{stdout}")
 

@@ -419,7 +419,7 @@ def test_the_description_shows_what_the_schema_takes_and_refuses(tool: str, abse
         (CommandResult(interrupted=True), "Command was interrupted before it finished\n\nOutput: (none)"),
         (
             RunningCommand(task=TaskHandle(task_id="t1", kind=COMMAND_TASK)),
-            "Command is already running; no second one was started\nTask: t1\n\nNo output yet.",
+            "Command is already running; no second one was started\nTask: t1\nStatus: running\n\nNo output yet.",
         ),
     ],
 )

@@ -200,6 +200,14 @@ def test_the_report_of_a_child_agent_has_4000_characters() -> None:
     assert task["child_supervision"]["followup_target"] == "agent_child_2"
 
 
+def test_json_output_of_a_task_is_laid_out_within_half_of_the_receipt() -> None:
+    """RFC-102."""
+    text = receipt_text(output("TaskOutput", TaskRead(task_id="t1", output='{"a":1,"b":[]}\n')))
+    assert text.endswith('Output (JSON, laid out for reading):\n{\n  "a": 1,\n  "b": []\n}')
+    long = "[" + ",".join("[1]" for _ in range(1_900)) + "]"
+    assert receipt_text(output("TaskOutput", TaskRead(task_id="t1", output=long))).endswith(f"Output:\n{long}")
+
+
 @pytest.mark.parametrize(
     ("read", "is_kept"),
     [
@@ -214,6 +222,24 @@ def test_the_report_of_a_child_agent_has_4000_characters() -> None:
 def test_a_result_summary_never_repeats_the_output(read: TaskRead, *, is_kept: bool) -> None:
     assert ("result_summary" in canonical("TaskOutput", read)["result"]["task"]) is is_kept
     assert receipt_text(output("TaskOutput", read)).count("128 passed") <= 1
+
+
+@pytest.mark.parametrize(
+    ("summary", "shown", "is_kept"),
+    [
+        ("All 128 tests passed. " * 18, "All 128 tests passed. " * 18, False),
+        ("x" * 20_000, "x" * 20_000, False),
+        ("All 128 tests passed. " * 18, "log\n" + "All 128 tests passed. " * 18, False),
+        ("build", "a log of the build\n", True),
+        ("build", "", True),
+    ],
+)
+def test_a_summary_never_repeats_the_output(summary: str, shown: str, *, is_kept: bool) -> None:
+    """RFC-107: where output, summary and report are one text, only the output is left."""
+    read = TaskRead(output=shown, summary=summary, result_summary=summary)
+    task = canonical("TaskOutput", read)["result"]["task"]
+    assert ("summary" in task) is is_kept
+    assert "result_summary" not in task
 
 
 @pytest.mark.parametrize("sort", ["large", "empty"])

@@ -13,6 +13,7 @@ import pytest
 from envelopes.families import FAMILIES
 from envelopes.families.base import Family
 from envelopes.families.command.results import CommandResult
+from envelopes.families.registry import projection_fingerprint
 from envelopes.families.segments import error_receipt
 from envelopes.pipeline.project import Projection, project
 from envelopes.pipeline.render import ReceiptTooLong, render
@@ -28,7 +29,9 @@ from envelopes.schema.result import (
     summarize,
 )
 from envelopes.storage.sinks import MemorySink
+from envelopes.text import tokens
 from envelopes.text.preview import head_tail
+from envelopes.variants import family_variant
 from tests.cases import each
 
 SAMPLES = [(family, sample) for family in FAMILIES for sample in family.samples]
@@ -60,6 +63,21 @@ def projected(family: Family, sample: CompleteOutput) -> tuple[Projection, Memor
 def shown(family: Family, sample: CompleteOutput) -> tuple[Segment, ...]:
     projection, _ = projected(family, sample)
     return render(projection.canonical, family, family.rendering).segments
+
+
+@each("family", FAMILIES)
+def test_what_counts_the_tokens_of_previews_is_in_the_fingerprints(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RFC-055: where the vocabulary is not installed, another encoding counts, and previews with a budget differ."""
+    counted = [projected(family, sample)[0].canonical for sample in family.samples]
+    before = projection_fingerprint(family), family_variant(family, "receipt").hash
+    monkeypatch.setattr(tokens, "_load_vocabulary", lambda: None)
+    estimated = [projected(family, sample)[0].canonical for sample in family.samples]
+    after = projection_fingerprint(family), family_variant(family, "receipt").hash
+    assert (counted != estimated) is family.counts_tokens
+    assert {was == now for was, now in zip(before, after, strict=True)} == {not family.counts_tokens}
+    assert [len(name) for name in after] == [16, 16]
 
 
 @each(("family", "sample"), SAMPLES)

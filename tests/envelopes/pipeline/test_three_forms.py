@@ -314,7 +314,7 @@ def test_references_resolve_to_outputs_failures_reports_and_logs() -> None:
     assert references["ExecCommand"] >= {"stdout_artifact"}
     assert references["TaskOutput"] >= {"output_artifact"}
     assert references["TaskList"] == {"tasks_artifact"}
-    assert references["ApplyPatch"] == {"changed_files_artifact"}
+    assert references["ApplyPatch"] == {"changed_files_artifact", "diagnostics_artifact"}
     assert references["TaskStatus"] == {"last_result_artifact"}
 
 

@@ -138,6 +138,25 @@ def test_a_plan_that_fails_and_a_turn_without_an_answer_are_failed_children(tmp_
     ]
 
 
+def test_a_child_that_waits_has_failed_since_nothing_can_wake_it(tmp_path: Path) -> None:
+    """TOOLS-017: a wait yields, and a program of one turn has no turn to yield to."""
+
+    def program(child: ChildAgent) -> str:
+        tools = WorkItemTools(tmp_path, tmp_path / "items.db").tools()
+        wait = ToolRequest("t", "WaitFor", {"reason": "a decision", "wake": "operator_input"})
+        loop = ToolLoop(tools, MemorySink())
+        return run_loop(child, loop, lambda _answers: ModelMessage("I ask first.", (wait,)))
+
+    parent = Family(tmp_path, program)
+    parent.call("SpawnAgent", initial_message="ask")
+    read = parent.report("task_1")
+    assert (read.status, read.output) == ("failed", "")
+    assert read.failure_artifact.summary == (
+        "agent_main.1 waits, and its program ends with its turn: nothing can wake it; give it no tool that ends a "
+        "turn, such as WaitFor. It wrote last: I ask first."
+    )
+
+
 def test_a_child_gets_what_its_parent_sends(tmp_path: Path) -> None:
     parent = Family(tmp_path, lambda child: f"got {child.receive(60)} and {child.receive()}")
     parent.call("SpawnAgent", initial_message="listen")

@@ -14,6 +14,7 @@ import pytest
 
 from envelopes.families.file.results import ArtifactMatches, ArtifactSlice
 from envelopes.families.registry import builtin, samples, tools
+from envelopes.families.task.results import TaskRead
 from envelopes.pipeline.project import project
 from envelopes.pipeline.render import render
 from envelopes.plan.tool_answers import Tool
@@ -23,7 +24,9 @@ from envelopes.schema.budget import RenderPolicy
 from envelopes.schema.call import ToolRules
 from envelopes.schema.result import CompleteOutput, ToolError
 from envelopes.storage.file_store import FileStore
-from envelopes.storage.sinks import MemorySink
+from envelopes.storage.sinks import MemorySink, capture
+from envelopes.text.json_layout import lay_out_json
+from envelopes.text.preview import FileText, find_cut
 from tests.cases import each
 from tests.envelopes.built_in import output, projected, receipt_of
 
@@ -235,3 +238,89 @@ def test_a_compressed_output_has_a_path_that_a_shell_can_open(tmp_path: Path) ->
     assert store.check() == ()
     with store.open(path) as stream:
         assert stream.read() == LOG.encode()
+
+
+def as_rows(number: int, *, before: str = "") -> str:
+    return before + json.dumps([{"id": row, "tags": ["a", "b"]} for row in range(number)])
+
+
+def read_on(store: FileStore, receipt: str) -> tuple[str, bool]:
+    """What the call in the marker gives, followed to its end, and whether it was laid out."""
+    way = WAY.search(receipt)
+    assert way is not None
+    part = read(store, path=way["path"], line=int(way["line"]), column=int(way["column"] or 1))
+    texts, is_laid_out = [part.text], part.laid_out
+    while part.next_line is not None:
+        part = read(store, path=way["path"], line=part.next_line, column=part.next_column or 1)
+        texts.append(part.text)
+    return "".join(texts), is_laid_out
+
+
+@each(
+    ("text", "is_laid_out"),
+    [
+        (as_rows(2_200), True),
+        (as_rows(2_200, before="\ufeff"), True),
+        (as_rows(2_200, before="  "), True),
+        (as_rows(2_200, before="\n"), False),
+        (as_rows(16_000), False),
+        (json.dumps({"text": "x" * 90_000, "rows": list(range(9))}), True),
+        (json.dumps(as_rows(2_200)), False),
+        ("[1" + as_rows(2_200), False),
+    ],
+)
+@each("tool", ["ExecCommand", "TaskOutput"])
+def test_the_rest_of_captured_json_begins_where_its_receipt_ends(
+    tmp_path_factory: pytest.TempPathFactory, tool: str, text: str, *, is_laid_out: bool
+) -> None:
+    """RFC-102, RFC-153: of JSON that is captured as a file, however it is shown, exactly the next characters follow."""
+    store = FileStore(tmp_path_factory.mktemp("store"))
+    taken = capture("stdout", text.encode(), store)
+    assert isinstance(taken, FileText)
+    result: Any = TaskRead(task_id="t1", status="completed", output=taken)
+    if tool == "ExecCommand":
+        result = builtin(tool)[1].read_data({"exit_status": 0, "cmd": "curl", "max_output_tokens": 400})
+        result = msgspec.structs.replace(result, stdout=taken)
+    family, _ = builtin(tool)
+    canonical = project(output(tool, result), family, family.projection, store).canonical
+    document: Any = canonical.result
+    preview = document["stdout_preview"] if tool == "ExecCommand" else document["task"]["output_preview"]
+    receipt = render(canonical, family, family.rendering).text
+    cut = find_cut(preview)
+    assert cut is not None
+    rest, was_laid_out = read_on(store, receipt)
+    whole = lay_out_json(text.strip().removeprefix("\ufeff")) if is_laid_out else text
+    assert was_laid_out is is_laid_out
+    assert ("laid out for reading" in receipt) is is_laid_out
+    assert preview[: cut.head_end] + rest == whole
+
+
+@each("tool", ["ExecCommand", "TaskOutput"])
+def test_an_output_of_a_task_is_read_on_at_any_size(tmp_path_factory: pytest.TempPathFactory, tool: str) -> None:
+    store = FileStore(tmp_path_factory.mktemp("store"))
+    text = as_rows(1_000)
+    result: Any = TaskRead(task_id="t1", status="completed", output=text)
+    if tool == "ExecCommand":
+        result = builtin(tool)[1].read_data({"exit_status": 0, "stdout": text, "cmd": "x", "max_output_tokens": 400})
+    family, _ = builtin(tool)
+    receipt = render(
+        project(output(tool, result), family, family.projection, store).canonical, family, family.rendering
+    ).text
+    rest, is_laid_out = read_on(store, receipt)
+    assert is_laid_out
+    assert lay_out_json(text).endswith(rest)  # type: ignore[union-attr]
+
+
+def test_a_place_in_a_line_of_json_is_read_as_the_line_stands() -> None:
+    text = as_rows(10)
+    request: Any = DEFINITION.parse({"path": "p", "column": 5})
+    part = read_artifact(lambda _: io.BytesIO(text.encode()), request)
+    assert isinstance(part, ArtifactSlice)
+    assert (part.text, part.laid_out) == (text[4:], False)
+
+
+def test_bytes_that_are_no_text_are_not_laid_out() -> None:
+    request: Any = DEFINITION.parse({"path": "p"})
+    part = read_artifact(lambda _: io.BytesIO(b'["\xff"]'), request)
+    assert isinstance(part, ArtifactSlice)
+    assert (part.text, part.laid_out) == ('["\ufffd"]', False)
