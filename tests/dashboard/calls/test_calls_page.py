@@ -67,7 +67,7 @@ def test_a_row_has_what_was_asked_and_what_came_back(client: Client, project: Pr
     row = page.select_one("tbody tr")
     named = row.by_role("rowheader").by_role("link")
     assert (named["href"], named["title"], named.text) == (
-        f"/calls/{call.pk}/",
+        f"/calls/{call.pk}/?list=calls",
         "failed, exit 2",
         "failed, exit 2 Bash",
     )
