@@ -72,8 +72,8 @@ COLUMNS = (
     TableColumn(
         "took",
         "Took",
-        "From the request to the answer, with a wait for a person",
-        lambda row: format_duration(row.call.duration_ms),
+        "The tool's own time; where that is not known, the time until the answer. A wait for a person is named",
+        lambda row: describe_took(row.call) or "–",
         "took",
         kind="number",
     ),
@@ -91,6 +91,13 @@ COLUMNS = (
         "Lines of a cut output that reached the model",
         lambda row: _format_seen(row.call),
         "unseen",
+        kind="number",
+    ),
+    TableColumn(
+        "waited",
+        "Waited",
+        "The rest of the time until the answer: a person, hooks, the agent itself",
+        lambda row: "" if row.call.wait_ms is None else format_duration(row.call.wait_ms),
         kind="number",
     ),
     TableColumn("summary", "Summary", "The sentence of the canonical result", lambda row: printable(row.call.summary)),
@@ -137,6 +144,13 @@ def _answer(call: Call) -> str:
 
 def _format_tokens(call: Call) -> str:
     return format_tokens(call.tokens, call.token_certainty) if call.has_tokens else "–"
+
+
+def describe_took(call: Call) -> str:
+    """`3.2 s`, or `waited 2 min` for a call of which only the wait for a person is known; empty where nothing is."""
+    if call.is_waiting and call.wait_ms is not None:
+        return f"waited {format_duration(call.wait_ms)}"
+    return "" if call.own_ms is None else format_duration(call.own_ms)
 
 
 def _format_seen(call: Call) -> str:

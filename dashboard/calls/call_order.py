@@ -24,8 +24,8 @@ from dashboard.search.match import PayloadSearch
 from envelopes.text.deadline import current_deadline
 
 MOST_READ = 400  # calls whose texts are looked at together
-SORTS = {"newest": "started_at", "took": "duration_ms", "tokens": "tokens", "unseen": "unseen_lines"}
-NULLABLE = ("started_at", "duration_ms")
+SORTS = {"newest": "started_at", "took": "took_ms", "tokens": "tokens", "unseen": "unseen_lines"}
+NULLABLE = ("started_at", "took_ms")
 CursorValue: TypeAlias = datetime | int | None
 Cursor: TypeAlias = tuple[CursorValue, UUID]  # of a call at the edge of a page: its value in the sort, its id
 
@@ -53,9 +53,10 @@ class CallSelection(NamedTuple):
 
     def calls(self) -> CallQuerySet:
         """The same calls, a few of them by their ids."""
-        if not self.is_small:
-            return self.found
-        return Call.objects.filter(pk__in=[read_stored_id(key) for key in self.newest])
+        calls = self.found
+        if self.is_small:
+            calls = Call.objects.filter(pk__in=[read_stored_id(key) for key in self.newest])
+        return calls.with_own_time()
 
     def continue_newest(self, cursor: Cursor | None, size: int) -> list[Cursor] | None:
         """The `size` newest calls behind the cursor, found by their ids; None where they have to be searched for.
@@ -155,6 +156,10 @@ def _load_edges(
         if len(edges) == size:
             break
     return edges
+
+
+def find_cursor(call: Call, column: str) -> Cursor:
+    return call.own_ms if column == SORTS["took"] else getattr(call, column), call.pk
 
 
 def find_earlier(selection: CallSelection, column: str, cursor: Cursor) -> tuple[int, UUID | None]:

@@ -44,7 +44,17 @@ LONGEST_LIST = 3_000  # characters of the parameter that names a list; the serve
 # What a row is built from; a whole call has twice as many columns.
 LISTED_FIELDS = (
     *("run_id", "tool", "family", "outcome", "exit_status", "summary", "asked", "first_line", "error_kind"),
-    *("started_at", "duration_ms", "is_waiting", "tokens", "token_certainty", "output_lines", "seen_lines", "is_cut"),
+    *(
+        "started_at",
+        "duration_ms",
+        "tool_ms",
+        "is_waiting",
+        "tokens",
+        "token_certainty",
+        "output_lines",
+        "seen_lines",
+        "is_cut",
+    ),
     *("author", "receipt_fidelity", "result_fidelity", "attempt", "risk", "reason", "receipt_characters", "revision"),
     "derivation",
 )
@@ -57,7 +67,7 @@ PRESETS = (
     Preset("refused", "Refused", "Calls that a person or a rule refused", "outcome:refused"),
     Preset("cut", "Cut before the model", "The model got a part of the output", "cut:yes"),
     Preset("biggest", "Biggest receipts", "Most tokens first", "", "tokens"),
-    Preset("slowest", "Slowest", "Longest first, waits for a person included", "", "took"),
+    Preset("slowest", "Slowest", "Longest first, by the tool's own time where that is known", "", "took"),
     Preset("retried", "Retried", "Second and later tries", "state:retried"),
     Preset("unanswered", "Unanswered", "Calls without a result in the recording", "status:unanswered"),
     Preset("halves", "Error flag wrong", "A success was flagged as an error, or a failure not", "state:halves"),

@@ -19,6 +19,7 @@ from dashboard.calls.call_order import (
     SORTS,
     CallSelection,
     Cursor,
+    find_cursor,
     find_earlier,
     format_cursor,
     load_matching,
@@ -80,9 +81,9 @@ def load_list_place(project: Project, call: Call, tab: str, query: Mapping[str, 
         return None
     walk = _Walk(project, params)
     key = call.pk if walk.contains(call.pk) else Params(query).uuid("row") or call.pk
-    cursor = (getattr(call, walk.column), call.pk) if key == call.pk else walk.find_cursor(key)
+    cursor = find_cursor(call, walk.column) if key == call.pk else walk.find_cursor(key)
     if cursor is None:  # a call that was deleted
-        key, cursor = call.pk, (getattr(call, walk.column), call.pk)
+        key, cursor = call.pk, find_cursor(call, walk.column)
     number, before, after = walk.find_beside(cursor)
     kept = {name: value for name, value in query.items() if name not in NEVER_KEPT}
     kept |= {"tab": tab} if tab != "halves" else {}
@@ -146,8 +147,8 @@ class _Walk:
         return self._contained[key]
 
     def find_cursor(self, key: UUID) -> Cursor | None:
-        row = Call.objects.filter(project=self._project, pk=key).values_list(self.column, "pk").first()
-        return row and (row[0], row[1])
+        call = Call.objects.filter(project=self._project, pk=key).first()
+        return find_cursor(call, self.column) if call else None
 
     def load_edges(self, cursor: Cursor, size: int, *, is_backward: bool) -> tuple[list[Cursor], Cursor | None]:
         return load_matching(self._selection, self.column, cursor, size, self._search, is_backward=is_backward)

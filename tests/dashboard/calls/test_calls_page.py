@@ -137,7 +137,7 @@ def create_ties(project: Project) -> None:
 
 def in_order(column: str) -> list[str]:
     def key(call: Call) -> tuple[Any, ...]:
-        value = getattr(call, column)
+        value = call.own_ms if column == "took_ms" else getattr(call, column)
         return (value is not None, value if value is not None else 0, call.pk)
 
     calls = list(Call.objects.all())
