@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, TypedDict
 
 from dashboard.evidence.argument_labels import show_first_line, show_label
@@ -16,7 +16,14 @@ from dashboard.evidence.fidelity import describe_seen_lines
 from dashboard.models import Call, Run
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor
-from dashboard.text.formatting import TOKENS_COUNTED_BY, format_age, format_count, format_duration, format_tokens
+from dashboard.text.formatting import (
+    MINUTE,
+    TOKENS_COUNTED_BY,
+    format_age,
+    format_count,
+    format_duration,
+    format_tokens,
+)
 from dashboard.text.text_markup import printable
 
 RECORDED = ("run", "when", "took", "attempt", "agent", "model", "branch")  # columns that nothing is derived for
@@ -73,7 +80,7 @@ COLUMNS = (
         "took",
         "Took",
         "The tool's own time; where that is not known, the time until the answer. A wait for a person is named",
-        lambda row: describe_took(row.call) or "–",
+        lambda row: _format_took(row.call),
         "took",
         kind="number",
     ),
@@ -151,6 +158,13 @@ def describe_took(call: Call) -> str:
     if call.is_waiting and call.wait_ms is not None:
         return f"waited {format_duration(call.wait_ms)}"
     return "" if call.own_ms is None else format_duration(call.own_ms)
+
+
+def _format_took(call: Call) -> str:
+    """The column has no room for the seconds of a long wait."""
+    if call.is_waiting and (call.wait_ms or 0) >= MINUTE:
+        return f"waited {format_age(timedelta(milliseconds=call.wait_ms or 0))}"
+    return describe_took(call) or "–"
 
 
 def _format_seen(call: Call) -> str:
