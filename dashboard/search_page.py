@@ -16,12 +16,12 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
-from django.http import QueryDict
 from django.urls import Resolver404, resolve, reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from dashboard.calls.call_table import CallTable, CallTableParams, load_call_table
+from dashboard.calls.call_table import SEARCH, CallTable, load_call_table
+from dashboard.calls.list_place import SHOWN_IN_SEARCH, read_list
 from dashboard.filters.language import MAX_CHARACTERS, Query, parse
 from dashboard.filters.queryset import select_runs
 from dashboard.filters.syntax import TEXT, And, Node, Term
@@ -36,7 +36,7 @@ from dashboard.text.masks import mask_text
 from dashboard.text.text_markup import highlight, printable
 from envelopes.text.search_words import Phrase, parse_phrase
 
-SHOWN = 10  # rows of each list
+SHOWN = SHOWN_IN_SEARCH  # rows of each list
 MOST_COUNTED = 100  # runs
 MOST_READ = 50  # messages whose texts are looked at together
 LONGEST_LABEL = 200  # characters
@@ -188,8 +188,9 @@ def _find_place(project: Project, noun: str, path: str, query: str) -> str:
 def load_search_page(project: Project, text: str) -> SearchPage:
     query = parse(text, over="calls", reads_texts=True)
     is_asked = bool(query) and not query.problems
-    found = CallTableParams(QueryDict(urlencode({"q": query.in_payloads() or text})))
-    calls = load_call_table(project, found, size=SHOWN) if is_asked else None
+    name = f"{SEARCH}?{urlencode({'q': text})}"
+    found = read_list(name) if is_asked else None
+    calls = load_call_table(project, found, size=SHOWN, opened_from=name) if found else None
     return SearchPage(
         text=text[: MAX_CHARACTERS + 1],
         query=query,

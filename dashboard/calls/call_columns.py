@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, TypedDict
 
 from dashboard.evidence.argument_labels import show_first_line, show_label
@@ -16,7 +16,14 @@ from dashboard.evidence.fidelity import describe_seen_lines
 from dashboard.models import Call, Run
 from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import ReceiptAuthor
-from dashboard.text.formatting import TOKENS_COUNTED_BY, format_age, format_count, format_duration, format_tokens
+from dashboard.text.formatting import (
+    MINUTE,
+    TOKENS_COUNTED_BY,
+    format_age,
+    format_count,
+    format_duration,
+    format_tokens,
+)
 from dashboard.text.text_markup import printable
 
 RECORDED = ("run", "when", "took", "attempt", "agent", "model", "branch")  # columns that nothing is derived for
@@ -72,8 +79,8 @@ COLUMNS = (
     TableColumn(
         "took",
         "Took",
-        "From the request to the answer, with a wait for a person",
-        lambda row: format_duration(row.call.duration_ms),
+        "The tool's own time; where that is not known, the time until the answer. A wait for a person is named",
+        lambda row: _format_took(row.call),
         "took",
         kind="number",
     ),
@@ -91,6 +98,13 @@ COLUMNS = (
         "Lines of a cut output that reached the model",
         lambda row: _format_seen(row.call),
         "unseen",
+        kind="number",
+    ),
+    TableColumn(
+        "waited",
+        "Waited",
+        "The rest of the time until the answer: a person, hooks, the agent itself",
+        lambda row: "" if row.call.wait_ms is None else format_duration(row.call.wait_ms),
         kind="number",
     ),
     TableColumn("summary", "Summary", "The sentence of the canonical result", lambda row: printable(row.call.summary)),
@@ -137,6 +151,20 @@ def _answer(call: Call) -> str:
 
 def _format_tokens(call: Call) -> str:
     return format_tokens(call.tokens, call.token_certainty) if call.has_tokens else "–"
+
+
+def describe_took(call: Call) -> str:
+    """`3.2 s`, or `waited 2 min` for a call of which only the wait for a person is known; empty where nothing is."""
+    if call.is_waiting and call.wait_ms is not None:
+        return f"waited {format_duration(call.wait_ms)}"
+    return "" if call.own_ms is None else format_duration(call.own_ms)
+
+
+def _format_took(call: Call) -> str:
+    """The column has no room for the seconds of a long wait."""
+    if call.is_waiting and (call.wait_ms or 0) >= MINUTE:
+        return f"waited {format_age(timedelta(milliseconds=call.wait_ms or 0))}"
+    return describe_took(call) or "–"
 
 
 def _format_seen(call: Call) -> str:

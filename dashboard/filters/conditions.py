@@ -9,15 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import reduce
 from operator import and_, or_
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import BooleanField, Case, Exists, Expression, F, OuterRef, Q, QuerySet, Subquery, Value, When
-from django.db.models.functions import Coalesce
-from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from django.db.models import (
+    BooleanField,
+    Case,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
+from django.db.models.lookups import In
 from django.utils import timezone
 
+from dashboard.filters.call_values import (
+    CALL,
+    MEASURES,
+    MEMBER,
+    RUN,
+    TIMES,
+    Row,
+    compare,
+    has_receipt,
+    has_seen,
+    has_time,
+    hidden,
+    receipt_value,
+)
 from dashboard.filters.keys import KEYS, describe_subject, phrase_of
 from dashboard.filters.names import Names
 from dashboard.filters.syntax import TEXT, And, Node, Not, Or, Term
@@ -38,20 +61,6 @@ from dashboard.models.outcomes import Outcome
 from dashboard.models.runs import FAILED, HALVES_DISAGREE, IDLE_BEFORE_ASSUMED_ENDED, UNANSWERED
 from dashboard.models.search import ANY, count_calls_with, is_exact, is_read_whole, matching_ids
 from envelopes.text.search_words import Phrase
-
-
-class Row(NamedTuple):
-    """Leads to the columns of a call and of its run: prefixes of lookups, and columns of ids."""
-
-    call: str
-    run: str
-    project: str
-    run_id: str
-
-
-RUN = Row("", "", "project_id", "pk")
-CALL = Row("", "run__", "project_id", "run_id")
-MEMBER = Row("call__", "run__", "run__project_id", "run_id")
 
 FACETS = frozenset(
     {"tool", "family", "outcome", "risk", "reason", "author", "error"}
@@ -83,16 +92,9 @@ CALL_CONDITIONS: dict[tuple[str, str], Q] = {
 }
 CALL_TEXTS = ("tool", "summary", "external_id", "error_kind")
 RUN_COLUMNS = {"failed": "failed_count", "calls": "call_count"}
-COLUMNS = {"error": "error_kind", "took": "duration_ms"}
+COLUMNS = {"error": "error_kind", "exit": "exit_status"}
 COLUMNS |= dict.fromkeys(("after", "before", "age"), "started_at")
 RECEIPT_COLUMNS = {"cut": "is_cut", "author": "author", "tokens": "tokens"}
-LOOKUPS: dict[str, type[Expression]] = {
-    "exact": Exact,
-    "gt": GreaterThan,
-    "gte": GreaterThanOrEqual,
-    "lt": LessThan,
-    "lte": LessThanOrEqual,
-}
 
 
 class Conditions:
@@ -216,9 +218,9 @@ class Conditions:
         if kind == TEXT:
             return reduce(or_, (Q(**{f"{row.call}{column}__icontains": value}) for column in CALL_TEXTS))
         if (kind, value) == ("state", "cut") or kind in RECEIPT_COLUMNS:
-            bounds = self._bounds(term) or {"exact": value if kind == "author" else value != "no"}
-            condition = _compare(_receipt_value(row, RECEIPT_COLUMNS.get(kind, "is_cut")), bounds)
-            return condition & _has_receipt(row) if (kind, value) == ("cut", "no") else condition
+            bounds = self.bounds(term) or {"exact": value if kind == "author" else value != "no"}
+            condition = compare(receipt_value(row, RECEIPT_COLUMNS.get(kind, "is_cut")), bounds)
+            return condition & has_receipt(row) if (kind, value) == ("cut", "no") else condition
         if kind == "context":
             return _is_uncertain(row)
         if kind == "remark":
@@ -230,8 +232,9 @@ class Conditions:
         column = row.call + COLUMNS.get(kind, kind)
         if KEYS[kind].is_name:
             return Q(**{f"{column}__in": self._names_of(term)})
-        if kind == "took":
-            return _compare(_hidden(column), self._bounds(term)) & Q(**{f"{column}__isnull": False})
+        if kind in MEASURES:
+            bounds = self.bounds(term)
+            return has_time(kind, bounds, row.call, is_hidden=True) if kind in TIMES else has_seen(row, bounds)
         return Q(**{column: value}) if KEYS[kind].words else self.bounded(term, column)
 
     def _payload_term(self, term: Term, phrase: Phrase, row: Row) -> Q:
@@ -249,9 +252,9 @@ class Conditions:
             return Q(**{f"{column}__in": matching_ids(term.kind, phrase, is_listed=True)})
         # Of a phrase that only the texts decide on, no more is read than a page shows.
         if is_exact(phrase) and is_read_whole(self._count_calls(term, phrase)):
-            return _probed(In(_hidden(column), matching_ids(term.kind, phrase, is_listed=True)))
+            return _probed(In(hidden(column), matching_ids(term.kind, phrase, is_listed=True)))
         ids = matching_ids(term.kind, phrase, is_listed=self._is_negated)
-        return Q(In(_hidden(column), ids))  # not one by one
+        return Q(In(hidden(column), ids))  # not one by one
 
     def is_in_few_calls(self, term: Term) -> bool:
         """True for a payload term that few calls contain; those with it are looked up one by one."""
@@ -272,9 +275,9 @@ class Conditions:
         return _probed(Exists(messages))
 
     def bounded(self, term: Term, column: str) -> Q:
-        return Q(**{f"{column}__{lookup}": bound for lookup, bound in self._bounds(term).items()})
+        return Q(**{f"{column}__{lookup}": bound for lookup, bound in self.bounds(term).items()})
 
-    def _bounds(self, term: Term) -> dict[str, Any]:
+    def bounds(self, term: Term) -> dict[str, Any]:
         read = KEYS[term.kind].read
         bounds = (read and read(term.value)) or {}
         return {lookup: self._now - bound if term.kind == "age" else bound for lookup, bound in bounds.items()}
@@ -322,32 +325,6 @@ def _probed(probe: Exists | In) -> Q:
     equality there would lead it to the index of the whole project.
     """
     return Q(Case(When(probe, then=Value(value=True)), default=Value(value=False), output_field=BooleanField()))
-
-
-def _has_receipt(row: Row) -> Q:
-    """Calls with a recorded receipt, by the rule of `Call.has_tokens`; the indexes of lists have the tokens."""
-    is_absent = Exact(_receipt_value(row, "fidelity"), Value("absent"))
-    return _compare(_receipt_value(row, "tokens"), {"gt": 0}) | ~Q(is_absent)
-
-
-def _receipt_value(row: Row, column: str) -> Expression:
-    """A column of the receipt that a call has in a run: a copied call may have another one there than in its own."""
-    of_call = "receipt_fidelity" if column == "fidelity" else column
-    if row is not MEMBER:
-        return _hidden(f"{row.call}{of_call}")
-    receipts = RecordedReceipt.objects.filter(call=OuterRef("call"), run=OuterRef("run"))
-    newest = receipts.order_by(Case(When(superseded_line__isnull=True, then=0), default=1), "-seq")
-    in_run = Coalesce(Subquery(newest.values(column)[:1]), F(f"call__{of_call}"))
-    return Case(When(call__run=F("run"), then=F(f"call__{of_call}")), default=in_run)
-
-
-def _compare(value: Expression, bounds: dict[str, Any]) -> Q:
-    return reduce(and_, (Q(LOOKUPS[lookup](value, bound)) for lookup, bound in bounds.items()))
-
-
-def _hidden(column: str) -> Expression:
-    """The column without its index: SQLite would rather sort all that the index has than walk a list in its order."""
-    return Coalesce(F(column), F(column))
 
 
 def _is_annotated(term: Term, key: str, *, is_run: bool, names: Collection[str] = ()) -> Q:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from dashboard.filters.syntax import TEXT, Term, describe_place
 from dashboard.models import Remark
@@ -31,7 +31,15 @@ LOOKUPS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte", "=": "exact", "": "ex
 OPPOSITES = {"gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte", "exact": "exact"}
 _COMPARISON = re.compile(r"(>=|<=|>|<|=|)(?!\.\.)(.+)", re.DOTALL)
 _COUNT = re.compile(r"([0-9]{1,18})([km]?)", re.IGNORECASE)
+_SIGNED = re.compile(r"-?[0-9]{1,10}")
+_SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9])?)%")
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)", re.IGNORECASE)
+
+
+class Share(NamedTuple):
+    """A part of a whole, in thousandths."""
+
+    thousandths: int
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,15 @@ def read_count(text: str) -> Bounds | None:
     return _read_bounds(text, _parse_count)
 
 
+def read_integer(text: str) -> Bounds | None:
+    return _read_bounds(text, lambda number: int(number) if _SIGNED.fullmatch(number) else None)
+
+
+def read_lines(text: str) -> Bounds | None:
+    """Bounds in lines, or in Shares of all lines."""
+    return _read_bounds(text, _parse_share if text.endswith("%") else _parse_count)
+
+
 def read_duration(text: str) -> Bounds | None:
     return _read_bounds(text, _parse_duration)
 
@@ -74,7 +91,7 @@ def read_time(text: str) -> datetime | None:
     return time if EARLIEST <= time < LATEST else None
 
 
-def _read_bounds(text: str, parse: Callable[[str], int | None]) -> Bounds | None:
+def _read_bounds(text: str, parse: Callable[[str], Any]) -> Bounds | None:
     low, dots, high = text.partition("..")
     if dots and (low or high):
         ends = {lookup: parse(end) for lookup, end in (("gte", low), ("lte", high)) if end}
@@ -88,6 +105,12 @@ def _parse_count(text: str) -> int | None:
     count = _COUNT.fullmatch(text)
     number = int(count[1]) * THOUSANDS[count[2].lower()] if count else MAX_INTEGER
     return number if number < MAX_INTEGER else None
+
+
+def _parse_share(text: str) -> Share | None:
+    share = _SHARE.fullmatch(text)
+    thousandths = round(10 * float(share[1])) if share else 1_001
+    return Share(thousandths) if thousandths <= 1_000 else None
 
 
 def _parse_duration(text: str) -> int | None:
@@ -106,6 +129,8 @@ def _read_before(text: str) -> Bounds | None:
 
 COUNT_EXAMPLES = "a number: 3, >3, <=3, 1000..5000 or >5k"
 DURATION_EXAMPLES = "a duration with its unit (ms, s, m, h, d): >30s, <200ms, 1m..5m"
+EXIT_EXAMPLES = "a whole number: 1, >0, -9, 1..127"
+LINES_EXAMPLES = "a number of lines or a share of them: 0, >100, <50%, 10%..50%"
 TIME_EXAMPLES = "a day or a time in UTC: 2026-01-20, 2026-01-20T14:00"
 
 STATES = ("failed", "cut", "unanswered", "retried", "halves", "disagree", "drifted")
@@ -120,7 +145,10 @@ KEYS: dict[str, Key] = {
     "error": Key("call", "the kind of error", is_name=True),
     "family": Key("call", "the family of tools", is_name=True),
     "tokens": Key("call", "tokens of the receipt", read=read_count, example=COUNT_EXAMPLES),
-    "took": Key("call", "from the call to its answer", read=read_duration, example=DURATION_EXAMPLES),
+    "took": Key("call", "the tool's own time where it is known", read=read_duration, example=DURATION_EXAMPLES),
+    "waited": Key("call", "the other time, as of a person", read=read_duration, example=DURATION_EXAMPLES),
+    "exit": Key("call", "the exit status of a command", read=read_integer, example=EXIT_EXAMPLES),
+    "seen": Key("call", "lines of the output that the model got", read=read_lines, example=LINES_EXAMPLES),
     "state": Key("call", "a mark of the call", (*STATES, "child")),
     "risk": Key("call", "the risk that an executor recorded", get_args(RiskLevel)),
     "reason": Key("call", "why it was stopped before it ran", get_args(DeniedReason)),

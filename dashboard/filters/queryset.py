@@ -10,10 +10,12 @@ from uuid import UUID
 from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
+from django.db.models import Q
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 
-from dashboard.filters.conditions import CALL, MEMBER, Conditions
+from dashboard.filters.call_values import CALL, MEMBER, TIMES, has_time
+from dashboard.filters.conditions import Conditions
 from dashboard.filters.keys import Over, phrase_of
 from dashboard.filters.syntax import TEXT, And, Node, Not, Or, Term, iterate_terms
 from dashboard.models import Call, Message, Project, Run, RunCall, RunFacet
@@ -24,7 +26,8 @@ from dashboard.models.search import ANY, matching_ids
 # Up to this many runs with a facet or a text are selected by their ids and sorted; more of them are found soon by
 # walking the list's own index. Either way the work is bounded, whatever the query planner believes.
 COMMON_SECONDS = 600  # how long a term that more runs have is taken as common
-INDEXED_COLUMNS = {"tokens": "tokens", "took": "duration_ms"}  # of calls, by key
+INDEXED = ("tokens", "took")  # keys that have an index of calls of their own
+SCANNED = ("waited", "exit", "seen")  # keys that the index of all calls has the columns of
 TRIGRAM = 3  # characters
 TEXT_SCAN = "SELECT run_id FROM dashboard_runtext WHERE project_id = %s AND text LIKE %s ESCAPE '\\' LIMIT %s"
 TRIGRAM_SEARCH = """
@@ -116,13 +119,14 @@ def candidate_ids(
 def _rare_ids(project: Project, term: Term, over: Over, conditions: Conditions, few: int) -> frozenset[UUID] | None:
     """Ids of the runs with a rare facet or text; None for a common one, which is not counted again for a while."""
     facet = conditions.facet(term)
-    if facet is None and term.kind not in INDEXED_COLUMNS and (term.kind, over) != (TEXT, "runs"):
+    is_of_calls = term.kind in INDEXED or (over == "runs" and term.kind in SCANNED)
+    if facet is None and not is_of_calls and (term.kind, over) != (TEXT, "runs"):
         return None
     key = f"common-term:{few}:{derive_id(project.pk, term.kind, *(facet[1] if facet else [term.value])).hex}"
     if cache.get(key):
         return None
     ids: Sequence[UUID] | None
-    if term.kind in INDEXED_COLUMNS:
+    if is_of_calls:
         ids = _find_runs_of_calls(project, term, conditions, few + 1)
     elif facet is None:
         ids = find_text(project.pk, term.value, few + 1)
@@ -154,11 +158,20 @@ def _find_runs_with_text(term: Term, conditions: Conditions, few: int) -> frozen
 
 
 def _find_runs_of_calls(project: Project, term: Term, conditions: Conditions, limit: int) -> list[UUID]:
-    """Runs that may have such a call, from its index; at least `limit` ids, repeated ones too, where there are more.
+    """Runs that may have such a call, from an index; at least `limit` ids, of whatever, where there are more.
 
     A copied call may have another receipt in the run of its copy.
     """
-    has_call = conditions.bounded(term, f"call__{INDEXED_COLUMNS[term.kind]}")
+    if term.kind in SCANNED:  # found before their runs: along the list each run's calls would be read
+        found = Call.objects.filter(conditions.on_call(term, CALL), project=project).order_by("-started_at", "-id")
+        keys = list(found.values_list("pk", flat=True)[:limit])
+        if len(keys) == limit:
+            return keys
+        has_call = Q(call__in=keys)
+    elif term.kind in TIMES:
+        has_call = has_time(term.kind, conditions.bounds(term), "call__")
+    else:
+        has_call = conditions.bounded(term, f"call__{term.kind}")
     members = RunCall.objects.filter(has_call, call__project=project)
     copies = RunCall.objects.filter(inherited=True, run__project=project)
     return [run for rows in (members, copies) for run in rows.values_list("run_id", flat=True)[:limit]]

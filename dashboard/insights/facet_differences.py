@@ -34,10 +34,10 @@ TOKEN_BANDS = {
     ">=5000": Q(tokens__gte=5_000),
 }
 TIME_BANDS = {
-    "..999ms": Q(duration_ms__lt=1_000),
-    "1000ms..9999ms": Q(duration_ms__lt=10_000),
-    "10s..59999ms": Q(duration_ms__lt=60_000),
-    ">=60s": Q(duration_ms__gte=60_000),
+    "..999ms": Q(took_ms__lt=1_000),
+    "1000ms..9999ms": Q(took_ms__lt=10_000),
+    "10s..59999ms": Q(took_ms__lt=60_000),
+    ">=60s": Q(took_ms__gte=60_000),
 }
 VALUE_LABELS = {
     "..199": "under 200",
@@ -57,6 +57,7 @@ LABELS = {
     "tokens": "Tokens of the receipt",
     "error": "Kind of error",
     "author": "Author of the receipt",
+    "exit": "Exit status",
     "reason": "Stopped because",
     "source": "Format",
     "state": "Mark",
@@ -163,13 +164,17 @@ def _count_facets(calls: CallQuerySet) -> tuple[FacetCounts, int]:
     """The number of calls by facet, and of all of them."""
     counts: FacetCounts = Counter()
     total = 0
-    banded = calls.order_by().annotate(token_band=_band(TOKEN_BANDS), time_band=_band(TIME_BANDS))
-    columns = (*CALL_KEYS, "token_band", "time_band", "attempt", "is_waiting")
-    for *values, tokens, took, attempt, is_waiting, number in banded.values_list(*columns).annotate(n=Count("*")):
+    timed = calls.order_by().with_own_time()
+    banded = timed.annotate(token_band=_band(TOKEN_BANDS), time_band=_band(TIME_BANDS))
+    columns = (*CALL_KEYS, "token_band", "time_band", "exit_status", "attempt", "is_waiting")
+    for *values, tokens, took, status, attempt, is_waiting, number in banded.values_list(*columns).annotate(
+        n=Count("*")
+    ):
         total += number
         counts.update({(key, value): number for key, value in zip(CALL_KEYS, values, strict=True) if value})
         counts["tokens", tokens] += number
         counts["took", took] += number if took else 0
+        counts["exit", str(status)] += number if status is not None else 0
         counts["state", "retried"] += number if attempt > 1 else 0
         counts["status", "waiting"] += number if is_waiting else 0
     errors = calls.order_by().exclude(error_kind="").values_list("error_kind").annotate(n=Count("*"))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 import dashboard.models.fields
 import django.db.models.deletion
+import django.db.models.functions.comparison
 import uuid
 from django.conf import settings
 from django.db import DatabaseError, migrations, models, transaction
@@ -980,11 +981,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='call',
-            index=models.Index(fields=['project', '-started_at', '-id', 'tool', 'family', 'outcome', 'status', 'exit_status', 'source_error', 'risk', 'reason', 'author', 'attempt', 'is_cut', 'is_waiting', 'is_disagreeing', 'duration_ms', 'tokens', 'unseen_lines', 'search_id'], name='calls_by_time'),
+            index=models.Index(fields=['project', '-started_at', '-id', 'tool', 'family', 'outcome', 'status', 'exit_status', 'source_error', 'risk', 'reason', 'author', 'attempt', 'is_cut', 'is_waiting', 'is_disagreeing', 'duration_ms', 'tool_ms', 'tokens', 'output_lines', 'seen_lines', 'unseen_lines', 'search_id'], name='calls_by_time'),
         ),
         migrations.AddIndex(
             model_name='call',
-            index=models.Index(fields=['project', '-duration_ms', '-id'], name='calls_by_duration'),
+            index=models.Index(models.F('project'), models.OrderBy(models.Case(models.When(is_waiting=True, then=None), default=django.db.models.functions.comparison.Coalesce('tool_ms', 'duration_ms')), descending=True), models.OrderBy(models.F('id'), descending=True), name='calls_by_own_time'),
         ),
         migrations.AddIndex(
             model_name='call',

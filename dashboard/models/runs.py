@@ -14,10 +14,11 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, OrderBy, Q
 from django.urls import reverse
 from django.utils import timezone
 
+from dashboard.models.call_times import CallTimes, own_time
 from dashboard.models.fields import CompactUUIDField, LoadedRow, ZstdField
 from dashboard.models.outcomes import NOT_COUNTED, Outcome, describe_outcome
 from dashboard.models.projects import Project
@@ -169,6 +170,10 @@ class CallQuerySet(models.QuerySet["Call"]):
         """Calls whose columns do not follow from their evidence yet."""
         return self.filter(derivation="")
 
+    def with_own_time(self) -> CallQuerySet:
+        """With `took_ms`, which is `Call.own_ms`, for queries that compare, sort or group by it."""
+        return self.annotate(took_ms=own_time())
+
     def newest_first(self) -> CallQuerySet:
         """In an order that both databases have; calls without a time are last."""
         return self.order_by(F("started_at").desc(nulls_last=True), "-id")
@@ -197,12 +202,13 @@ class CallQuerySet(models.QuerySet["Call"]):
 # The columns of calls that filters compare and lists are sorted by, beside the time.
 FILTERED_COLUMNS = (
     *("tool", "family", "outcome", "status", "exit_status", "source_error", "risk", "reason", "author", "attempt"),
-    *("is_cut", "is_waiting", "is_disagreeing", "duration_ms", "tokens", "unseen_lines"),
+    *("is_cut", "is_waiting", "is_disagreeing", "duration_ms", "tool_ms", "tokens"),
+    *("output_lines", "seen_lines", "unseen_lines"),
     "search_id",
 )
 
 
-class Call(LoadedRow):
+class Call(CallTimes, LoadedRow):
     """One tool call. `outcome` is the word for how it ended, `status` that of its envelope.
 
     Both follow from the recorded evidence; without an answer they are `unanswered` and `unknown`.
@@ -286,7 +292,7 @@ class Call(LoadedRow):
             models.Index(fields=["external_id"], name="calls_by_external_id"),  # an id that is pasted into the search
             # All calls, newest first; with the columns of filters, so that a rare value is found without the wide rows.
             models.Index(fields=["project", "-started_at", "-id", *FILTERED_COLUMNS], name="calls_by_time"),
-            models.Index(fields=["project", "-duration_ms", "-id"], name="calls_by_duration"),
+            models.Index("project", own_time().desc(), OrderBy(F("id"), descending=True), name="calls_by_own_time"),
             models.Index(fields=["project", "-tokens", "-id"], name="calls_by_tokens"),
             models.Index(fields=["project", "-unseen_lines", "-id"], name="calls_by_unseen_lines"),
         ]
@@ -310,15 +316,6 @@ class Call(LoadedRow):
     def outcome_words(self) -> str:
         """The outcome with a command's exit status: "failed, exit 1"; nothing is claimed of a call that waits."""
         return describe_outcome(self.outcome, self.exit_status) if self.derivation else NOT_COUNTED
-
-    @property
-    def wait_ms(self) -> int | None:
-        """The part of the duration that was not the tool's own work; None when that was not measured."""
-        if self.duration_ms is None:
-            return None
-        if self.is_waiting:
-            return self.duration_ms
-        return None if self.tool_ms is None else max(0, self.duration_ms - self.tool_ms)
 
 
 # The rules of Call.has_failed and ingest.run_stats.halves_disagree as database conditions.

@@ -17,7 +17,8 @@ from django.core.cache import cache
 from django.db.models import Count, Q, QuerySet
 
 from dashboard.filters import queryset
-from dashboard.filters.conditions import MEMBER, Conditions, asks_for_call
+from dashboard.filters.call_values import MEMBER
+from dashboard.filters.conditions import Conditions, asks_for_call
 from dashboard.filters.language import Query, exclude_each_other, parse
 from dashboard.filters.syntax import And, Node, Or, Term
 from dashboard.ingest.run_stats import STAT_COLUMNS, CallKind, as_in_run, call_facets

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from dashboard.artifacts.summaries import artifact_summaries
-from dashboard.calls.call_columns import describe_uncounted
+from dashboard.calls.call_columns import describe_took, describe_uncounted
 from dashboard.calls.cut_bar import build_cut_bars
 from dashboard.calls.half_panes import half_text
 from dashboard.evidence.argument_labels import show_label
@@ -20,7 +20,7 @@ from dashboard.evidence.fidelity import receipt_fidelity, result_fidelity
 from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import Call, Run
 from dashboard.models.runs import FAILED
-from dashboard.text.formatting import format_count, format_duration
+from dashboard.text.formatting import format_count
 from dashboard.text.masks import mask_around, mask_text
 from dashboard.text.text_markup import printable
 from envelopes.text.untrusted_json import visible
@@ -45,7 +45,7 @@ def write_call_issue(call: Call, query: Mapping[str, str], *, origin: str) -> st
         *([f"- Asked: {_code(show_label(call.asked, call.run.cwd))}"] if call.asked else []),
         *([f"- Summary: {_code(call.summary)}"] if call.summary else []),
         *([f"- Began: {call.started_at:%Y-%m-%d %H:%M:%S} UTC"] if call.started_at else []),
-        *([f"- Took: {format_duration(call.duration_ms)}"] if call.duration_ms is not None else []),
+        *([f"- Took: {took}"] if (took := describe_took(call)) else []),
         *(f"- Cut: {_code(bar.name)}: {printable(mask_text(bar.sentence))}" for bar in bars if bar.is_cut),
     ]
     return visible("\n\n".join([title, "\n".join(facts), *_write_halves(evidence, fidelity.heading)]) + "\n")

@@ -23,6 +23,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from dashboard.artifacts.summaries import artifact_summaries
+from dashboard.calls.call_columns import describe_took
 from dashboard.calls.cut_bar import build_cut_bars
 from dashboard.calls.half_panes import half_text
 from dashboard.evidence.argument_labels import show_label
@@ -30,7 +31,7 @@ from dashboard.evidence.call_evidence import CallEvidence, iterate_evidence, loa
 from dashboard.evidence.fidelity import Fidelity, receipt_fidelity, result_fidelity
 from dashboard.ingest.compute_derived import count_calls
 from dashboard.models import Call, Run
-from dashboard.text.formatting import format_count, format_duration
+from dashboard.text.formatting import format_count
 from dashboard.text.masks import current_masks, mask_around, mask_text
 from dashboard.text.shared_file_markup import hash_text, shared_text, style_element
 from envelopes.halves import OutputCut
@@ -118,7 +119,7 @@ def _build_call(evidence: CallEvidence, run: Run, number: int, limit: int, origi
         ("Outcome", call.outcome_words),
         ("Asked", mask_text(show_label(call.asked, call.run.cwd))),
         ("Started", f"{call.started_at:%Y-%m-%d %H:%M:%S} UTC" if call.started_at else ""),
-        ("Took", "" if call.duration_ms is None else format_duration(call.duration_ms)),
+        ("Took", describe_took(call)),
         ("Receipt", f"{format_count(call.tokens)} tokens ({call.token_certainty})"),
         ("Receipt of another run", mask_text(_name_other_run(evidence, run))),
         ("Error", mask_text(call.error_kind)),

@@ -115,14 +115,16 @@ def section(path: str) -> str:
 def stamp(at: datetime | None, *, seconds: bool = False) -> str:
     """A <time>: the hour if it is of today, the day if it is of this year, else the date; the title has all of it.
 
-    With `seconds` the hour is shown on other days too, for stamps that follow each other within a minute.
+    With `seconds` the hour is shown on other days too, for stamps that follow each other within a minute. The script
+    `times.js` adds the local time, and writes the text in the same form.
     """
     if at is None:
         return "–"
     at = at.astimezone(timezone.get_current_timezone())
     return format_html(
-        '<time datetime="{}" title="{}">{}</time>',
+        '<time datetime="{}" data-stamp="{}" title="{}">{}</time>',
         at.isoformat(),
+        "seconds" if seconds else "",
         f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC",
         _short(at, seconds=seconds),
     )
@@ -135,7 +137,7 @@ def _short(at: datetime, *, seconds: bool) -> str:
     if seconds or at.year == now.year:
         day = f"{at:%d %b}" if at.year == now.year else f"{at:%d %b %Y}"
         return f"{day} {at:%H:%M:%S} UTC" if seconds else f"{day} {at:%H:%M} UTC"
-    return f"{at:%d %b %Y}"
+    return f"{at:%d %b %Y} UTC"
 
 
 @register.simple_tag

@@ -8,15 +8,16 @@ from typing import cast
 from uuid import UUID
 
 from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.accounts import OperatorRequest, require_operator
 from dashboard.audit import record_request
 from dashboard.calls.call_export import FORMS, CannotExport, export_calls
-from dashboard.calls.call_table import CallTableParams, load_call_table
+from dashboard.calls.call_table import CallTableParams, list_suffix, load_call_table
 from dashboard.calls.call_variants import load_variant_strip
 from dashboard.calls.half_panes import TITLES, Half, build_half_chunk
+from dashboard.calls.list_place import find_page
 from dashboard.evidence.call_evidence import SURFACES, load_evidence
 from dashboard.filters.language import MAX_CHARACTERS, parse
 from dashboard.filters.saved_views import build_view_box, load_saved_views
@@ -38,6 +39,8 @@ NOUNS = {"receipt": "receipt", "canonical": "recorded result", "args": "argument
 def index(request: OperatorRequest) -> HttpResponse:
     views = [] if request.htmx and "view" not in request.GET else load_saved_views(request.project, "calls")
     params = CallTableParams(request.GET, views)
+    if key := Params(request.GET).uuid("row"):
+        return redirect(find_page(request.project, params, key))
     page = load_call_table(request.project, params)
     if request.htmx and params.seen == page.digest:
         return HttpResponse(status=NOTHING_NEW)
@@ -98,6 +101,7 @@ def found(request: OperatorRequest, pk: UUID, half: str) -> HttpResponse:
     if text is None:
         raise Http404
     context = {"call": call, "found": text, "find": find, "noun": NOUNS[half], "other": NOUNS.get(text.counterpart, "")}
+    context["list_suffix"] = list_suffix(request.GET["list"]) if request.GET.get("list") else ""
     return render_page(request, "calls/found.html", context)
 
 

@@ -28,6 +28,8 @@ from dashboard.workspace.steps import (
     RunPosition,
     build_run_tabs,
     find_goal,
+    follow_list,
+    keep_list,
     load_call,
     load_place,
     load_step_list,
@@ -119,10 +121,12 @@ def step(request: OperatorRequest, pk: UUID, position: int, tab: str) -> HttpRes
         raise Http404
     if request.htmx and request.htmx.target == ROWS:
         return render_step_rows(request, run, shown_tab(tab, request.GET), place)
+    call = load_call(place)
+    place = follow_list(request.project, place, call, tab, request.GET)
     goal = request.GET.get("go", "")
-    if goal in GOALS and (url := find_goal(place, tab, goal, request.GET)):
+    if goal in GOALS and (url := find_goal(place, tab, goal, keep_list(place, request.GET))):
         return redirect(url)
-    return _render_step(request, load_call(place), place, tab, missed=goal if goal in GOALS else "")
+    return _render_step(request, call, place, tab, missed=goal if goal in GOALS else "")
 
 
 def render_step_rows(request: OperatorRequest, run: Run, tab: str, place: RunPosition | None = None) -> HttpResponse:
@@ -144,7 +148,8 @@ def call(request: OperatorRequest, pk: UUID) -> HttpResponse:
         return redirect(url)
     call = get_object_or_404(calls.with_run_and_source(), pk=pk)
     if form is None:
-        return _render_step(request, call, place_outside(call), "halves")
+        place = follow_list(request.project, place_outside(call), call, "halves", request.GET)
+        return _render_step(request, call, place, "halves")
     evidence = load_evidence(call, request.GET)
     export = export_receipt if request.GET.get("what") == "receipt" else export_call
     exported = export(evidence, form)
@@ -166,7 +171,8 @@ def _render_step(
 ) -> HttpResponse:
     """The page, or the open step alone where htmx asks for that."""
     is_panel = bool(request.htmx) and request.htmx.target == PANEL
-    workspace = load_workspace(request.project, call, place, tab, request.GET, with_steps=not is_panel)
+    query = keep_list(place, request.GET)
+    workspace = load_workspace(request.project, call, place, tab, query, with_steps=not is_panel)
     marks = workspace.steps.current_marks if workspace.steps else None
     context = {
         "workspace": workspace,

@@ -2,7 +2,8 @@
 
 A call's position counts from 1 in the order of the run, copied calls included; it stands in the address
 (`/runs/<run>/83/context`). With a filter (`q`) the keys and the list walk the calls that match, and the position stays
-that in the whole run. How the halves are shown (`left`, `right`, `spaces`) stays in the links to the neighbours.
+that in the whole run. With the list that the call was opened from (`list`) the keys walk that list, across runs. How
+the halves are shown (`left`, `right`, `spaces`) stays in the links to the neighbours.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Max, Q, QuerySet
+from django.http import QueryDict
 from django.urls import reverse
 
+from dashboard.calls.list_place import ListPlace, load_list_place
 from dashboard.evidence.context_changes import load_drops
 from dashboard.evidence.execution import has_action_plan
 from dashboard.filters.language import Query, parse
@@ -38,7 +41,7 @@ TABS = {
 }
 Tab = Literal["halves", "context", "replay", "wire", "raw"]
 WHOLE_RUN_TABS = ("context", "replay")  # those that have a form for the whole run too
-KEPT = ("q", "left", "right", "spaces")  # parameters that stay from step to step
+KEPT = ("q", "list", "row", "left", "right", "spaces")  # parameters that stay from step to step
 # The places that keys go to, as `?go=` names them; each is a redirect to the step.
 GOALS = ("next-failed", "previous-failed", "next-change", "previous-change")
 LEAD = 12  # rows that the list shows above the open step
@@ -60,7 +63,8 @@ class RunPosition:
 
     `number` is its place among the `matching` calls of the filter, 0 outside of it. `before` and `after` are the
     addresses of the neighbours, empty at the ends. `first` has the line and the call of the row with which the list
-    beside the step begins; None with a filter.
+    beside the step begins; None with a filter. `listed` is the place in the list that the call was opened from, to
+    which the neighbours then belong.
     """
 
     run: Run
@@ -74,6 +78,7 @@ class RunPosition:
     after: str
     q: str
     first: tuple[int, UUID] | None = None
+    listed: ListPlace | None = None
 
     @property
     def is_filtered(self) -> bool:
@@ -189,6 +194,21 @@ def load_call(place: RunPosition) -> Call:
     if call.run_id == place.run.pk:
         call.run = place.run
     return call
+
+
+def follow_list(project: Project, place: RunPosition, call: Call, tab: str, query: QueryDict) -> RunPosition:
+    """The place with the neighbours in the list that the address names; the same place where it names none."""
+    listed = load_list_place(project, call, tab, query) if "list" in query else None
+    return replace(place, before=listed.before, after=listed.after, listed=listed) if listed else place
+
+
+def keep_list(place: RunPosition, query: QueryDict) -> QueryDict:
+    """The parameters of a step with the call of the list from which the walk goes on."""
+    if place.listed is None:
+        return query
+    kept = query.copy()
+    kept["row"] = str(place.listed.call)
+    return kept
 
 
 def place_outside(call: Call) -> RunPosition:

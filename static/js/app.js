@@ -76,6 +76,33 @@ function closeDrop() {
   return true;
 }
 
+/* The row that was opened from a list has the focus again after Back, so that the keys go on from it. Pages are not kept
+   by the browser (no-store), which loads them anew. */
+const openedKey = () => `opened ${location.pathname}${location.search}`;
+
+function rememberOpened(link) {
+  try {
+    sessionStorage.setItem(openedKey(), link.id || link.getAttribute("href"));
+  } catch { /* storage is refused: Back leads to the list alone */ }
+}
+
+function focusOpened() {
+  let opened = null;
+  try {
+    opened = sessionStorage.getItem(openedKey());
+  } catch { /* as above */ }
+  if (!opened || document.activeElement !== document.body) return;
+  const links = [...document.querySelectorAll("[data-list] [data-item] a[href]")];
+  const link = links.find((other) => other.id === opened || other.getAttribute("href") === opened);
+  link?.focus({ preventScroll: true });
+  link?.scrollIntoView({ block: "nearest" });
+}
+
+addEventListener("pageshow", (event) => {
+  if (event.persisted || performance.getEntriesByType("navigation")[0]?.type === "back_forward") focusOpened();
+});
+document.addEventListener("htmx:historyRestore", focusOpened);
+
 /* data-hotkey on an element with data-key: "focus" focuses it, "click" follows or presses it, "open" on the button of a
    menu opens that and focuses the first button in it. What the page has goes before what every page has in its bar: `/`
    is the page's own search, and where it has none, that of everything. */
@@ -123,6 +150,11 @@ document.addEventListener("keydown", (event) => {
   const form = event.target.form;
   form?.requestSubmit(form.querySelector("button:not([type])"));
 });
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("[data-list] [data-item] a[href]");
+  if (link) rememberOpened(link);
+}, { capture: true });
 
 document.addEventListener("click", (event) => {
   for (const drop of document.querySelectorAll("details.drop[open]")) {

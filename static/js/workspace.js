@@ -113,7 +113,10 @@ function walkBeyond(edge, by) {
 document.addEventListener("keydown", (event) => {
   if ((event.key !== "j" && event.key !== "k") || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   if (isTyping(event.target) || !document.getElementById("step") || document.querySelector("dialog[open]")) return;
-  if (walkSteps(event.key === "j" ? 1 : -1)) event.preventDefault();
+  if (document.querySelector("[data-list-place]")) { /* the list that the call was opened from, whose calls are of any run */
+    document.getElementById(event.key === "j" ? "step-after" : "step-before")?.click();
+    event.preventDefault();
+  } else if (walkSteps(event.key === "j" ? 1 : -1)) event.preventDefault();
 }, { capture: true });
 
 function forgetWanted() {

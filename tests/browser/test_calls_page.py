@@ -33,9 +33,9 @@ def test_calls_are_listed_chosen_and_exported_by_keys(
     name = page.locator("tbody tr").nth(2).locator("th a")
     expect(name).to_be_focused()
     press(page, "Enter")
-    page.wait_for_url(re.compile("/halves$"))
+    page.wait_for_url(re.compile("/halves[?]list="))
     page.go_back()
-    expect(name).to_be_visible()
+    expect(name).to_be_focused()
     press(page, "?")
     expect(page.locator("#help")).to_contain_text("Choose the focused call")
     keys = " ".join(page.locator("#help dt").all_inner_texts()).split()
@@ -57,6 +57,39 @@ def test_calls_are_listed_chosen_and_exported_by_keys(
     plain.locator("tbody input").first.check()
     plain.get_by_role("button", name="Compare the chosen calls").click()
     expect(plain.locator("#matching")).to_have_text(re.compile(r"^\s*1\s+call matches"))
+
+
+@pytest.mark.usefixtures("bundled")
+def test_the_keys_of_an_opened_call_follow_the_list_and_lead_back_to_its_row(operator_page: Page) -> None:
+    page = operator_page
+    page.goto("/calls/?q=cut:yes&sort=tokens")
+    names = page.locator("tbody .call-name")
+    rows = [names.nth(number).get_attribute("id") or "" for number in range(3)]
+    place = page.locator("[data-list-place]")
+    press(page, "j", "j", "Enter")
+    expect(place).to_contain_text("2 of ")
+    first = page.url
+    press(page, "j")
+    expect(place).to_contain_text("3 of ")
+    expect(page.locator(".steps .call-row[aria-current]")).to_have_attribute("id", re.compile(_dashless(rows[2])))
+    assert page.url.partition("/halves")[0] != first.partition("/halves")[0]
+    press(page, "k", "k")
+    expect(place).to_contain_text("1 of ")
+    press(page, "k")  # there is none before it
+    expect(place).to_contain_text("1 of ")
+    press(page, "b")
+    expect(page.locator(f"#{rows[0]}")).to_be_focused()
+    press(page, "j", "j", "Enter")
+    expect(place).to_contain_text("3 of ")
+    page.go_back()
+    expect(page.locator(f"#{rows[2]}")).to_be_focused()
+    press(page, "k")
+    expect(page.locator(f"#{rows[1]}")).to_be_focused()
+
+
+def _dashless(row: str) -> str:
+    """A pattern for the id of the row beside a step, which has the same call with dashes."""
+    return "-?".join(row.removeprefix("call-"))
 
 
 @pytest.mark.extended

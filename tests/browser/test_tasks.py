@@ -307,7 +307,7 @@ def test_13_the_keyboard_alone_leads_to_the_unseen_lines_in_five_keys(counted: C
     counted.search("cut:yes tool:Grep took:>400ms")
     expect(page.locator(".found[aria-labelledby=found-calls] [data-item]").last).to_be_visible()
     counted.press("k", "Enter")
-    page.wait_for_url("**/halves")
+    page.wait_for_url("**/halves?list=*")
     counted.press("g")
     expect(page.locator("[data-highlighted]")).to_have_attribute("data-seen", "no")
     expect(page.locator("[data-highlighted]")).to_be_in_viewport()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from hypothesis import strategies as st
 
 COUNTS = "((((((((((a{9}){9}){9}){9}){9}){9}){9}){9}){9}){9})"
@@ -15,6 +17,7 @@ SEEDS: dict[str, tuple[str, ...]] = {
         "{{ result" + " | json" * 4_000 + " }}",
     ),
     "filter": ("a " * 900, '"' * 1_999, "-status:failed " * 100, "%_" * 900),
+    "list": (f"calls?q=receipt:*x*+{'-cut:no+' * 18}&sort=took", "search?q=" + "a+" * 900),
     "number": ("9" * 19, "999999"),
     "range": ("1-" + "9" * 18, "0x" + "f" * 15, "23:59:59", "99%"),
     "cursor": ("9" * 18 + "-" + "9" * 18, "700~" + "0" * 32, "0.999"),
@@ -60,6 +63,9 @@ STRATEGIES: dict[str, st.SearchStrategy[str]] = {
     "pattern": patterns,
     "template": blocks,
     "filter": st.lists(words, max_size=25).map(" ".join),
+    "list": st.lists(words, max_size=20).map(
+        lambda terms: f"calls?{urlencode({'q': ' '.join(terms), 'sort': 'took'})}"
+    ),
     "number": numbers,
     "range": st.one_of(
         numbers,

@@ -21,7 +21,7 @@ ARTIFACT = (
     f"{SEARCH} as=choice at=range line=range go=range offset=number time=range later=number hit=number tail=flag"
     " unseen=flag follow=flag last=flag value=number from=number count=number depth=number string=flag"
 )
-CALL = f"{EVIDENCE} as=choice left=choice right=choice lint=choice what=choice q=filter queue=number"
+CALL = f"{EVIDENCE} as=choice left=choice right=choice lint=choice what=choice q=filter queue=number list=list row=id"
 NOTE = "text=word half=word quote=word start=number"
 ANNOTATE = "POST do=word tag=word to=word next=number query=word"
 PARAMETERS = {
@@ -41,9 +41,10 @@ PARAMETERS = {
     "call-chosen": "POST do=word tag=word q=filter call=id all=flag",
     "call-notes": f"{NOTE} {EVIDENCE} queue=number POST {NOTE} query=word",
     "call-export": "POST form=choice q=filter stored=flag",
-    "call-found": "find=pattern pattern=flag hit=number",
+    "call-found": "find=pattern pattern=flag hit=number list=list",
     "call-half": f"{EVIDENCE} offset=number",
-    "call-list": "q=filter sort=choice preset=choice columns=choice after=cursor before=cursor seen=word view=number",
+    "call-list": "q=filter sort=choice preset=choice columns=choice after=cursor before=cursor seen=word view=number"
+    " row=id",
     "call-raw": f"{EVIDENCE} part=number",
     "call-variants": "right=choice",
     "comparison-calls": f"{COLUMNS} {CALL_LIST} after=cursor",
@@ -118,12 +119,12 @@ PARAMETERS = {
     "run-list": f"{RUN_LIST} peek=id",
     "run-context": f"{REPLAY} after=cursor before=cursor at=word branch=number step=number message=id"
     " from=number raw=flag position=number q=filter left=choice right=choice spaces=flag"
-    " since=word skip=number time=choice",
+    " list=list row=id since=word skip=number time=choice",
     "run-step": f"{CALL} go=word since=word before=cursor",
     "step-reveal": f"{CALL} POST download=flag",
     "setup": "",
     "run-replay": f"{REPLAY} from=number position=number q=filter left=choice right=choice spaces=flag"
-    " since=word skip=number time=choice",
+    " list=list row=id since=word skip=number time=choice",
     "run-plan": f"{REPLAY} position=number cancelled=flag since=word skip=number time=choice",
     "run-confirmation": "call=number POST decision=word reason=word plan_hash=word policy_hash=word",
     "run-cancel": "POST",

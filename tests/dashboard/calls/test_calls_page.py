@@ -67,7 +67,7 @@ def test_a_row_has_what_was_asked_and_what_came_back(client: Client, project: Pr
     row = page.select_one("tbody tr")
     named = row.by_role("rowheader").by_role("link")
     assert (named["href"], named["title"], named.text) == (
-        f"/calls/{call.pk}/",
+        f"/calls/{call.pk}/?list=calls",
         "failed, exit 2",
         "failed, exit 2 Bash",
     )
@@ -137,7 +137,7 @@ def create_ties(project: Project) -> None:
 
 def in_order(column: str) -> list[str]:
     def key(call: Call) -> tuple[Any, ...]:
-        value = getattr(call, column)
+        value = call.own_ms if column == "took_ms" else getattr(call, column)
         return (value is not None, value if value is not None else 0, call.pk)
 
     calls = list(Call.objects.all())

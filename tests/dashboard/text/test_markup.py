@@ -77,10 +77,11 @@ def test_a_short_id_is_the_end_of_a_long_one() -> None:
 
 def test_a_stamp_carries_the_whole_moment() -> None:
     time = parse_page(stamp(datetime(2025, 3, 1, 9, 30, 5, 125_000, tzinfo=UTC))).select_one("time")
-    assert time.text == "01 Mar 2025"
+    assert (time.text, time["data-stamp"]) == ("01 Mar 2025 UTC", "")
     assert (time["datetime"], time["title"]) == ("2025-03-01T09:30:05.125000+00:00", "2025-03-01 09:30:05.125 UTC")
     seconds = stamp(datetime(2025, 3, 1, 9, 30, 5, tzinfo=UTC), seconds=True)
     assert text_of(seconds) == "01 Mar 2025 09:30:05 UTC"
+    assert parse_page(seconds).select_one("time")["data-stamp"] == "seconds"
 
 
 def test_nothing_but_our_own_markup_reaches_a_page_unescaped() -> None:
