@@ -20,7 +20,7 @@ def derive_id(*parts: str | int | bytes, beside: UUID | None = None) -> UUID:
 
 
 def frame_parts(*parts: str | int | bytes) -> bytes:
-    """What `derive_id` hashes of these parts: of many ids, those that come first in all of them are framed once."""
+    """Encodes parts as `derive_id` hashes them. Those that come first in many ids are framed once for all of these."""
     framed: list[bytes] = []
     for part in parts:
         text = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
