@@ -107,6 +107,7 @@ def open_pool(database: str, *, processes: int = 0, is_lasting: bool = False) ->
     arguments = (database, is_lasting)
     executors: list[Any] = [ProcessPoolExecutor(1, context, prepare_process, arguments) for _ in range(count)]
     if is_fork:
+        import_module(PRELOAD)  # once for all: the vocabulary of tokens takes a quarter of a second and 70 MB to load
         connections.close_all()  # no database allows that a forked process has the connection too
         for executor in executors:
             executor._launch_processes()  # before any has a thread, and before the command opens other files

@@ -49,6 +49,11 @@ def moved_to(name: str) -> Callable[..., HttpResponseBase]:
 
 
 urlpatterns = [
+    # First what programs send: a request is compared with all addresses before its own, in five places.
+    path("api/v1/records", intake.records, name="api-records"),
+    path("api/v1/hooks/claude-code", intake.claude_code_hook, name="api-hook"),
+    path("v1/logs", intake.logs, name="api-logs"),
+    path("v1/traces", intake.traces, name="api-traces"),
     path("", RedirectView.as_view(pattern_name="run-list", http_method_names=READING), name="home"),
     path("healthz", site.healthz, name="healthz"),
     path("sign-in/", accounts.sign_in, name="sign-in"),
@@ -143,7 +148,6 @@ urlpatterns = [
     path("problems/", recordings.index, name="problem-list"),
     path("problems/<int:pk>/raw", recordings.raw, name="problem-raw"),
     path("setup/", site.setup, name="setup"),
-    path("api/v1/records", intake.records, name="api-records"),
     path("api/v1/runs", reading.READ(reading.runs), name="api-runs"),
     path("api/v1/runs/<uuid:pk>", reading.READ(reading.run), name="api-run"),
     path("api/v1/runs/<uuid:pk>/context/<int:position>", reading.READ(reading.context), name="api-context"),
@@ -156,10 +160,7 @@ urlpatterns = [
     path("api/v1/artifacts/<str:sha256>", intake.artifact, name="api-artifact"),
     path("api/v1/experiments", reading.READ(reading.experiments), name="api-experiments"),
     path("api/v1/openapi.json", reading.openapi, name="api-openapi"),
-    path("api/v1/hooks/claude-code", intake.claude_code_hook, name="api-hook"),
     path("mcp", reading.mcp, name="api-mcp"),
-    path("v1/logs", intake.logs, name="api-logs"),
-    path("v1/traces", intake.traces, name="api-traces"),
     path("api/v1/limits", intake.show_limits, name="api-limits"),
     path("docs/", site.docs_index, name="docs-index"),
     path("docs/<slug:name>/", site.docs_page, name="docs-page"),

@@ -26,9 +26,9 @@ from dashboard.ingest.live import (
     BatchAnswer,
     LiveBatch,
     LiveLine,
+    RecordNames,
     Rejected,
     receive,
-    received_id,
     split_lines,
 )
 from dashboard.ingest.sent_content import WrongContent, store_sent_content
@@ -133,8 +133,9 @@ def _receive_otlp(
     decoded = _decode(decode, body, is_json=is_json)
     rejected: list[Rejected] = []
     for name in sorted({line.format for line in decoded}):
+        name_of = RecordNames(request.project, name)
         lines = [
-            LiveLine(line.raw + b"\n", received_id(request.project, name, line.key, line.raw), number, 0, line.at)
+            LiveLine(line.raw + b"\n", name_of(line.key, line.raw), number, 0, line.at)
             for number, line in enumerate(decoded, start=1)
             if line.format == name
         ]
@@ -190,7 +191,7 @@ def receive_hook(request: TokenRequest) -> tuple[BatchAnswer, int]:
     now = timezone.now()
     members["received_at"] = dump_json(now.isoformat(timespec="microseconds").replace("+00:00", "Z"))
     raw = join_object(members).replace(b"\n", b" ") + b"\n"  # between tokens: within a text a line end is escaped
-    digest = received_id(request.project, "claude-code-hooks", body, body)
+    digest = RecordNames(request.project, "claude-code-hooks")(body, body)
     return _receive(request, "claude-code-hooks", [LiveLine(raw, digest, 1)], body)
 
 

@@ -33,7 +33,7 @@ from dashboard.ingest.sent_content import find_sent_contents
 from dashboard.ingest.source_frames import pack_frames
 from dashboard.ingest.sources import SourceBatch, SourceMoved, new_source
 from dashboard.models import Project, ReceivedRecord, Source
-from dashboard.models.identity import derive_id, run_id
+from dashboard.models.identity import frame_parts, hash_parts, run_id
 from dashboard.models.sources import LIVE
 from envelopes.recordings import find_format
 from envelopes.recordings.base import ArtifactRecord, LineProblem, Record, SourceLine, SourcePath
@@ -92,19 +92,27 @@ class LiveBatch:
 
 def split_lines(project: Project, format_name: str, body: bytes) -> list[LiveLine]:
     """The lines of a body that are not blank."""
-    lines, offset = [], 0
+    lines, offset, name_of = [], 0, RecordNames(project, format_name)
     for number, raw in enumerate(body.split(b"\n"), start=1):
         if content := raw.strip():
-            lines.append(LiveLine(raw + b"\n", received_id(project, format_name, content, content), number, offset))
+            lines.append(LiveLine(raw + b"\n", name_of(content, content), number, offset))
         offset += len(raw) + 1
     return lines
 
 
-def received_id(project: Project, format_name: str, key: bytes, line: bytes) -> UUID:
-    """The digest of `key`, by which a line is known; beside those of other lines that name the same run."""
-    name = RUN_NAME.search(line, 0, NAME_WITHIN)
-    beside = run_id(project.pk, format_name, name[1].decode("utf-8", "replace")) if name else None
-    return derive_id("received", project.pk, format_name, key, beside=beside)
+class RecordNames:
+    """Derives the digests by which lines of one project and format are known."""
+
+    def __init__(self, project: Project, format_name: str) -> None:
+        self._project = project.pk
+        self._format = format_name
+        self._framed = frame_parts("received", self._project, format_name)
+
+    def __call__(self, key: bytes, line: bytes) -> UUID:
+        """The digest of `key`, by which `line` is known; beside those of other lines that name the same run."""
+        name = RUN_NAME.search(line, 0, NAME_WITHIN)
+        beside = run_id(self._project, self._format, name[1].decode("utf-8", "replace")) if name else None
+        return hash_parts(b"%b%d:%b" % (self._framed, len(key), key), beside)
 
 
 def receive(project: Project, batch: LiveBatch) -> BatchAnswer:

@@ -236,9 +236,15 @@ def list_calls(
     listed += [
         row.list_in(row.call.run_id, RunCall.Claim.ANSWER, answer, source)
         for key, row in rows.items()
-        if (answer := drafts.calls[key].first_answer) and (not row.members or row.call.run_id in row.members)
+        if _may_stand_for_its_call(row) and (answer := drafts.calls[key].first_answer)
     ]
     return [member for member in listed if member is not None]
+
+
+def _may_stand_for_its_call(row: CallRows) -> bool:
+    """True where an answer to the call may be its entry in its run: it has none there, or one that is an answer too."""
+    member = row.members.get(row.call.run_id)
+    return not row.members if member is None else member.claim == RunCall.Claim.ANSWER
 
 
 def _claim(record: CallRecord) -> int:

@@ -25,6 +25,12 @@ RETRY_SECONDS = 0.001
 LONGEST_LOG = 32_000_000  # bytes: twice what is moved into the database at once
 PRIMARY_CODE = 0xFF  # the part of an extended error code that has the primary one
 
+# Python looks for an adapter of each value that is neither text nor a number, and each time in vain (0.2 µs of 0.4).
+# Of a batch that a program sends, that was a tenth of the database's time.
+sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(bool, int)
+sqlite3.register_adapter(type(None), {None: None}.get)
+
 
 class DatabaseWrapper(base.DatabaseWrapper):
     def get_connection_params(self) -> dict[str, Any]:

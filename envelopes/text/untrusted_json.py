@@ -24,7 +24,8 @@ import msgspec
 from envelopes.schema.result import JsonValue
 
 DEPTH = 200
-OBJECTS_IN_OBJECTS = 3  # that are read to find long strings
+VALUES_IN_VALUES = 3  # objects and lists that are read to find long strings
+MOST_COMMAS = 10_000  # in a list: one with more may have too many elements to list them
 DIGITS = 4300  # what Python itself converts (CVE-2020-10735)
 SHORT_NAME = 64  # characters of a member's name whose JSON is remembered
 _WHITESPACE = " \t\r\n"
@@ -148,11 +149,23 @@ def array_slices(raw: bytes) -> list[bytes]:
 
 
 def normalize_json(data: bytes) -> str | bytes:
-    """The same for JSON that differs in spacing and the order of members alone."""
+    """The same for JSON that differs in spacing and the order of members alone. For comparisons only."""
+    text = _sort_members(data)
+    if text is not None:
+        return text
     try:
-        return json.dumps(parse_checked(data), sort_keys=True)
+        text = json.dumps(parse_checked(data), sort_keys=True)
     except Untrusted:
         return data
+    return _sort_members(text.encode()) or text
+
+
+def _sort_members(data: bytes) -> str | None:
+    """None for a value that msgspec cannot read or write. Takes a quarter of the time of the standard library."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(data), order="sorted").decode()
+    except (ValueError, RecursionError, OverflowError):  # ValueError: also what is no UTF-8
+        return None
 
 
 def split_objects(raw: bytes) -> list[bytes]:
@@ -234,14 +247,15 @@ def _refusing() -> Iterator[None]:
 def _is_deep(raw: bytes, depth: int = DEPTH) -> bool:
     """Sums opening and closing brackets; those inside strings do not count.
 
-    Most brackets of a log are in a few long strings, which are the members of an object, or of an object in it.
-    Innermost pairs are removed first, all at once: ordinary JSON is gone after a few rounds and need not be
-    summed. A round that removes hardly anything is a sign of depth, and 100 of them would take longer than the sum.
+    Most brackets of a log are in a few long strings, which are the members of an object, or of a value in it: as the
+    contents of messages are those of a list of objects. Innermost pairs are removed first, all at once: ordinary JSON
+    is gone after a few rounds and need not be summed. A round that removes hardly anything is a sign of depth, and 100
+    of them would take longer than the sum.
     """
     if len(raw) <= depth or len(raw.translate(None, _NOT_OPENING)) <= depth:
         return False
-    if depth > DEPTH - OBJECTS_IN_OBJECTS and (members := _unique_members(raw)) is not None:
-        return any(_is_deep(value, depth - 1) for value in members.values() if not value.startswith(b'"'))
+    if depth > DEPTH - VALUES_IN_VALUES and (values := _outer_values(raw)) is not None:
+        return any(_is_deep(value, depth - 1) for value in values if not value.startswith(b'"'))
     unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
     structure = unescaped.translate(None, _NOT_STRUCTURE)
     # Two quotes that meet can be removed: every bracket stays inside or outside of a string.
@@ -252,6 +266,19 @@ def _is_deep(raw: bytes, depth: int = DEPTH) -> bool:
         is_flat, rounds = len(rest) * 8 <= len(before) * 7, rounds + 1
     steps = memoryview(outside.translate(_STEPS)).cast("b")
     return bool(rest) and max(accumulate(steps), default=0) > depth
+
+
+def _outer_values(raw: bytes) -> Iterable[bytes] | None:
+    """The values of an ordinary JSON object, or of a list with few elements; None for anything else."""
+    if not raw.lstrip().startswith(b"["):
+        members = _unique_members(raw)
+        return None if members is None else members.values()
+    if raw.count(b",") > MOST_COMMAS:
+        return None
+    try:
+        return [bytes(value) for value in _ARRAY.decode(raw)]
+    except (ValueError, RecursionError):
+        return None
 
 
 def _has_long_number(raw: bytes) -> bool:

@@ -79,6 +79,7 @@ TOOL_SCHEMA = re.compile(r"llm\.tools\.(\d{1,5})\.tool\.json_schema")
 HISTORIES = ("pydantic_ai.all_messages", "all_messages_events", SYSTEM_PROMPTS, *TOOL_LISTS)
 DOTTED = re.compile(r"(llm\.(?:in|out)put_messages|gen_ai\.(?:prompt|completion))\.(\d{1,5})\.(?:message\.)?(.+)")
 NESTED = re.compile(r"(tool_calls|contents)\.(\d{1,5})\.(?:tool_call\.|message_content\.)?(.+)")
+SPREAD = ("llm.", "gen_ai.prompt.", "gen_ai.completion.")  # how the names begin that these patterns match
 OUTPUTS = ("llm.output_messages", "gen_ai.completion")
 CHOICE = "gen_ai.choice"
 OPERATION = "gen_ai.client.inference.operation.details"  # an event with all messages of a request
@@ -213,7 +214,7 @@ def is_message_attribute(name: str) -> bool:
     """True for an attribute whose content is in the parts of its messages."""
     if name in INPUT_LISTS or name in OUTPUT_LISTS:
         return True
-    return DOTTED.fullmatch(name) is not None or TOOL_SCHEMA.fullmatch(name) is not None
+    return name.startswith(SPREAD) and bool(DOTTED.fullmatch(name) or TOOL_SCHEMA.fullmatch(name))
 
 
 def failure(attributes: dict[str, Any], events: Any, message: str) -> dict[str, Any]:

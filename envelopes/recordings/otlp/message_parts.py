@@ -90,11 +90,13 @@ def standing_parts(attributes: Attributes) -> Iterator[TracePart]:
 
 def message_parts(span: TraceSpan) -> Iterator[TracePart]:
     """The parts of all messages of a model span in their order, in whichever convention it has them."""
+    is_scrubbed, is_reworded = SCRUBBED in span.attributes, span.scope in REWORDED
     for part in _recorded_parts(span):
-        is_answer, is_scrubbed = part.kind == "response", SCRUBBED in span.attributes
-        is_masked = is_answer and is_scrubbed and is_scrubbed_text(part.content)
-        is_rebuilt = part.is_rebuilt or (is_answer and span.scope in REWORDED)
-        yield msgspec.structs.replace(part, is_masked=is_masked, is_rebuilt=is_rebuilt)
+        if part.kind == "response" and (is_scrubbed or is_reworded):
+            is_masked = is_scrubbed and is_scrubbed_text(part.content)
+            yield msgspec.structs.replace(part, is_masked=is_masked, is_rebuilt=part.is_rebuilt or is_reworded)
+        else:
+            yield part
 
 
 def _recorded_parts(span: TraceSpan) -> Iterator[TracePart]:
@@ -209,7 +211,15 @@ def _response(content: Any, role: str, call: str, *, is_output: bool = False) ->
     """The answer to a call; nothing where its content was not recorded."""
     if content is not None:
         answer = content if isinstance(content, StatedAnswer) else state_answer(content)
-        yield TracePart(kind="response", role=role, call=call, is_output=is_output, **answer._asdict())
+        yield TracePart(
+            kind="response",
+            role=role,
+            content=answer.content,
+            call=call,
+            is_output=is_output,
+            is_rebuilt=answer.is_rebuilt,
+            end=answer.end,
+        )
 
 
 def state_answer(content: Any) -> StatedAnswer:

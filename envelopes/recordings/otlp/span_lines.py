@@ -115,19 +115,22 @@ def part_lines(run: str, parts: Sequence[TracePart], start: int, answer: int, kn
 
 
 def _part_line(part: TracePart, run: str, at: int) -> TraceLine:
-    members = {
-        "otlp": dump_json(part.kind),
-        "run": dump_json(run),
-        "role": dump_json(part.role),
-        "call": dump_json(part.call) if part.call else b"",
-        "tool": dump_json(part.tool) if part.tool else b"",
-        "rebuilt": b"true" if part.is_rebuilt else b"",
-        "masked": b"true" if part.is_masked else b"",
-        "standing": dump_json(part.standing) if part.standing else b"",
-        "end": dump_json(part.end) if part.end else b"",
-        "content": part.content,
-    }
-    content = join_object({name: raw for name, raw in members.items() if raw})
+    members = {"otlp": dump_json(part.kind), "run": dump_json(run), "role": dump_json(part.role)}
+    if part.call:
+        members["call"] = dump_json(part.call)
+    if part.tool:
+        members["tool"] = dump_json(part.tool)
+    if part.is_rebuilt:
+        members["rebuilt"] = b"true"
+    if part.is_masked:
+        members["masked"] = b"true"
+    if part.standing:
+        members["standing"] = dump_json(part.standing)
+    if part.end:
+        members["end"] = dump_json(part.end)
+    if part.content:
+        members["content"] = part.content
+    content = join_object(members)
     digest = hashlib.blake2b(content, digest_size=16).digest()
     return TraceLine(content[:-1] + b',"at":' + dump_json(at) + b"}", digest, at)
 
