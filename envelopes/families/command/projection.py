@@ -155,6 +155,7 @@ def _command_members(
         outcome["truncated"] = cut or result.cut_by_source
     notes = {
         "interrupted": result.interrupted or None,
+        "cut_by_source": result.cut_by_source or None,
         "interpretation": result.interpretation,
         "waited_ms": result.waited_ms,
         "image": result.is_image or None,

@@ -157,7 +157,7 @@ def _command(canonical: CanonicalResult, result: dict[str, Any], show: Show) -> 
     for stream in streams:
         yield line_break(2)
         yield from show(stream)
-    if streams and _is_cut_by_source(result):
+    if streams and result.get("cut_by_source") is True:
         yield line_break()
         yield marker(CUT_BY_SOURCE)
     if not streams and "command" not in result and not result.get("instructions"):
@@ -190,12 +190,6 @@ def _headline(result: dict[str, Any]) -> Iterator[Segment]:
                 yield headline(f", exit code {code}", "/result/exit_status")
         case {"exit_status": int(code)}:
             yield headline(f"Process exited with code {code}", "/result/exit_status")
-
-
-def _is_cut_by_source(result: dict[str, Any]) -> bool:
-    """True for output that is flagged as cut and that the projection did not cut: it stores what it cuts."""
-    is_cut = result.get("truncated") is True or result.get("initial_output_truncated") is True
-    return is_cut and not any(f"{name}_artifact" in result for name in TITLES)
 
 
 def _without_leading_breaks(segments: Iterable[Segment]) -> list[Segment]:
@@ -252,13 +246,13 @@ def _item(canonical: CanonicalResult, item: dict[str, Any], pointer: str, show: 
     for stream in _streams(result, f"{pointer}/result"):
         yield line_break()
         yield from show(stream)
-    if _is_cut_by_source(result):
+    if result.get("cut_by_source") is True:
         yield line_break()
         yield marker(CUT_BY_SOURCE)
 
 
 def _artifacts(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment]:
-    """Each path with the name of the stream that it holds: the order of the list does not give that (RFC-089)."""
+    """Each path with what it holds, since the order of the list does not give that (RFC-089)."""
     roles = _artifact_roles(canonical.result if isinstance(canonical.result, dict) else {})
     lines = [*shortened_line(canonical, policy)]
     if not canonical.artifacts or policy.read_tool is None:
@@ -266,16 +260,19 @@ def _artifacts(canonical: CanonicalResult, policy: RenderPolicy) -> list[Segment
     lines += [line_break(2), artifacts_title(policy)]
     for index in range(len(canonical.artifacts)):
         lines += [line_break(), value(canonical, f"/artifacts/{index}/path")]
-        lines += [label(f" (whole {roles[index]})")] if index in roles else []
+        lines += [label(f" ({roles[index]})")] if index in roles else []
     return lines
 
 
-def _artifact_roles(result: dict[str, Any]) -> dict[int, str]:
-    roles = {index: name.removesuffix("_artifact") for name, index in result.items() if name.endswith("_artifact")}
+def _artifact_roles(result: dict[str, Any], of: str = "") -> dict[int, str]:
+    """The content of each artifact, by index. Output that its source had cut before is not called whole."""
+    words = "{}, as its source cut it" if result.get("cut_by_source") is True else "whole {}"
+    names = {index: name.removesuffix("_artifact") for name, index in result.items() if name.endswith("_artifact")}
+    roles = {index: words.format(name.replace("_", " ") + of) for index, name in names.items()}
     for item in result.get("items", ()):
-        nested = _artifact_roles(item.get("result") or {}) | _artifact_roles(item)
-        roles |= {index: f"{role} of [{item['index']}]" for index, role in nested.items()}
-    return {index: role.replace("_", " ") for index, role in roles.items()}
+        of_item = f" of [{item['index']}]"
+        roles |= _artifact_roles(item.get("result") or {}, of_item) | _artifact_roles(item, of_item)
+    return roles
 
 
 def _close_up(segments: Iterable[Segment]) -> list[Segment]:

@@ -12,7 +12,8 @@ An empty stream has a null preview (RFC-123). `<stream>_truncated` and `<stream>
 into `artifacts`) are there only for a preview that was cut (E-6). `<stream>_layout` is json for a
 document on one line that was laid out before it was cut, and `<stream>_bytes` the size of output that is no text. A
 source that kept
-both streams as one text gives `combined_output_preview` beside two nulls. `command_diagnostics` is
+both streams as one text gives `combined_output_preview` beside two nulls. `cut_by_source` is true for output that its
+source had shortened before, so that no artifact has all of it. `command_diagnostics` is
 there where the command's text is known; it holds a preview of it without secrets, never the text. In it are the
 tokens of output that the caller was granted, `effective_max_output_tokens`, and the characters of the previews within
 them, `output_char_budget`; a batch has both beside its counts.

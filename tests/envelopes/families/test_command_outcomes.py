@@ -8,7 +8,7 @@ import pytest
 
 from envelopes.families.command.results import COMMAND_TASK, BatchItem, BatchResult, CommandResult, RunningCommand
 from envelopes.schema.result import TaskHandle
-from tests.envelopes.built_in import output, receipt_text
+from tests.envelopes.built_in import output, receipt_text, result_of
 
 
 def ran(**fields: Any) -> CommandResult:
@@ -44,6 +44,18 @@ def test_output_that_its_source_cut_is_flagged_in_the_receipt() -> None:
     promoted = CommandResult(disposition="promoted_to_task", task=task, stdout="first", cut_by_source=True)
     assert receipt_text(output("ExecCommand", promoted)).endswith(f"first\n{note}")
     assert note not in receipt_text(output("ExecCommand", ran(stdout="line\n" * 20_000)))
+
+
+def test_a_stored_output_that_its_source_had_cut_is_not_called_whole() -> None:
+    cut = ran(stdout="line\n" * 20_000, cut_by_source=True)
+    text = receipt_text(output("ExecCommand", cut))
+    assert "\n[output truncated by its source]\n" in text
+    assert text.endswith("/stdout.txt (stdout, as its source cut it)")
+    items = (BatchItem(cmd="make", status="completed", result=cut),) * 2
+    text = receipt_text(output("ExecCommandBatch", BatchResult(items=items)))
+    assert text.endswith("/command-2-stdout.txt (stdout of [2], as its source cut it)")
+    assert result_of(output("ExecCommand", cut))["cut_by_source"] is True
+    assert "cut_by_source" not in result_of(output("ExecCommand", ran(stdout="line\n" * 20_000)))
 
 
 def test_an_interrupted_command_of_a_batch_is_flagged_in_the_receipt() -> None:
