@@ -33,7 +33,8 @@ Cursor: TypeAlias = tuple[CursorValue, UUID]  # of a call at the edge of a page:
 class CallSelection(NamedTuple):
     """The calls that are `found` by the filter; `matching` as in CallTable.
 
-    `newest` has the ids of all of them as stored, or of the newest COUNTED_CALLS + 1; none where they were not counted.
+    `newest` has the ids of all of them as stored, or of at most the newest COUNTED_CALLS + 1; none where they were not
+    counted.
     Ids and times are converted only where they are needed: for a thousand calls that takes longer than the query.
     """
 
@@ -59,10 +60,7 @@ class CallSelection(NamedTuple):
         return calls.with_own_time()
 
     def continue_newest(self, cursor: Cursor | None, size: int) -> list[Cursor] | None:
-        """The `size` newest calls behind the cursor, found by their ids; None where they have to be searched for.
-
-        Databases have calls without a time at different ends.
-        """
+        """The `size` newest calls behind the cursor, found by their ids; None where they have to be searched for."""
         stored = None if cursor is None else CompactUUIDField().get_db_prep_value(cursor[1], connection)
         if stored is not None and stored not in self.newest:
             return None
@@ -80,9 +78,15 @@ def select_listed(query: Query, project: Project, *, is_counted: bool) -> CallSe
     calls = query.calls_in(project)
     if not is_counted:
         return CallSelection(calls, None)
-    keys = calls.order_by("-started_at", "-id").values_list(StoredID("pk"), flat=True)
-    newest = list(keys[: settings.COUNTED_CALLS + 1])
-    return CallSelection(calls, len(newest), newest)
+    ordered, most = calls.order_by("-started_at", "-id"), settings.COUNTED_CALLS + 1
+    if not connection.features.nulls_order_largest:
+        newest = list(ordered.values_list(StoredID("pk"), flat=True)[:most])
+        return CallSelection(calls, len(newest), newest)
+    # Such a database has calls without a time first, also in its index; the list has them last.
+    rows = list(ordered.values_list(StoredID("pk"), "started_at")[:most])
+    dated = [key for key, at in rows if at is not None]
+    undated = [key for key, at in rows if at is None]
+    return CallSelection(calls, len(rows), [*dated, *undated] if len(rows) < most else dated)
 
 
 class Window(NamedTuple):

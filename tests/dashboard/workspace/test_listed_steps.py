@@ -128,20 +128,19 @@ def test_the_place_leads_back_to_the_row_of_the_list(client: Client, project: Pr
 
 def test_a_step_beside_the_list_goes_on_from_the_call_that_was_left(client: Client, project: Project) -> None:
     create_ties(project)
-    named = quote("calls?q=cut:yes&sort=tokens")
-    call = Call.objects.get(external_id="tie-4")
-    rows = load(client, f"/calls/{call.pk}/?list={named}").select(".steps .call-row")
-    address = next(row["href"] for row in rows if "outside" in row.text)
+    named = quote("calls?q=cut:yes&sort=took")
+    call = Call.objects.get(external_id="tie-4")  # without a time: it stands at the end, far from the step beside it
+    listed = load(client, f"/calls/{call.pk}/?list={named}")
+    address = next(row["href"] for row in listed.select(".steps .call-row") if "outside" in row.text)
     beside = load(client, address)
-    assert (opened(beside), place(beside)) == ("outside", "outside the list: 1 of 7 in Calls")
-    assert opened(load(client, neighbour(beside, "next"))) == opened(
-        load(client, neighbour(load(client, f"/calls/{call.pk}/?list={named}"), "next"))
-    )
+    assert (opened(beside), place(beside)) == ("outside", f"outside the list: {place(listed)}")
+    for rel in ("prev", "next"):
+        assert neighbour(beside, rel).partition("?")[0] == neighbour(listed, rel).partition("?")[0]
     leave = beside.by_role("link", "Leave the list: step through the run")["href"]
     left = load(client, address.partition("?")[0] + leave)
     assert left.select_one(".walk .number").text == "5 of 5"
     failed = load(client, f"{beside.by_id('tab-halves')['href']}&go=next-failed")
-    assert place(failed) == "outside the list: 1 of 7 in Calls"
+    assert place(failed) == place(beside)
 
 
 def test_a_call_that_no_longer_matches_keeps_its_neighbours(client: Client, project: Project) -> None:
