@@ -188,7 +188,8 @@ class ToolLoop:
     def __post_init__(self) -> None:
         by_name = {tool.name: tool for tool in self.tools}
         self.clock, self.replay = RunClock(self.environment), ReplayControl()
-        self._cancelled, self._turns, self._calls_of_turn = threading.Event(), 0, 0
+        self._cancelled = threading.Event()
+        self._turns, self._rounds_of_turn, self._calls_of_turn = 0, 0, 0
         self._header = RunHeader(
             run_id=self.run_id or self.environment.new_id(),
             title=self.title,
@@ -234,11 +235,18 @@ class ToolLoop:
         """A new block-list and a new budget; no call of an earlier turn makes a call of this one a duplicate."""
         self.replay.forget_successes()
         self._turns += 1
-        self._calls_of_turn = 0
+        self._rounds_of_turn = self._calls_of_turn = 0
         self._cancelled.clear()
         most_ms = self.budget.most_ms
         self._gates.deadline_s = None if most_ms is None else self.clock.now() + most_ms / 1_000
         return TurnState()
+
+    def begin_round(self) -> None:
+        """The calls that follow are of the next message of the model; those of one message are recorded as one step.
+
+        `run_turn` calls it. Without it the calls of a turn count as those of one message, which had no answers yet.
+        """
+        self._rounds_of_turn += 1
 
     def make_call(self, request: ToolRequest) -> ToolCall:
         """The record of a request, with an id of the loop's own.
@@ -256,7 +264,7 @@ class ToolLoop:
         return ToolCall(
             call_id=self.environment.new_id(),
             run_id=self._header.run_id,
-            step_id=f"turn-{self._turns}",
+            step_id=f"turn-{self._turns}" + (f".{self._rounds_of_turn}" if self._rounds_of_turn else ""),
             tool=request.tool or "unnamed",
             args=args,
             args_hash=args_hash,
@@ -378,6 +386,7 @@ class ToolLoop:
             text = message.text
             if not message.requests:
                 return TurnResult("answered", rounds + 1, tuple(answers), text)
+            self.begin_round()
             last = [self.answer(request, state, text) for request in message.requests]
             answers += last
             if state.ended_by is not None:

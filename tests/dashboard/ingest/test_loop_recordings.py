@@ -66,6 +66,16 @@ def test_the_page_of_such_a_call_shows_both_halves(sent: dict[str, str], operato
         assert sent[call.external_id].splitlines()[0] in text
 
 
+def test_the_context_of_a_call_has_the_receipts_of_earlier_messages_and_none_of_its_own(
+    sent: dict[str, str], operator_client: Client
+) -> None:
+    run = Run.objects.get()
+    tabs = [parse_page(operator_client.get(f"/runs/{run.pk}/{step}/context")) for step in (1, 2, 3, 4)]
+    kinds = [tab.select_one(".context-kinds").text for tab in tabs]
+    assert ["2 receipts" in kind for kind in kinds] == [False, False, True, True]
+    assert ["Nothing that a model could have seen" in kind for kind in kinds] == [True, True, False, False]
+
+
 def test_the_stored_output_that_a_receipt_names_is_imported(sent: dict[str, str]) -> None:
     (artifact,) = Artifact.objects.filter(call__external_id="toolu_2", observation=None)
     assert artifact.state == Artifact.State.PRESENT

@@ -386,6 +386,7 @@ def test_a_turn_goes_on_until_the_model_asks_for_nothing() -> None:
     assert json.loads(result.answers[2].message["content"])["value"] == 3
     assert {call.provider_call_id for call in loop.checked().calls} == {"toolu_1", "toolu_2", "toolu_3"}
     assert {call.call_id for call in loop.recorder.calls}.isdisjoint({"toolu_1", "toolu_2", "toolu_3"})
+    assert [call.step_id for call in loop.recorder.calls] == ["turn-2.1", "turn-2.1", "turn-2.2"]  # of the second turn
 
 
 def test_a_turn_ends_at_its_most_rounds() -> None:
