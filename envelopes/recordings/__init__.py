@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.recordings import (
+    atif,
     audit,
     claude_code,
     cline,
@@ -71,6 +72,7 @@ RECORDINGS: tuple[Format, ...] = (
     *kimi_cli.FORMATS,
     *openhands.FORMATS,
     *swe_agent.FORMATS,
+    *atif.FORMATS,
     *inspect_ai.FORMATS,
     *mcp_frames.FORMATS,
     *mistral_vibe_store.FORMATS,

@@ -22,6 +22,7 @@ from envelopes.families.command import (
     pi,
     qwen_code,
     swe_agent,
+    terminus_2,
 )
 from envelopes.families.command.projection import PROJECTIONS, granted_characters
 from envelopes.families.command.receipts import RENDERERS
@@ -56,6 +57,7 @@ FAMILY = Family(
         *inspect_ai.MAPPINGS,
         *mini_swe_agent.MAPPINGS,
         *swe_agent.MAPPINGS,
+        *terminus_2.MAPPINGS,
     ),
     lint=(
         must_mention("task_unsaid", "which task runs the command", "/result/task_handle/task_id"),
