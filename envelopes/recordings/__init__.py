@@ -14,6 +14,7 @@ from envelopes.recordings import (
     claude_code,
     cline,
     codex,
+    continue_cli,
     copilot_cli,
     gemini_cli,
     inspect_ai,
@@ -67,6 +68,7 @@ RECORDINGS: tuple[Format, ...] = (
     *copilot_cli.FORMATS,
     *gemini_cli.FORMATS,
     *opencode.FORMATS,
+    *continue_cli.FORMATS,
     *pi.FORMATS,
     *kimi_code.FORMATS,  # before sessions with the same first line
     *kimi_cli.FORMATS,

@@ -9,6 +9,7 @@ from envelopes.families.command import (
     claude_code,
     cline,
     codex,
+    continue_cli,
     copilot_cli,
     gemini_cli,
     inspect_ai,
@@ -42,6 +43,7 @@ FAMILY = Family(
     outcomes={CommandResult: command_outcome, BatchResult: batch_outcome},
     mappings=(
         *claude_code.MAPPINGS,
+        *continue_cli.MAPPINGS,
         *cline.MAPPINGS,
         *codex.MAPPINGS,
         *gemini_cli.MAPPINGS,

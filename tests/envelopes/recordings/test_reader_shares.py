@@ -8,6 +8,7 @@ from tests.envelopes.recordings.samples import FOLDER, Shares, read_folder, read
 
 SAMPLES = {
     "cline": ("cline/3*/*.json", "cline/tasks/*/*/api_conversation_history.json"),
+    "continue-cli": ("continue_cli/*/*-*.json",),
     "codex": ("codex/*.jsonl",),
     "gemini-cli": ("gemini_cli/*.json",),
     "kimi-cli": ("kimi_cli/*/*",),
