@@ -301,14 +301,16 @@ class _Trajectory:
             self._add_reference(run, ref, call.name if call else None)
         if call is not None:
             answer = read_answer(result, call.members, step, self._exporter)
-            self._add_halves(call, node, result, answer)
+            self._add_halves(call, node, result, step, answer)
         elif (content := result.get("content")) is not None:
             is_known = self._exporter.content == "recorded" and "source_call_id" not in result
             delivery: Delivery = "sent" if is_known and not self._is_unsent else "unclear"
             run.add_message(key, content, "user", delivery=delivery)
 
-    def _add_halves(self, call: _Call, node: DocumentValue, result: Members, answer: ObservedHalves) -> None:
-        failed, extra = read_failure(result), object_member(result, "extra")
+    def _add_halves(
+        self, call: _Call, node: DocumentValue, result: Members, step: Members, answer: ObservedHalves
+    ) -> None:
+        failed, extra = read_failure(result, step), object_member(result, "extra")
         took = integer_member(extra, "duration_ms") or None
         child = self._find_child(answer)
         if self._is_unsent and answer.receipt is not None:

@@ -1,7 +1,7 @@
 """Decides by the name of the agent which half the content of an observation is, since each program writes another.
 
 The specification calls it the output of the tool, and leaves open which text the model got. So it is a result, unless
-the exporter of the agent was compared with the agent's own session: Harbor 0.26 converts the sessions of most agents.
+the exporter of the agent was compared with the agent's own session: Harbor, of which releases 0.1.28 to 0.26.0 were.
 
     recorded       the text that went to the model, character for character
     reconstructed  that text, of which the exporter may have changed the form: blanks at its ends, parts that it joined
@@ -98,9 +98,9 @@ def read_answer(result: Members, call: Members, step: Members, exporter: Exporte
     return ObservedHalves(receipt=content.raw, fidelity="reconstructed" if content.is_list else exporter.content)
 
 
-def read_failure(result: Members) -> bool | None:
+def read_failure(result: Members, step: Members) -> bool | None:
     """True for a call that failed, where the exporter copied the agent's flag; None where it did not."""
-    extra = object_member(result, "extra")
+    extra = object_member(result, "extra") or object_member(step, "extra")
     for name, failed in (("is_error", b"true"), ("tool_result_is_error", b"true"), ("success", b"false")):
         if name in extra and extra[name].raw in (b"true", b"false"):
             return extra[name].raw == failed
@@ -114,7 +114,8 @@ def _read_claude_code(result: Members, call: Members, step: Members) -> Observed
     if "raw_tool_result" in kept:
         sent = object_member(kept, "raw_tool_result").get("content")
         return ObservedHalves(kept.get("tool_use_result"), sent.raw if sent else None)
-    is_of_harbor = not {"raw_arguments", "tool_use_name"}.isdisjoint(object_member(call, "extra"))
+    marks = object_member(call, "extra").keys() | object_member(step, "extra").keys()
+    is_of_harbor = not {"raw_arguments", "tool_use_name"}.isdisjoint(marks)
     if content is None or not is_of_harbor:
         return ObservedHalves(result=content)
     text = content.text() or ""

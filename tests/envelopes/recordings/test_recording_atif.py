@@ -1,4 +1,4 @@
-"""ATIF trajectories that Harbor 0.26 wrote: receipts are what the agents sent, and no half stands for the other."""
+"""ATIF trajectories that Harbor wrote: receipts are what the agents sent, and no half stands for the other."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from envelopes.recordings.base import (
 )
 from tests.envelopes.recordings.samples import FOLDER, Sample, read_bytes, read_sample
 from tests.envelopes.session_lines import only
+from tests.source import CHECKOUT
 
 NAMES = (
     *("claude_code_2.1.332", "codex_0.171.0", "gemini_cli_0.61.0", "kimi_code_2.1.0", "mini_swe_agent_2.4.6"),
@@ -256,6 +257,17 @@ def test_both_halves_of_an_older_export_of_claude_code_are_beside_the_step() -> 
     assert [record.result for record in only(ResultRecord, sample.records)] == [b'{"stdout": "x"}']
 
 
+def test_an_export_of_the_first_releases_of_harbor_has_the_receipts_and_failures_of_the_session() -> None:
+    older = read_sample("atif/claude_code_harbor_0.1.28.json")
+    original = read_bytes((CHECKOUT / "dashboard/samples/spotter/short.jsonl").read_bytes(), "short.jsonl")
+    assert [call.call for call in older.calls] == [call.call for call in original.calls]
+    receipts = only(ReceiptRecord, older.records)
+    assert {record.fidelity for record in receipts} == {"recorded"}
+    for record in receipts:
+        assert json.loads(record.content) == json.loads(original.receipts[record.call].content)
+    assert {record.is_error for record in only(ResultRecord, older.records)} == {True}
+
+
 def test_the_output_that_harbor_took_out_of_an_object_of_codex_is_no_receipt() -> None:
     call = {**called("it", "Success."), "extra": {"tool_metadata": {"exit_code": 0}, "raw_arguments": '{"a": 1}'}}
     sample = read(call, agent={"name": "codex"})
@@ -393,3 +405,12 @@ def test_a_value_of_another_type_is_named() -> None:
         "$.steps[0].metrics.prompt_tokens",
         "$.steps[0].timestamp",
     }
+
+
+def test_the_middle_that_terminus_leaves_out_of_a_screen_is_a_cut() -> None:
+    mark = "[... output limited to 10000 bytes; 4321 interior bytes omitted ...]"
+    screen = f"{'a' * 5_000}\n{mark}\n{'b' * 5_000}"
+    sample = read(called("x", screen, tool="bash_command"), agent={"name": "terminus-2"})
+    [halves] = sample.halves()
+    assert [cut.unit for cut in halves.reading.source_cuts] == ["output"]
+    assert halves.family == "command"
