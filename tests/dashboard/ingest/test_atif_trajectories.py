@@ -39,7 +39,7 @@ def test_each_sample_is_imported_without_a_problem_and_a_second_time_adds_nothin
     Source.objects.update(reader=0)
     call_command("rederive")
     assert stored_rows() == stored
-    [claude] = Run.objects.filter(agent="claude-code", parent=None)
+    [claude] = Run.objects.filter(agent="claude-code", version="2.1.332", parent=None)
     assert Run.objects.filter(parent=claude).count() == 2
     assert {"failed", "succeeded"} <= set(Call.objects.filter(run=claude).values_list("outcome", flat=True))
 
