@@ -14,8 +14,8 @@ from pathlib import Path
 from tests.source import docstrings, functions_of_module, imports, module_name, modules, nodes, templates, text, tree
 
 SOURCE = ("dashboard", "envelopes")
-MODULES = 624  # 272 when the layout was new; masks, the workspace, plans, tools, live intake and formats came since
-CODE_LINES = 79_600  # without blanks, comments and docstrings; 30,777 when the layout was new
+MODULES = 634  # 272 when the layout was new; masks, the workspace, plans, tools, live intake and formats came since
+CODE_LINES = 80_500  # without blanks, comments and docstrings; 30,777 when the layout was new
 SMALL_MODULE = 110  # lines; a smaller one with a single importer belongs into it
 SHORT_FUNCTION = 3  # lines, the `def` included
 SHORT_FUNCTIONS_SHARE = 0.10

@@ -68,9 +68,9 @@ def has_lines(source_format: str) -> bool:
 
 
 def find_agent(source_format: str) -> str:
-    """The agent that records in this format, which names its section of `docs/agents.md`; empty where it is unknown."""
+    """The name of this format's section in `docs/agents.md`, mostly its agent; empty where it is unknown."""
     format_ = _find_format(source_format)
-    return format_.agent if format_ else ""
+    return (format_.section or format_.agent) if format_ else ""
 
 
 @lru_cache  # a page names a place for each of its rows

@@ -235,6 +235,16 @@ _OPENHANDS = (
     _certain(r"A restart occurred while this tool was in progress\.", "cancelled", retryable=True),
 )
 OTHER = _rule("", "tool_execution_failed")
+_CONTINUE_CALL = r"(?:Error executing tool \S+: )?"
+_CONTINUE_CLI = (
+    _certain(r"Tool cancelled\Z", "cancelled", retryable=True),
+    _rule(r"(?:Command blocked by security policy|Permission denied by user)\Z", "write_denied"),
+    _rule(_CONTINUE_CALL + r"(?:File|Directory) does not exist\b", "missing_file"),
+    _rule(r"Required parameter \"|\w+ arg is required\b", "invalid_tool_input"),
+    _rule(r"Tool \S+ not found\Z", "unknown_tool"),
+    _rule(r"Edit at index \d+: string not found\b", "context_not_found"),
+    _rule(r"(?P<hint>You must use the Read tool to read [^\n]+)", "tool_execution_failed"),
+)
 _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "claude-code": _CLAUDE_CODE,
     "codex": _CODEX,
@@ -246,6 +256,7 @@ _RULES: dict[str, tuple[FailureRule, ...]] = {  # by agent
     "mistral-vibe": _MISTRAL_VIBE,
     "openhands": _OPENHANDS,
     "cline": _CLINE,
+    "continue-cli": _CONTINUE_CLI,
     "copilot-cli": _COPILOT_CLI,
     "mini-swe-agent": _MINI_SWE_AGENT,
     **dict.fromkeys(("langchain", "pydantic-ai", "mcp", "anthropic"), _FRAMEWORKS),

@@ -15,6 +15,7 @@ What an agent or a tool leaves out of an output is in neither half. It writes on
              <response clipped>                     behind what SWE-agent and its editor left of one
              Tool output was too large …            before what the Gemini CLI left of one that it saved
              [... truncated for saved session …]    between the halves of what Qwen Code records of one
+             [... output limited to 10000 bytes; …] between the halves, 5,000 bytes each, of what Terminus sends
     middle   …5549 chars truncated…                 between the halves, 5,000 bytes each, of what Codex records
              ... command output truncated for       between the halves, 32 KiB each, of what later releases record
              persistence ...
@@ -80,6 +81,7 @@ _UNRECORDED = re.compile(
 _CLIPPED = re.compile(r"(?:…|\.\.\.)?<response clipped>(?=<NOTE>|\s*\Z)")
 _TOO_LARGE = re.compile(r"\ATool output was too large and has been truncated\.\n")
 _SESSION_PREVIEW = re.compile(r"\n\[\.\.\. truncated for saved session preview; original length: \d{1,12}[^\n\]]*\]\n")
+_SCREEN = re.compile(r"\n\[\.\.\. output limited to \d{1,12} bytes; \d{1,15} interior bytes omitted \.\.\.\]\n")
 _TOKENS = re.compile(r"…(?P<count>\d{1,12}) tokens truncated…")
 _WARNING = r"Warning: truncated output \(original token count: \d{1,12}\)\n"
 TOKENS_HEAD = re.compile(
@@ -94,7 +96,7 @@ _SHORTENED = re.compile(
     r"\A\s*The output of your call to \S+ was too long to be displayed\.\n"
     r"Here is a truncated version:\n<START_TOOL_OUTPUT>"
 )
-_BETWEEN_HALVES = (_TRUNCATED, _MIDDLE, _PERSISTED, _OMITTED, _SESSION_PREVIEW, _DROPPED)
+_BETWEEN_HALVES = (_TRUNCATED, _MIDDLE, _PERSISTED, _OMITTED, _SESSION_PREVIEW, _DROPPED, _SCREEN)
 # For each place: a text without which no mark is there, the mark, and the unit of what it replaces.
 _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] = {
     "stream": (
@@ -103,6 +105,7 @@ _MARKS: dict[CutPlace, tuple[tuple[str, re.Pattern[str], SourceCutUnit], ...]] =
         ("<response clipped>", _CLIPPED, "output"),
         ("has been truncated.", _TOO_LARGE, "output"),
         (" saved session preview; ", _SESSION_PREVIEW, "output"),
+        (" interior bytes omitted ...]", _SCREEN, "output"),
     ),
     "task": (("[Truncated. ", _SAVED_TASK, "output"), (" truncated] ...", _TRUNCATED, "characters")),
     "failure": ((" exceeds maximum allowed ", _SAVED_RESULT, "output"), (" truncated] ...", _TRUNCATED, "characters")),

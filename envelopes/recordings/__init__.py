@@ -9,10 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from envelopes.recordings import (
+    atif,
     audit,
     claude_code,
     cline,
     codex,
+    continue_cli,
     copilot_cli,
     gemini_cli,
     inspect_ai,
@@ -66,11 +68,13 @@ RECORDINGS: tuple[Format, ...] = (
     *copilot_cli.FORMATS,
     *gemini_cli.FORMATS,
     *opencode.FORMATS,
+    *continue_cli.FORMATS,
     *pi.FORMATS,
     *kimi_code.FORMATS,  # before sessions with the same first line
     *kimi_cli.FORMATS,
     *openhands.FORMATS,
     *swe_agent.FORMATS,
+    *atif.FORMATS,
     *inspect_ai.FORMATS,
     *mcp_frames.FORMATS,
     *mistral_vibe_store.FORMATS,

@@ -393,6 +393,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
     `name_place(place)` puts the place of a record in its run into words, where it is not the line of the record.
 
+    `section` is that of `dashboard/docs/agents.md` about these recordings, where it has not the name of the agent.
+
     `run_of(path)` is the run of a file by its path, where nothing in the file names it: of two files with the same
     bytes and other runs none is a copy of the other.
     """
@@ -410,6 +412,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     is_archive: bool = False
     recorded_as: str = ""
     unnamed: str = ""
+    section: str = ""
     run_alias: Callable[[str, str], str | None] = lambda _run, _call: None
     spawning_call: Callable[[str], str | None] = lambda _run: None
     name_mark: Callable[[bytes, SourcePath], bytes] = lambda _head, _path: b""

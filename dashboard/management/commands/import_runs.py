@@ -32,7 +32,7 @@ EDITORS = (".config/Code", "Library/Application Support/Code", ".vscode-server/d
 AGENT_FOLDERS = (
     *(".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".gemini/tmp", ".qwen/projects"),
     *(".copilot/session-state", ".openhands/conversations", ".pi/agent/sessions", ".local/share/opencode"),
-    *(".local/share/kilo", ".vibe/logs/session"),
+    *(".local/share/kilo", ".vibe/logs/session", ".continue/sessions"),
     *(".kimi/sessions", ".kimi-code/sessions", ".cline/data/sessions", ".cline/data/tasks"),
     *(f"{place}/User/globalStorage/saoudrizwan.claude-dev/tasks" for place in EDITORS),
 )

@@ -9,6 +9,7 @@ from envelopes.families.command import (
     claude_code,
     cline,
     codex,
+    continue_cli,
     copilot_cli,
     gemini_cli,
     inspect_ai,
@@ -22,6 +23,7 @@ from envelopes.families.command import (
     pi,
     qwen_code,
     swe_agent,
+    terminus_2,
 )
 from envelopes.families.command.projection import PROJECTIONS, granted_characters
 from envelopes.families.command.receipts import RENDERERS
@@ -42,6 +44,7 @@ FAMILY = Family(
     outcomes={CommandResult: command_outcome, BatchResult: batch_outcome},
     mappings=(
         *claude_code.MAPPINGS,
+        *continue_cli.MAPPINGS,
         *cline.MAPPINGS,
         *codex.MAPPINGS,
         *gemini_cli.MAPPINGS,
@@ -57,6 +60,7 @@ FAMILY = Family(
         *inspect_ai.MAPPINGS,
         *mini_swe_agent.MAPPINGS,
         *swe_agent.MAPPINGS,
+        *terminus_2.MAPPINGS,
     ),
     lint=(
         must_mention("task_unsaid", "which task runs the command", "/result/task_handle/task_id"),

@@ -9,6 +9,7 @@ from envelopes.families.file import (
     claude_code,
     cline,
     codex,
+    continue_cli,
     copilot_cli,
     gemini_cli,
     inspect_ai,
@@ -47,6 +48,7 @@ FAMILY = Family(
     outcomes={PatchResult: patch_outcome, ArtifactSlice: slice_outcome, ArtifactMatches: matches_outcome},
     mappings=(
         *claude_code.MAPPINGS,
+        *continue_cli.MAPPINGS,
         *cline.MAPPINGS,
         *codex.MAPPINGS,
         *gemini_cli.MAPPINGS,

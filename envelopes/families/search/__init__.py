@@ -9,6 +9,7 @@ from envelopes.families.base import Family, project_by_type
 from envelopes.families.search import (
     claude_code,
     cline,
+    continue_cli,
     copilot_cli,
     gemini_cli,
     kilo_code,
@@ -32,6 +33,7 @@ FAMILY = Family(
     versions={"receipt": 4},
     mappings=(
         *claude_code.MAPPINGS,
+        *continue_cli.MAPPINGS,
         *cline.MAPPINGS,
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,

@@ -12,6 +12,7 @@ from envelopes.families.base import Family, project_by_type
 from envelopes.families.web import (
     claude_code,
     cline,
+    continue_cli,
     gemini_cli,
     kilo_code,
     kimi_cli,
@@ -43,6 +44,7 @@ FAMILY = Family(
     projection=ProjectionPolicy(preview=WEB_CHARACTERS),
     mappings=(
         *claude_code.MAPPINGS,
+        *continue_cli.MAPPINGS,
         *cline.MAPPINGS,
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,

@@ -12,6 +12,7 @@ from envelopes.families.base import Family, project_by_type
 from envelopes.families.work_item import (
     claude_code,
     codex,
+    continue_cli,
     copilot_cli,
     gemini_cli,
     kilo_code,
@@ -48,6 +49,7 @@ FAMILY = Family(
     versions={"receipt": 5},
     mappings=(
         *claude_code.MAPPINGS,
+        *continue_cli.MAPPINGS,
         *codex.MAPPINGS,
         *gemini_cli.MAPPINGS,
         *qwen_code.MAPPINGS,

@@ -94,3 +94,18 @@ def test_the_database_of_kilo_code_has_runs_of_it(project: Project, tmp_path: Pa
     run = Run.objects.get()
     assert (run.agent, run.external_id) == ("kilo-code", document["info"]["id"])
     assert {"refused", "timed_out", "failed"} <= {call.outcome for call in Call.objects.all()}
+
+
+def test_a_session_of_the_continue_cli_is_another_run_once_it_was_compacted(project: Project, tmp_path: Path) -> None:
+    [whole] = (SAMPLES / "continue_cli/1.5.47-compact").glob("*-*.json")
+    [other] = (SAMPLES / "continue_cli/1.5.47-denied").glob("*-*.json")
+    path = tmp_path / whole.name
+    path.write_text(json.dumps({**json.loads(other.read_bytes()), "sessionId": whole.stem}))
+    import_paths(project, [path])
+    shutil.copy(whole, path)
+    assert not import_paths(project, [path]).problems
+    first, second = Run.objects.order_by("external_id")
+    assert (first.external_id, first.call_count) == (whole.stem, 2)
+    assert (second.external_id.partition("/")[0], second.call_count) == (whole.stem, 1)
+    [compaction] = load_compactions(second)
+    assert compaction.line < Call.objects.get(run=second).line

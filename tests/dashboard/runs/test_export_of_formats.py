@@ -27,6 +27,8 @@ PATHS = [
 ]
 PATHS += ["codex_exec.jsonl"]
 PATHS += [f"releases/{name}" for name in ("claude_code_2.1.332", "codex_0.171.0.jsonl", "gemini_cli_0.61.0.jsonl")]
+PATHS += [f"atif/{name}.json" for name in ("claude_code_2.1.332", "kimi_code_2.1.0", "pi_1.6.0", "qwen_code_0.15.10")]
+PATHS += ["atif/terminus_2.0.0_linear", "continue_cli/1.5.47", "continue_cli/1.5.47-compact"]
 BRIEF = "inspect_ai/log_tool_call_error.json"  # has calls that are known from their answers alone
 
 

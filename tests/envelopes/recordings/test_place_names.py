@@ -29,7 +29,18 @@ from tests.envelopes.recordings.samples import FOLDER, HEAD_BYTES, FolderFiles, 
 from tests.source import CHECKOUT
 
 FOLDERS = (
-    *("audit", "cline/3.0.65", "cline/tasks", "codex", "gemini_cli", "inspect_ai", "kimi_cli", "kimi_code"),
+    *(
+        "atif",
+        "audit",
+        "cline/3.0.65",
+        "cline/tasks",
+        "codex",
+        "continue_cli",
+        "gemini_cli",
+        "inspect_ai",
+        "kimi_cli",
+        "kimi_code",
+    ),
     *(
         "mcp_frames",
         "message_dumps",
@@ -86,6 +97,10 @@ def find_text(name: PlaceName, run: str, path: Path, raw: bytes) -> str | None:
     if name.noun == "message":
         document = json.loads(raw)
         return json.dumps((document if isinstance(document, list) else document["messages"])[name.number])
+    if name.noun == "step":
+        return json.dumps(json.loads(raw)["steps"][name.number - 1])
+    if name.noun == "item":
+        return json.dumps(json.loads(raw)["history"][name.number - 1])
     if name.noun == "event":
         [event] = path.parent.glob(f"event-{name.number:05}-*.json")
         return event.read_text("utf-8")

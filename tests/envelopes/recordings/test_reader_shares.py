@@ -8,18 +8,19 @@ from tests.envelopes.recordings.samples import FOLDER, Shares, read_folder, read
 
 SAMPLES = {
     "cline": ("cline/3*/*.json", "cline/tasks/*/*/api_conversation_history.json"),
+    "continue-cli": ("continue_cli/*/*-*.json",),
     "codex": ("codex/*.jsonl",),
     "gemini-cli": ("gemini_cli/*.json",),
     "kimi-cli": ("kimi_cli/*/*",),
     "kimi-code": ("kimi_code/*/*",),
     "copilot-cli": ("releases/copilot_cli_*.jsonl",),
     "kilo-code": ("releases/kilo_code_*[0-9].json",),
-    "mistral-vibe": ("mistral_vibe/*/session_*",),
+    "mistral-vibe": ("mistral_vibe/*/session_*", "atif/mistral_vibe_*.json"),
     "opencode": ("releases/opencode_*[0-9].json", "releases/opencode_*_compacted.json"),
-    "qwen-code": ("releases/qwen_code_*.jsonl",),
-    "pi": ("releases/pi_*.jsonl",),
+    "qwen-code": ("releases/qwen_code_*.jsonl", "atif/qwen_code_*.json"),
+    "pi": ("releases/pi_*.jsonl", "atif/pi_*.json"),
     "swe-agent": ("swe_agent/*.traj",),
-    "mini-swe-agent": ("mini_swe_agent/*.json",),
+    "mini-swe-agent": ("mini_swe_agent/*.json", "atif/mini_swe_agent_*[0-9].json"),
     "inspect-ai": ("inspect_ai/log_message_deduplication.eval",),  # the other logs call tools of their users
 }
 LEAST_SHARE = 0.95
