@@ -83,6 +83,7 @@ PLACES = 1_000  # to a step
 MAX_DEPTH = 20  # subagents of subagents
 ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_ELEMENT = re.compile(r"<([a-z][\w-]*)>.*</\1>", re.DOTALL)  # what a client adds, as Codex its environment: no title
 _VERSION = re.compile(rb'"schema_version"\s*:\s*"ATIF-v1\.\d+"')
 _AGENT = re.compile(rb'"agent"\s*:\s*\{\s*"name"\s*:\s*"([^"\\]{1,100})"')
 
@@ -256,8 +257,8 @@ class _Trajectory:
             self._add_event(run, thought, "reasoning", thought.text() or "reasoning", at)
         if message is None:
             return
-        if source == "user":
-            run.title(_join_texts(message), message.line)
+        if source == "user" and not _ELEMENT.fullmatch(text := _join_texts(message).strip()):
+            run.title(text, message.line)
         is_prompt = source == "system" and number == 1
         run.model(text_member(step, "model_name"), message.line)
         run.add_message(

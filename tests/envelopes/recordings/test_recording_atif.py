@@ -139,6 +139,11 @@ def test_receipts_whose_form_the_exporter_may_have_changed_are_reconstructed(nam
     assert len(texts) > 8
 
 
+def test_the_environment_that_codex_adds_is_not_the_title_of_its_run() -> None:
+    titles = [record.title for record in only(RunRecord, SAMPLES["codex_0.171.0"].records) if record.title]
+    assert titles == ["look around"]
+
+
 def test_what_an_agent_adds_to_when_it_sends_it_is_the_result_and_no_receipt() -> None:
     sample = SAMPLES["kimi_code_2.1.0"]
     assert not only(ReceiptRecord, sample.records)
