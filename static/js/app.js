@@ -3,11 +3,6 @@
 
 for (const hidden of document.querySelectorAll("[data-needs-script]")) hidden.hidden = false;
 
-/* On a narrow page the facets start folded, so that the list is in view. */
-for (const details of document.querySelectorAll("[data-folds-narrow]")) {
-  if (matchMedia("(width < 72rem)").matches) details.open = false;
-}
-
 /* Light, dark, and back to the system's theme. */
 function switchTheme() {
   const root = document.documentElement;

@@ -178,3 +178,23 @@ def test_the_bar_has_all_names_of_pages_and_the_outcomes_stand_in_the_line_of_th
         assert status
         assert strip
         assert abs(status["y"] + status["height"] / 2 - strip["y"] - strip["height"] / 2) < 2
+
+
+SHIFTS = """() => new Promise((resolve) => {
+  let sum = 0;
+  const observer = new PerformanceObserver((list) => { for (const entry of list.getEntries()) sum += entry.value; });
+  observer.observe({ type: "layout-shift", buffered: true });
+  requestAnimationFrame(() => requestAnimationFrame(() => resolve(sum)));
+})"""
+
+
+def test_a_narrow_page_has_its_facets_folded_before_it_is_painted(operator_page: Page, bundled: Project) -> None:
+    run = bundled.runs.order_by("-call_count")[0]
+    operator_page.set_viewport_size({"width": NARROW, "height": 900})
+    for address in ("/runs/", f"/runs/{run.pk}/"):
+        operator_page.goto(address)
+        come_to_rest(operator_page)
+        folds = operator_page.locator("[data-folds-narrow]")
+        assert folds.count() >= 1
+        assert not folds.evaluate_all("folds => folds.some((fold) => fold.open)")
+        assert operator_page.evaluate(SHIFTS) < 0.01
