@@ -66,6 +66,18 @@ def sniff(head: bytes, path: SourcePath) -> bool:
     return {"sessionId", "workspaceDirectory", "history"} <= keys and b'"contextItems"' in head
 
 
+def sniff_index(head: bytes, path: SourcePath) -> bool:
+    names = (b'"sessionId"', b'"dateCreated"', b'"workspaceDirectory"')
+    return path.path.endswith(INDEX) and head.lstrip().startswith(b"[") and all(name in head for name in names)
+
+
+def read_index(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
+    """Nothing by itself. It is a recording so that it is stored: a later reading of a session finds it there."""
+    root = JsonDocument(lines).parse()
+    if not isinstance(root, DocumentValue) and root is not None:
+        yield root
+
+
 def read(lines: Iterable[SourceLine], path: SourcePath, saved: dict[str, object]) -> Records:
     root = JsonDocument(lines).parse()
     if not isinstance(root, DocumentValue):
@@ -255,6 +267,18 @@ FORMATS: tuple[Format, ...] = (
         is_document=True,
         sniff=sniff,
         read=read,
+        is_global_call_id=lambda _call: False,
+        name_place=name_place,
+    ),
+    Format(
+        name="continue-cli-index",
+        title="Continue CLI's list of sessions",
+        agent=AGENT,
+        namespace=AGENT,
+        mark="sessions.json, a list of objects with a sessionId, a dateCreated and a workspaceDirectory",
+        is_document=True,
+        sniff=sniff_index,
+        read=read_index,
         is_global_call_id=lambda _call: False,
         name_place=name_place,
     ),

@@ -50,7 +50,7 @@ def sent(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> d
 
 def test_each_imported_call_of_a_loop_has_its_receipt_byte_for_byte(sent: dict[str, str]) -> None:
     """RFC-147."""
-    calls = {call.external_id: call for call in Call.objects.all()}
+    calls = {call.external_id: call for call in Call.objects.order_by("external_id")}
     assert [*sent] == [*calls] == ["toolu_1", "toolu_2", "toolu_3", "toolu_4"]
     for name, call in calls.items():
         evidence = load_evidence(call, {})

@@ -59,7 +59,9 @@ WITHOUT_SAMPLE = {
     *("otlp-protobuf", "otlp-document", "codex-otel", "native", "openai-responses", "anthropic", "openai-chat"),
     *("claude-code-hooks", "claude-code-journal"),
 }
-WITHOUT_CALLS = {"claude-code-agent", "claude-code-otel", "mistral-vibe-facts"}  # or with those of programs alone
+WITHOUT_CALLS = {  # or with those of programs alone
+    *("claude-code-agent", "claude-code-otel", "mistral-vibe-facts", "continue-cli-index"),
+}
 FIRST_TIME = 10**14  # places of programs are microseconds
 LEAST_CHARACTERS = 12  # of a text: a shorter one is at other places by chance
 each_format = pytest.mark.parametrize("recording", RECORDINGS, ids=[recording.name for recording in RECORDINGS])
