@@ -6,8 +6,7 @@
 
 1. A step is a message of the system, of the user, or a turn of the agent. Its `tool_calls` are `{tool_call_id,
    function_name, arguments}`, its `observation.results` `{source_call_id?, content?, subagent_trajectory_ref?}`.
-2. The content has one text for both halves; `exporters` has which one it is. A result that names no call is a message
-   that the model got: Terminus sends one text for all of its commands.
+2. The content has one text for both halves; `exporters` has which. A result of no call is a message to the model.
 3. `metrics` is the usage of the request of a step. A step of several requests has only their sum, and is left out.
 4. A step with `is_copied_context` repeats another trajectory: its calls are inherited.
 5. Ids of sessions need be unique nowhere: some programs write the same one each time. A run is named by a UUID alone;
@@ -33,6 +32,7 @@ from envelopes.recordings.atif.exporters import (
     Members,
     ObservedHalves,
     find_exporter,
+    pairs_in_order,
     read_answer,
     read_arguments,
     read_failure,
@@ -225,7 +225,7 @@ class _Trajectory:
         calls = [self._add_call(run, number, call, step, at) for call in list_member(step, "tool_calls")]
         results = list_member(object_member(step, "observation"), "results")
         given = [text_member(result.members(), "source_call_id") for result in results]
-        in_order = self._exporter.pairs == "order" and len(results) >= len(calls) and not any(given)
+        in_order = pairs_in_order([call.members for call in calls], given, self._exporter)
         for index, (result, own) in enumerate(zip(results, given, strict=True)):
             paired = calls[index] if in_order and index < len(calls) else self._find_call(own, given.count(own))
             self._add_result(run, f"step-{number}-{index}", result, step, paired)

@@ -12,12 +12,13 @@ Harbor drops the text of a failure of the Gemini CLI and of Qwen Code; for the l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from envelopes.alignment.mapping import ReceiptFidelity
-from envelopes.recordings.document_fields import object_member
+from envelopes.recordings.document_fields import object_member, text_member
 from envelopes.recordings.documents import DocumentValue, decode_arguments
 from envelopes.text.untrusted_json import Untrusted, join_array, object_slices
 
@@ -29,18 +30,20 @@ _BLOCK = '{"type": "'  # a block that Harbor wrote as JSON where the result of C
 class Exporter(NamedTuple):
     """`agent` is the one whose tools these are; `content` what the content of an observation is for the model.
 
-    `drops_failures`: an empty text may stand for a failure. `pairs`: results name no calls but are in their order.
+    `drops_failures`: an empty text may stand for a failure. `pairs`: how a result that names no call finds its own, by
+    the order of both, or as the one result of the one command: earlier releases of Terminus named none at all.
     `replaces`: a compaction takes the place of the request that would have had the observation before it.
     """
 
     agent: str = OTHER
     content: ReceiptFidelity | None = None
     drops_failures: bool = False
-    pairs: Literal["ids", "order"] = "ids"
+    pairs: Literal["ids", "order", "alone"] = "ids"
     replaces: bool = False
 
 
-TERMINUS = Exporter("terminus-2", "recorded", replaces=True)
+TERMINUS = Exporter("terminus-2", "recorded", pairs="alone", replaces=True)
+TERMINUS_COMMAND = "bash_command"
 # By the name of the agent in the document.
 EXPORTERS = {
     "claude-code": Exporter("claude-code"),
@@ -65,6 +68,15 @@ class ObservedHalves(NamedTuple):
 
 def find_exporter(agent: str) -> Exporter:
     return EXPORTERS.get(agent, Exporter())
+
+
+def pairs_in_order(calls: Sequence[Members], given: Sequence[str | None], exporter: Exporter) -> bool:
+    """True where the results, which have the given ids of calls, belong to the calls of their step in their order."""
+    if any(given) or len(given) < len(calls):
+        return False
+    if exporter.pairs == "alone":
+        return len(given) == 1 and [text_member(call, "function_name") for call in calls] == [TERMINUS_COMMAND]
+    return exporter.pairs == "order"
 
 
 def read_arguments(call: Members, step: Members, exporter: Exporter) -> bytes:

@@ -342,6 +342,20 @@ def test_results_without_ids_are_those_of_the_calls_in_their_order_where_the_exp
     assert {record.delivery for record in only(MessageRecord, unknown.records)} == {"unclear"}
 
 
+def test_the_one_result_of_an_earlier_release_of_terminus_is_that_of_its_one_command() -> None:
+    """Its trajectories of version 1.5 name no call in any result."""
+    command = {"tool_call_id": "a", "function_name": "bash_command", "arguments": {"keystrokes": "ls\n"}}
+    done = {"tool_call_id": "b", "function_name": "mark_task_complete", "arguments": {}}
+
+    def receipts(*calls: dict[str, Any]) -> list[str]:
+        given = step(tool_calls=list(calls), observation={"results": [{"content": "New Terminal Output:"}]})
+        sample = read(given, step("user", "go on"), version="1.5", agent={"name": "terminus-2"})
+        return [record.call for record in only(ReceiptRecord, sample.records)]
+
+    assert receipts(command) == ["a"]
+    assert receipts(done) == receipts(command, done) == receipts(command, command | {"tool_call_id": "c"}) == []
+
+
 def test_a_run_is_named_by_what_makes_it_unique() -> None:
     def name(*steps: dict[str, Any], **fields: Any) -> str:
         [run] = {record.run for record in only(RunRecord, read(*steps, **fields).records)}
