@@ -139,11 +139,6 @@ def test_receipts_whose_form_the_exporter_may_have_changed_are_reconstructed(nam
     assert len(texts) > 8
 
 
-def test_the_environment_that_codex_adds_is_not_the_title_of_its_run() -> None:
-    titles = [record.title for record in only(RunRecord, SAMPLES["codex_0.171.0"].records) if record.title]
-    assert titles == ["look around"]
-
-
 def test_what_an_agent_adds_to_when_it_sends_it_is_the_result_and_no_receipt() -> None:
     sample = SAMPLES["kimi_code_2.1.0"]
     assert not only(ReceiptRecord, sample.records)
@@ -343,7 +338,6 @@ def test_results_without_ids_are_those_of_the_calls_in_their_order_where_the_exp
 
 
 def test_the_one_result_of_an_earlier_release_of_terminus_is_that_of_its_one_command() -> None:
-    """Its trajectories of version 1.5 name no call in any result."""
     command = {"tool_call_id": "a", "function_name": "bash_command", "arguments": {"keystrokes": "ls\n"}}
     done = {"tool_call_id": "b", "function_name": "mark_task_complete", "arguments": {}}
 
@@ -379,12 +373,12 @@ def test_a_compaction_is_whole_where_the_steps_before_it_were_replaced() -> None
     assert [(record.kind, record.delivery) for record in only(MessageRecord, sample.records)] == [(None, "unclear")]
 
 
-def test_a_first_step_of_the_system_is_the_prompt_and_the_tools_are_stated() -> None:
-    sample = read(
-        step("system", "Be brief."), step("user", "Look."), agent={"tool_definitions": [{"type": "function"}]}
-    )
+def test_a_first_step_of_the_system_is_the_prompt_and_what_a_client_adds_is_no_title() -> None:
+    added = step("user", "<environment_context>\n<cwd>/srv</cwd>\n</environment_context>")  # by Codex
+    steps = step("system", "Be brief."), added, step("user", "Look.")
+    sample = read(*steps, agent={"tool_definitions": [{"type": "function"}]})
     kinds = [record.kind for record in only(MessageRecord, sample.records)]
-    assert kinds == [TOOL_DEFINITIONS, SYSTEM_PROMPT, None]
+    assert kinds == [TOOL_DEFINITIONS, SYSTEM_PROMPT, None, None]
     assert [record.title for record in only(RunRecord, sample.records) if record.title] == ["Look."]
 
 
