@@ -1,7 +1,7 @@
 """The search page: the first runs, calls and messages that one filter finds, and where an id or an address leads.
 
 Words are looked for in titles and ids of runs, in every half of calls and in messages; every other term of the filter
-language is about runs and calls. A list shows at most SHOWN rows and leads to all of them.
+language is about runs and calls. A list shows at most SHOWN_IN_SEARCH rows and leads to all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from dashboard.text.masks import mask_text
 from dashboard.text.text_markup import highlight, printable
 from envelopes.text.search_words import Phrase, parse_phrase
 
-SHOWN = SHOWN_IN_SEARCH  # rows of each list
 MOST_COUNTED = 100  # runs
 MOST_READ = 50  # messages whose texts are looked at together
 LONGEST_LABEL = 200  # characters
@@ -190,7 +189,7 @@ def load_search_page(project: Project, text: str) -> SearchPage:
     is_asked = bool(query) and not query.problems
     name = f"{SEARCH}?{urlencode({'q': text})}"
     found = read_list(name) if is_asked else None
-    calls = load_call_table(project, found, size=SHOWN, opened_from=name) if found else None
+    calls = load_call_table(project, found, size=SHOWN_IN_SEARCH, opened_from=name) if found else None
     return SearchPage(
         text=text[: MAX_CHARACTERS + 1],
         query=query,
@@ -208,10 +207,10 @@ def _find_runs(project: Project, text: str) -> FoundRuns:
         return FoundRuns(problem=query.problems[0])
     runs = select_runs(project, query.tree).runs
     keys = list(runs.order_by("-sort_at", "-id").values_list("pk", flat=True)[: MOST_COUNTED + 1])
-    rows = Run.objects.only(*LISTED_FIELDS).in_bulk(keys[:SHOWN])
+    rows = Run.objects.only(*LISTED_FIELDS).in_bulk(keys[:SHOWN_IN_SEARCH])
     words = [term.value for term in query.terms if term.kind == TEXT]
     now = timezone.now()
-    shown = [_build_run(rows[key], words, build_row(rows[key], now, "", None)) for key in keys[:SHOWN]]
+    shown = [_build_run(rows[key], words, build_row(rows[key], now, "", None)) for key in keys[:SHOWN_IN_SEARCH]]
     return FoundRuns(shown, len(keys))
 
 
@@ -236,13 +235,13 @@ def _find_messages(project: Project, query: Query) -> FoundMessages:
     own = [entry for entry in values if entry is not None]
     found: list[FoundMessage] = []
     looked = 0
-    while len(found) < SHOWN and looked < len(own):
-        entries = own[looked : looked + (MOST_READ if looked else SHOWN)]
+    while len(found) < SHOWN_IN_SEARCH and looked < len(own):
+        entries = own[looked : looked + (MOST_READ if looked else SHOWN_IN_SEARCH)]
         found += _read_messages(list(select_messages(project, entries).select_related("run")), phrases)
         looked += len(entries)
     is_exact_count = all(map(is_exact, phrases.values()))
     is_capped = len(ids) > settings.CANDIDATE_MESSAGES or (looked < len(own) and not is_exact_count)
-    return FoundMessages(found[:SHOWN], len(own) if is_exact_count else len(found), is_capped)
+    return FoundMessages(found[:SHOWN_IN_SEARCH], len(own) if is_exact_count else len(found), is_capped)
 
 
 def _required_terms(tree: Node) -> Iterator[Term | None]:

@@ -60,7 +60,5 @@ def _decode_string(core: str) -> str | None:
 
 def _read_whole(file: FileText) -> str | None:
     """The text of a file whose two ends are all of it, or None."""
-    if file.characters <= len(file.start):
-        return file.start if file.is_text else None
-    repeated = len(file.start) + len(file.end) - file.characters
-    return file.start + file.end[repeated:] if file.is_text and repeated >= 0 else None
+    text, _ = file.ends
+    return text if file.is_text and len(text) >= file.characters else None

@@ -35,7 +35,14 @@ from envelopes.recordings.base import (
     SourcePath,
     UsageRecord,
 )
-from envelopes.recordings.document_fields import integer_member, list_member, object_member, text_member, time_member
+from envelopes.recordings.document_fields import (
+    integer_member,
+    join_texts,
+    list_member,
+    object_member,
+    text_member,
+    time_member,
+)
 from envelopes.recordings.documents import (
     DocumentValue,
     JsonDocument,
@@ -176,7 +183,7 @@ class _Session:
                 yield state.problem(refusal.path, refusal.reason)
 
     def _read_title(self, role: str, content: DocumentValue) -> Records:
-        if role == "user" and not self._has_title and (title := summarize(_join_texts(content))):
+        if role == "user" and not self._has_title and (title := summarize(join_texts(content))):
             self._has_title = True
             yield RunRecord(line=content.line, run=self.run, title=title)
 
@@ -250,11 +257,6 @@ def _name_part(session: Members) -> str:
 def name_place(place: int) -> PlaceName:
     """The item of the history, counted from 1."""
     return PlaceName("item", place // PLACES)
-
-
-def _join_texts(content: DocumentValue) -> str:
-    parts = [text_member(part.members(), "text") or "" for part in content.elements()]
-    return content.text() or "\n".join(parts)
 
 
 FORMATS: tuple[Format, ...] = (

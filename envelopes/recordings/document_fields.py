@@ -99,3 +99,8 @@ def note_unknown(members: dict[str, DocumentValue], name: str, known: Collection
     """Notes a word that has no known meaning."""
     if name in members and text_member(members, name) not in known:
         members[name].note(became)
+
+
+def join_texts(content: DocumentValue) -> str:
+    """The text of a content: a text, or the texts of its parts, a line end between them."""
+    return content.text() or "\n".join(text_member(part.members(), "text") or "" for part in content.elements())

@@ -26,7 +26,11 @@ BACKGROUND = re.compile(
 def _read_command(evidence: Evidence, receipt: str) -> Reading:
     cuts = find_beginning_cut(receipt)
     if late := LATE.search(receipt):
-        return _read_timeout(evidence, receipt[: late.start()], f"the command {late['end']}")
+        output, message = receipt[: late.start()], f"the command {late['end']}"
+        details = {"output": output} if output else None
+        return _read_error(
+            evidence, ToolError(kind="command_timed_out", message=message, details=details, retryable=True)
+        )
     if job := BACKGROUND.match(receipt):
         task = TaskHandle(kind=COMMAND_TASK, task_id=job["id"])
         result = CommandResult(disposition="promoted_to_task", task=task, combined=job["output"])
@@ -35,10 +39,9 @@ def _read_command(evidence: Evidence, receipt: str) -> Reading:
     return read_parsed(evidence, result, command_outcome(result), *cuts)
 
 
-def _read_timeout(evidence: Evidence, output: str, message: str) -> Reading:
-    details = {"output": output} if output else None
-    error = ToolError(kind="command_timed_out", message=message, details=details, retryable=True)
-    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=message, error=error)
+def _read_error(evidence: Evidence, error: ToolError) -> Reading:
+    summary = summarize(error.message)
+    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=summary, error=error)
     return Reading(build=lambda: complete, fidelity="parsed_from_receipt")
 
 
@@ -49,21 +52,15 @@ def _read_job(evidence: Evidence, receipt: str) -> Reading | None:
         return None
     name, output = job.text("job_id"), job.text("output") or ""
     if name is None:
-        return _read_unknown_job(evidence, job.text("error"))
+        message = job.text("error")
+        error = ToolError(kind="tool_execution_failed", message=message or "", retryable=False)
+        return None if message is None else _read_error(evidence, error)
     if job.text("status") in ("running", "pending"):
         task = TaskHandle(kind=COMMAND_TASK, task_id=name)
         result = CommandResult(disposition="promoted_to_task", task=task, combined=output)
     else:
         result = CommandResult(exit_status=job.integer("exit_code"), combined=output)
     return read_parsed(evidence, result, recorded_outcome(result))
-
-
-def _read_unknown_job(evidence: Evidence, message: str | None) -> Reading | None:
-    if message is None:
-        return None
-    error = ToolError(kind="tool_execution_failed", message=message, retryable=False)
-    complete = CompleteOutput(tool_name=evidence.tool, status="error", summary_text=summarize(message), error=error)
-    return Reading(build=lambda: complete, fidelity="parsed_from_receipt")
 
 
 def _read_any(evidence: Evidence) -> Reading:

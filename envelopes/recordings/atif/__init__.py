@@ -59,6 +59,7 @@ from envelopes.recordings.base import (
 from envelopes.recordings.document_fields import (
     flag_member,
     integer_member,
+    join_texts,
     list_member,
     object_member,
     text_member,
@@ -257,7 +258,7 @@ class _Trajectory:
             self._add_event(run, thought, "reasoning", thought.text() or "reasoning", at)
         if message is None:
             return
-        if source == "user" and not _ELEMENT.fullmatch(text := _join_texts(message).strip()):
+        if source == "user" and not _ELEMENT.fullmatch(text := join_texts(message).strip()):
             run.title(text, message.line)
         is_prompt = source == "system" and number == 1
         run.model(text_member(step, "model_name"), message.line)
@@ -393,11 +394,6 @@ def _find_compaction(step: Members) -> Members:
 
 def _is_copied(step: Members) -> bool:
     return flag_member(step, "is_copied_context") is True
-
-
-def _join_texts(content: DocumentValue) -> str:
-    parts = [text_member(part.members(), "text") or "" for part in content.elements()]
-    return content.text() or "\n".join(parts)
 
 
 def _make_format(agent: str, title: str) -> Format:

@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
+from dashboard.calls.list_place import SHOWN_IN_SEARCH
 from dashboard.ingest.importer import import_paths
 from dashboard.models import Call, Project, Run
-from dashboard.search_page import SHOWN
 from tests.cases import each
 from tests.dashboard.factories import create_call, create_project, create_run
 from tests.dashboard.page_text import Page, parse_page
@@ -89,11 +89,11 @@ def test_a_message_leads_to_its_place_in_the_model_view(call: Call, client: Clie
 
 
 def test_each_list_is_bounded_and_leads_to_all(project: Project, client: Client) -> None:
-    for number in range(SHOWN + 2):
+    for number in range(SHOWN_IN_SEARCH + 2):
         create_run(project, f"harbour-{number}")
     page = load(client, "harbour")
-    assert found(page) == [SHOWN, 0, 0]
-    assert page.select_one("#found-runs").text == f"Runs {SHOWN + 2}"
+    assert found(page) == [SHOWN_IN_SEARCH, 0, 0]
+    assert page.select_one("#found-runs").text == f"Runs {SHOWN_IN_SEARCH + 2}"
     assert page.select_one(".found header a").attributes["href"] == "/runs/?q=harbour"
 
 
@@ -130,11 +130,11 @@ def test_what_cannot_be_read_is_a_problem_and_no_result(call: Call, client: Clie
 def test_of_many_messages_the_last_are_shown_and_the_number_is_told(
     project: Project, client: Client, tmp_path: Path
 ) -> None:
-    lines = [user(f"harbour number {number}", uuid=f"u{number}") for number in range(SHOWN + 2)]
+    lines = [user(f"harbour number {number}", uuid=f"u{number}") for number in range(SHOWN_IN_SEARCH + 2)]
     import_paths(project, [write(tmp_path / f"{SESSION}.jsonl", lines)])
     page = load(client, "any:harbour")
-    assert found(page)[2] == SHOWN
-    assert page.select_one("#found-messages").text == f"Messages {SHOWN + 2}"
+    assert found(page)[2] == SHOWN_IN_SEARCH
+    assert page.select_one("#found-messages").text == f"Messages {SHOWN_IN_SEARCH + 2}"
     assert page.texts("section[aria-labelledby=found-messages] > p") == [
         "The last 10 that were imported; more words, or words in quotes, find fewer."
     ]
